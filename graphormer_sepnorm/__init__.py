@@ -16,6 +16,8 @@ if TYPE_CHECKING:
         GraphormerEmbedding,
         GraphormerRegressor,
     )
+    from graphormer_sepnorm.graphs.batch import GraphBatch
+    from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
     from graphormer_sepnorm.inference.predictor import Predictor
     from graphormer_sepnorm.model.config import GraphormerConfig
     from graphormer_sepnorm.model.graphormer import Graphormer
@@ -27,6 +29,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "Graphormer": "graphormer_sepnorm.model.graphormer",
     "GraphormerConfig": "graphormer_sepnorm.model.config",
+    "GraphBatch": "graphormer_sepnorm.graphs.batch",
+    "GraphVocabulary": "graphormer_sepnorm.graphs.vocabulary",
     "SepNorm": "graphormer_sepnorm.model.sepnorm",
     "replace_norms": "graphormer_sepnorm.model.replace_norms",
     "Predictor": "graphormer_sepnorm.inference.predictor",
@@ -43,6 +47,8 @@ __all__ = [
     "CheckpointError",
     "ConfigError",
     "DataError",
+    "GraphBatch",
+    "GraphVocabulary",
     "Graphormer",
     "GraphormerClassifier",
     "GraphormerConfig",

@@ -142,12 +142,17 @@ class DataConfig(Options):
         weight_column: Column of weights in the training loss, 0 or more; null weighs all rows the
             same. Metrics are not weighted; but by folds of an ensemble rows of 0 are not
             validated on.
+        id_column: Column that names the rows, for the files of a run; null takes the first whose
+            name says so, such as compound_id.
         task: regression, binary (labels 0 and 1), multiclass (each different value of the only
             target column is a class), or auto: binary if there are no other labels than 0 and 1.
         units: Unit of each target, for messages.
-        split: random, scaffold (molecules with the same ring systems stay together), column or
-            files; auto takes files or a column if they are given, else scaffold.
+        split: random, scaffold (molecules with the same ring systems stay together), group, time,
+            column or files; auto takes files or a column if they are given, else scaffold.
         split_column: Column that says train, validation or test.
+        group_column: Column of groups that stay together, such as a series or a laboratory.
+        time_column: Column of numbers or dates (2024-05-31): the newest rows are the test split,
+            the next newest the validation split.
         split_fractions: Shares of training, validation and test split.
         split_seed: Decides the random split, and the folds; not tied to seed_everything, so that
             runs with different seeds share their split.
@@ -160,6 +165,11 @@ class DataConfig(Options):
         member_fold: The fold that this member validates on, from 0; it trains on the others.
         on_invalid: What to do with rows that cannot be used: skip lists them and goes on, error
             stops at the first.
+        duplicates: What to do with rows of one molecule: keep them, or bring them to one with the
+            mean or median of their labels.
+        positive: The class that is 1, as it stands in the target column; all others are 0.
+        class_weight: balanced gives both classes, or all, the same weight in the training loss;
+            for a single target. Metrics are not weighted.
         standardise: What is done to each molecule of a table first, and again at prediction: some
             of fragment (the largest one, without salts and solvents), neutralise (charges that
             protons can remove), tautomer (RDKit's canonical one).
@@ -186,10 +196,13 @@ class DataConfig(Options):
     header_row: int | None = None
     target_columns: list[str] | str | None = None
     weight_column: str | None = None
+    id_column: str | None = None
     task: Literal["auto", "regression", "binary", "multiclass"] = "auto"
     units: list[str] | str | None = None
-    split: Literal["auto", "random", "scaffold", "column", "files"] = "auto"
+    split: Literal["auto", "random", "scaffold", "group", "time", "column", "files"] = "auto"
     split_column: str | None = None
+    group_column: str | None = None
+    time_column: str | None = None
     split_fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
     split_seed: int = 0
     folds: int | None = None
@@ -197,6 +210,9 @@ class DataConfig(Options):
     member_folds: int | None = None
     member_fold: int | None = None
     on_invalid: Literal["skip", "error"] = "skip"
+    duplicates: Literal["keep", "mean", "median"] = "keep"
+    positive: str | None = None
+    class_weight: Literal["balanced"] | None = None
     standardise: list[str] | None = None
     descriptors: str | None = None
     descriptor_columns: list[str] | str | None = None

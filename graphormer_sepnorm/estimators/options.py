@@ -22,7 +22,7 @@ from graphormer_sepnorm.values import is_number
 # What of a configuration's sections is taken; the rest is about files, logs and runs.
 _OF_DATA = ("batch_size", "attention_blocks", "num_workers")
 # But for this, without which molecules would be read in another way than the configuration says.
-_ONLY_OF_TABLES = ("standardise", "descriptors", "descriptor_columns")
+_ONLY_OF_TABLES = ("descriptors", "descriptor_columns")
 _OF_TRAINER = (
     "max_epochs",
     "max_steps",
@@ -50,7 +50,7 @@ _KINDS: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(_WHOLE, (Integral, "a whole number")),
     **dict.fromkeys(_REAL, (Real, "a number")),
     **dict.fromkeys(_PATHS, ((str, Path), "a name or a path")),
-    **dict.fromkeys(("norm", "loss", "device"), (str, "a name")),
+    **dict.fromkeys(("norm", "loss", "device", "on_invalid"), (str, "a name")),
     "model_options": (Mapping, "a dictionary"),
 }
 _SMALLEST = {"max_epochs": 1, "batch_size": 2, "seed": 0, "validation_fraction": 0}
@@ -66,7 +66,7 @@ def options_of(parameters: Mapping[str, Any], config: str) -> dict[str, Any]:
 
     Returns:
         Options of ``model`` (`GraphormerModule`), ``data`` (`MoleculeDataModule`) and ``trainer``
-        (Lightning's), and ``ema_decay``.
+        (Lightning's), ``ema_decay`` and ``standardise`` (steps of `standardised`).
 
     Raises:
         ConfigError: One does not exist or cannot be.
@@ -152,6 +152,7 @@ def _read(name: str) -> dict[str, Any]:
         "model": model,
         "trainer": {option: trainer[option] for option in _OF_TRAINER if option in trainer},
         "ema_decay": float(average),
+        "standardise": tuple(data.get("standardise") or ()),
     }
 
 

@@ -9,7 +9,7 @@ import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from graphormer_sepnorm.chem.features import OF_SMILES
-from graphormer_sepnorm.datasets.arrays import load_arrays, require_molecules
+from graphormer_sepnorm.datasets.arrays import load_arrays, read_texts, unusable
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.estimators.checkpointed import Checkpointed
 from graphormer_sepnorm.estimators.inputs import (
@@ -61,6 +61,7 @@ class Trained(Checkpointed):
         seed: int = 0,
         device: str | None = None,
         verbose: bool = False,
+        on_invalid: str = "error",
     ) -> None:
         self.config = config
         self.from_pretrained = from_pretrained
@@ -80,6 +81,7 @@ class Trained(Checkpointed):
         self.seed = seed
         self.device = device
         self.verbose = verbose
+        self.on_invalid = on_invalid
 
     def _train(
         self,
@@ -92,14 +94,18 @@ class Trained(Checkpointed):
         zeros: tuple[str, ...] = (),
     ) -> None:
         """Train on ``[n, targets]`` labels, nan where missing, and keep the checkpoint."""
-        smiles = smiles_of(X)
+        smiles = smiles_of(X, self.on_invalid)
         if len(smiles) != len(labels):
             raise InputError(f"X has {len(smiles)} molecules, y labels of {len(labels)}")
         with explained():
             sections = options_of(self.get_params(deep=False), self._config)
             module = GraphormerModule(**sections["model"])
             featuriser, feature_version = _features(sections["model"].get("from_pretrained"))
-            require_molecules(smiles, featuriser)
+            smiles, bad = read_texts(smiles, featuriser, sections["standardise"])
+            if bad and self.on_invalid == "error":
+                raise unusable(bad)
+            labels = labels.copy()
+            labels[[row for row, _ in bad]] = np.nan
             labelled = np.flatnonzero(~np.isnan(labels).all(axis=1))
             if weights is not None:
                 weights = weights_of(weights, len(smiles))[labelled]
@@ -119,6 +125,7 @@ class Trained(Checkpointed):
                 self._validation(len(labelled)),
                 featuriser,
                 feature_version,
+                sections["standardise"],
             )
             trainer = sections["trainer"]
             if trainer.get("max_epochs") is None and trainer.get("max_steps", -1) == -1:
@@ -160,9 +167,9 @@ class GraphormerRegressor(RegressorMixin, Trained):
     """Graphormer for real values, as a regressor of scikit-learn.
 
     X is a list, array or Series of SMILES, or two-dimensional with one column of them; y has one
-    value for each or one column for each target, nan where a label is missing. A SMILES that cannot
-    be read is an error that names its row. Training takes all molecules and a fixed number of
-    epochs, and keeps the last weights, unless a validation fraction is set aside.
+    value for each or one column for each target, nan where a label is missing. Training takes all
+    molecules and a fixed number of epochs, and keeps the last weights, unless a validation fraction
+    is set aside.
 
     Args:
         config: Configuration that the options come from which are not given here: the name of one
@@ -187,6 +194,8 @@ class GraphormerRegressor(RegressorMixin, Trained):
         seed: Decides initial weights, order of the molecules, dropout and validation molecules.
         device: cpu, cuda, cuda:1 ...; None: a GPU if there is one.
         verbose: Show the progress of training.
+        on_invalid: What a row that cannot be read is: error, or nan; then it is left out of
+            training, and nothing is predicted for it.
 
     Attributes:
         checkpoint_: The trained network as the bytes of a checkpoint file, which `predict.py`,
@@ -282,13 +291,20 @@ class GraphormerClassifier(ClassifierMixin, Trained):
     def predict(self, X: Any) -> np.ndarray:
         """Return the likeliest class ``[n]``; 0 and 1 if there are several targets.
 
+        None where a row cannot be read, if `on_invalid` is nan.
+
         Raises:
             InputError: A SMILES cannot be read.
         """
         probability = self.predict_proba(X)
         if self.n_outputs_ == 1:
-            return self.classes_[probability.argmax(axis=1)]
-        return (probability > 0.5).astype(int)
+            found = self.classes_[probability.argmax(axis=1)]
+        else:
+            found = (probability > 0.5).astype(int)
+        if (unread := np.isnan(probability).any(axis=1)).any():
+            found = found.astype(object)
+            found[unread] = None
+        return found
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -123,6 +123,25 @@ class GraphBatch(_TensorRecord):
     ring_neighbours: Tensor | None = None
     vocabulary: str = ""
 
+    @classmethod
+    def from_data_list(
+        cls, graphs: Sequence[Any], vocabulary: GraphVocabulary, max_path_length: int = 20
+    ) -> GraphBatch:
+        """Make a batch of PyG's graphs, in their order.
+
+        Args:
+            graphs: ``Data`` with integer ``x [n]`` or ``[n, F]``, ``edge_index [2, E]`` with both
+                directions of every bond, and, where there are any, integer ``edge_attr [E]`` or
+                ``[E, K]``, ``y`` and ``weight``.
+            vocabulary: The codes that the model knows (`GraphVocabulary.from_data_list`).
+            max_path_length: That of the model.
+
+        Raises:
+            DataError: A graph is not of this form; it is named.
+        """
+        store = GraphStore.from_graphs(graphs, max_path_length)
+        return Collator(store, vocabulary)(range(len(graphs)))
+
     @property
     def num_graphs(self) -> int:
         """B."""

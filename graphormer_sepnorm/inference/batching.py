@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from graphormer_sepnorm.chem.molecules import ParsedMolecule, parse_smiles
+from graphormer_sepnorm.chem.molecules import ParsedMolecule, as_text, parse_smiles
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.loading import bounded
 
@@ -25,16 +25,17 @@ def given_smiles(smiles: Any) -> tuple[Any, ...]:
 
     Args:
         smiles: A text, or several in anything that can be gone through: a list, a Series, an array,
-            also one with a single column.
+            also one with a single column. RDKit molecules become their SMILES.
 
     Raises:
         DataError: It is nothing of that, such as a table of several columns.
     """
+    smiles = as_text(smiles)
     if isinstance(smiles, str):
         return (smiles,)
     shape = getattr(smiles, "shape", None)
     if shape is not None and len(shape) == 2 and shape[1] == 1:
-        return tuple(np.asarray(smiles, dtype=object)[:, 0].tolist())
+        return tuple(map(as_text, np.asarray(smiles, dtype=object)[:, 0]))
     if shape is not None and len(shape) != 1:
         raise DataError(
             f"the SMILES are of shape {list(shape)}: give one column of them, as table['smiles']"
@@ -45,7 +46,7 @@ def given_smiles(smiles: Any) -> tuple[Any, ...]:
         raise DataError(
             f"the SMILES are of the type {type(smiles).__name__}: give one, or a list of them"
         )
-    return tuple(smiles)
+    return tuple(map(as_text, smiles))
 
 
 def in_chunks(

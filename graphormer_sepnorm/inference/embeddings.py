@@ -70,6 +70,7 @@ class Embedder:
     text_columns: tuple[str, ...] = ()
 
     def __init__(self, predictor: TrainedModel, atoms: bool = False) -> None:
+        _ = predictor.featuriser  # or it takes no molecules
         self.task = predictor.task
         self.device = predictor.device
         self.width = predictor.model.config.width

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from graphormer_sepnorm.chem.drawing import draw_contributions, full_colour
 from graphormer_sepnorm.chem.fragments import fragments_of
 from graphormer_sepnorm.chem.molecules import MAX_ATOMS, ParsedMolecule
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
@@ -43,6 +44,7 @@ class Explanation:
         fragments: The atoms of each fragment (`fragments_of`).
         warning: What to know about the prediction; mostly the empty string.
         error: Why there is none; the empty string where there is one.
+        id: What a table calls the molecule; may be empty.
     """
 
     smiles: str
@@ -55,11 +57,19 @@ class Explanation:
     fragments: tuple[tuple[int, ...], ...] = ()
     warning: str = ""
     error: str = ""
+    id: str = ""
 
     @property
     def rest(self) -> float:
         """What baseline and contributions lack of the value."""
         return float(self.value - self.baseline - self.contributions.sum())
+
+    def _repr_svg_(self) -> str | None:
+        """Draw the molecule with its atoms coloured; a notebook shows it."""
+        if self.error:
+            return None
+        largest = full_colour([self.contributions])
+        return draw_contributions(self.molecule, self.contributions, largest)
 
     @property
     def of_fragments(self) -> np.ndarray:
@@ -115,6 +125,7 @@ class Explainer:
                 f"there is no method {self.method!r}{did_you_mean(self.method, METHODS)}; there "
                 f"are: {', '.join(METHODS)}"
             )
+        _ = predictor.featuriser  # or there is nothing to explain
         self._number = task.number_of(target, "explain")
         self.target = task.targets[self._number]
         self.binary = task.kind == "binary"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import IO
@@ -21,6 +22,8 @@ from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.inference.explanation import Explainer, Explanation
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places, writing_to
 from graphormer_sepnorm.inference.table_molecules import MoleculeColumns, Molecules, computed
+from graphormer_sepnorm.tables.columns import find_id_column
+from graphormer_sepnorm.tables.reader import Row
 
 # Rows that a process explains at a time: some seconds of work.
 CHUNK_ROWS = 64
@@ -94,6 +97,8 @@ def explain_table(explainer: Explainer, job: TableJob, model: str, outcome: Outc
     with job.opened() as reader:
         columns = MoleculeColumns.find(reader, job.smiles_column, explainer.columns)
         outcome.notes += columns.notes
+        used = (columns.smiles, *columns.beside)
+        id_column = find_id_column(reader.columns, None, reader.name, used)
         with computed(
             reader,
             columns,
@@ -103,7 +108,19 @@ def explain_table(explainer: Explainer, job: TableJob, model: str, outcome: Outc
             job=job,
             outcome=outcome,
         ) as work:
-            _write(explainer, (explained for _, explained in work), job, model, outcome)
+            named = (_with_ids(rows, explained, id_column) for rows, explained in work)
+            _write(explainer, named, job, model, outcome)
+
+
+def _with_ids(
+    rows: Sequence[Row], explained: Sequence[Explanation], column: int | None
+) -> Sequence[Explanation]:
+    if column is None:
+        return explained
+    return [
+        one if row.problem or row.cells[column] is None else replace(one, id=str(row.cells[column]))
+        for row, one in zip(rows, explained, strict=True)
+    ]
 
 
 def _write(
@@ -206,7 +223,7 @@ class Page:
 """
 
     def _row(self, one: Explanation) -> str:
-        smiles = f"<code>{escape(one.smiles)}</code>"
+        smiles = f"<b>{escape(one.id)}</b> " * bool(one.id) + f"<code>{escape(one.smiles)}</code>"
         if one.read_as != one.smiles:
             smiles += f" read as <code>{escape(one.read_as)}</code>"
         if one.error:

@@ -64,8 +64,8 @@ class Predictor(TrainedModel):
         """Predict the properties of molecules.
 
         Args:
-            smiles: One SMILES or several: a list, an array, a Series, a table of one column. What
-                cannot be read gets an error, never an exception.
+            smiles: One SMILES or several: a list, an array, a Series, a table of one column; or
+                RDKit molecules. What cannot be read gets an error, never an exception.
             batch_size: Molecules computed at once; the values do not depend on it.
             max_atoms: Larger molecules get an error: memory grows with the square of the size.
             columns: For a model that reads columns of a table beside the molecule, their values by

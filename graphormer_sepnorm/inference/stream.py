@@ -241,7 +241,10 @@ def find_columns(
     reader: TableReader, predictor: Predictor | Embedder, job: TableJob, outcome: Outcome
 ) -> Columns:
     """Find the columns that are read and name those that are added."""
-    names = predictor.extra_inputs.columns if isinstance(predictor, Predictor) else ()
+    names: tuple[str, ...] = ()
+    if isinstance(predictor, Predictor):
+        _ = predictor.featuriser  # or it takes no molecules
+        names = predictor.extra_inputs.columns
     molecules = MoleculeColumns.find(reader, job.smiles_column, names)
     outcome.notes += molecules.notes
     if job.evaluate:

@@ -16,9 +16,10 @@ from graphormer_sepnorm.chem.molecules import MAX_ATOMS, ParsedMolecule, count_p
 from graphormer_sepnorm.chem.standardise import standardised
 from graphormer_sepnorm.confidence.confidence import Confidence, Told
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
+from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
-from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, packed_blocks
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
@@ -99,9 +100,8 @@ class TrainedModel:
 
     Raises:
         ConfigError: The device is not there.
-        CheckpointError: The model was trained on graphs that are not made from SMILES, or by
-            features or with a network that this version does not know; or it needs a descriptor
-            that this release of RDKit lacks.
+        CheckpointError: The model was trained by features or with a network that this version does
+            not know; or it needs a descriptor that this release of RDKit lacks.
     """
 
     def __init__(
@@ -112,25 +112,22 @@ class TrainedModel:
     ) -> None:
         self.refuse_new_elements = refuse_new_elements
         self.facts: dict[str, Any] = checkpoint[KEY]
-        if self.facts["featuriser"] is None:
-            raise CheckpointError(
-                f"this model was trained on the graphs of {self.facts['dataset']}, which are not "
-                "made from SMILES: evaluate it with train.py test"
-            )
         self.task = Task.from_plain(self.facts["task"])
         self.device = usable_device(device)
-        try:
-            self._featuriser = get_featuriser(self.facts["featuriser"])
-        except ConfigError as error:
-            raise CheckpointError(
-                f"the model takes features that this version does not make ({error}): use the "
-                "version of graphormer_sepnorm that wrote it"
-            ) from error
         self.vocabulary = GraphVocabulary.from_plain(self.facts["vocabulary"])
-        _compare(self.vocabulary, self._featuriser)
-        self._steps = tuple(self.facts.get("standardise", ()))
         summary = self.facts.get("training_summary") or {}
-        self._unseen = UnseenCodes(self._featuriser, self.vocabulary, summary.get("elements"))
+        self._featuriser: Featuriser | None = None
+        if (name := self.facts["featuriser"]) is not None:
+            try:
+                self._featuriser = get_featuriser(name)
+            except ConfigError as error:
+                raise CheckpointError(
+                    f"the model takes features that this version does not make ({error}): use the "
+                    "version of graphormer_sepnorm that wrote it"
+                ) from error
+            _compare(self.vocabulary, self._featuriser)
+            self._unseen = UnseenCodes(self._featuriser, self.vocabulary, summary.get("elements"))
+        self._steps = tuple(self.facts.get("standardise", ()))
         self._largest_seen = summary["atoms"]["max"] if "atoms" in summary else None
         self._only_connected = summary.get("connected", False)
         self.extra_inputs = ExtraInputs.of_facts(self.facts)
@@ -159,6 +156,32 @@ class TrainedModel:
         self.model = self.networks[0]
         for network in self.networks:
             network.to(self.device).eval()
+
+    def __repr__(self) -> str:
+        each = zip(self.task.targets, self.task.units, strict=True)
+        targets = listed([f"{name} [{unit}]" if unit else name for name, unit in each])
+        config, count = self.model.config, len(self.networks)
+        networks = f"{count} networks" if count > 1 else "a network"
+        trees = " and trees" if self.blend is not None else ""
+        return (
+            f"{type(self).__name__}({targets}; {networks} of {config.layers} layers with "
+            f"{config.norm}{trees}, on {self.device})"
+        )
+
+    @property
+    def featuriser(self) -> Featuriser:
+        """What makes graphs of molecules.
+
+        Raises:
+            CheckpointError: The model was trained on graphs that are not made from SMILES.
+        """
+        if self._featuriser is None:
+            raise CheckpointError(
+                f"this model was trained on the graphs of {self.facts['dataset']}, which are not "
+                "made from SMILES: evaluate it with train.py test, or from Python give graphs to "
+                "predict_graphs"
+            )
+        return self._featuriser
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -263,7 +286,48 @@ class TrainedModel:
             None if tokens is None else distance,
         )
         found = self._beside.added(predictions, told, [one.molecule for one in molecules])
-        return replace(found, warnings=with_remarks(molecules, found.warnings))
+        return replace(
+            found,
+            warnings=with_remarks(molecules, found.warnings),
+            columns=self.columns,
+            text_columns=self.text_columns,
+        )
+
+    def predict_graphs(self, graphs: Sequence[Any], batch_size: int = BATCH_SIZE) -> Predictions:
+        """Predict for graphs of your own, with the codes that the model was trained on.
+
+        Args:
+            graphs: PyG's ``Data``, see `GraphBatch.from_data_list`; ``y`` is not read. One with an
+                atom whose first code did not occur in training gets an error.
+            batch_size: Graphs computed at once; the values do not depend on it.
+
+        Raises:
+            DataError: A graph is not of this form.
+            ConfigError: The model reads more than graphs: trees, or numbers beside them.
+        """
+        if self.blend is not None or self.extra_inputs.descriptors or self.extra_inputs.columns:
+            raise ConfigError("the model reads more than graphs: give SMILES to predict")
+        targets, several = self.task.targets, len(self.networks) > 1
+        values = np.full((len(self.networks), len(graphs), len(targets)), np.nan)
+        errors = [""] * len(graphs)
+        if len(graphs):
+            packed = PackedGraphs.concatenate([*packed_blocks(graphs)])
+            new = self.vocabulary.new_elements(packed.atom_codes)
+            for number in np.arange(len(graphs)).repeat(packed.num_atoms)[new].tolist():
+                errors[number] = "not understood by this model: an atom's first code is new to it"
+            for numbers in by_size(packed.num_atoms, batch_size):
+                values[:, numbers], _ = self._values(packed.take(numbers))
+            values[:, [bool(error) for error in errors]] = np.nan
+        return Predictions(
+            (),
+            values.mean(axis=0),
+            tuple(errors),
+            ("",) * len(graphs),
+            values.std(axis=0, ddof=1) if several else None,
+            columns=tuple(
+                f"{kind}_{name}" for name in targets for kind in ["pred"] + ["spread"] * several
+            ),
+        )
 
     @property
     def standardises(self) -> bool:
@@ -289,7 +353,7 @@ class TrainedModel:
                 chosen[place] = parsed.molecule
             else:
                 errors[place] = f"too large: {atoms} atoms, the limit is {max_atoms} (--max_atoms)"
-        graphs, reasons = self._featuriser.featurise_many([*chosen.values()])
+        graphs, reasons = self.featuriser.featurise_many([*chosen.values()])
         for place, reason in zip(chosen, reasons, strict=True):
             errors[place] = reason
         places = [place for place in chosen if not errors[place]]
@@ -307,7 +371,7 @@ class TrainedModel:
             molecule = chosen[places[number]]
             remarks = [
                 unseen[number],
-                self._featuriser.remarks(molecule),
+                self.featuriser.remarks(molecule),
                 self._size(int(graphs.num_atoms[number])),
                 self._pieces(molecule),
             ]
@@ -341,9 +405,9 @@ class TrainedModel:
 
     def atom_order(self, molecule: Any) -> np.ndarray:
         """Return which atom of its graph each atom of a molecule is, int64 ``[atoms]``."""
-        if self._featuriser.atom_order is None:
+        if self.featuriser.atom_order is None:
             return np.arange(molecule.GetNumAtoms())
-        return np.asarray(self._featuriser.atom_order(molecule), dtype=np.int64)
+        return np.asarray(self.featuriser.atom_order(molecule), dtype=np.int64)
 
     def collate(self, graphs: PackedGraphs) -> GraphBatch:
         """Return a batch for the network, of these graphs in this order."""

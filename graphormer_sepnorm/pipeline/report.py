@@ -15,7 +15,7 @@ from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.files import write_json
-from graphormer_sepnorm.formatting import aligned, four_digits, listed, shows_unicode
+from graphormer_sepnorm.formatting import aligned, four_digits, listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.metrics import LAST, Metric, metrics_of
 from graphormer_sepnorm.pipeline.calibrate import said
@@ -51,7 +51,7 @@ def report_data(data: MoleculeDataModule, run: RunDirectory, fine_tuned: bool) -
         report.write_invalid(run.invalid_rows_file)
         what = " and ".join(["rows"] * bool(report.invalid) + ["labels"] * bool(report.cells))
         left_out = f"{what} that are left out, with reasons: {run.invalid_rows_file}\n"
-    return f"\n{report_text(report, shows_unicode())}\n{left_out}"
+    return f"\n{report_text(report)}\n{left_out}"
 
 
 def report_fit(outcome: Outcome, module: GraphormerModule) -> str:
@@ -197,7 +197,8 @@ def prediction_columns(
 ) -> dict[str, list]:
     """Return the columns of ``test_predictions.csv``: a row for each molecule, in their order.
 
-    ``number`` counts them from 0; of a user's table ``row`` is the row there, as in ``splits.csv``.
+    ``number`` counts them from 0; of a user's table ``row`` is the row there, as in ``splits.csv``,
+    and its column of identifiers follows.
     ``smiles`` is there where the data have it. Behind them stand ``label_<target>``, empty where
     one is missing, and ``pred_<target>``: in the unit of the labels, or the probability of class 1;
     then what comes with it: ``low_<target>`` and ``high_<target>``, ``similarity``.
@@ -215,6 +216,7 @@ def prediction_columns(
     columns: dict[str, list] = {"number": list(range(len(predictions)))}
     if splits.report:
         columns["row"] = list(splits.report.splits[split].rows)
+        columns |= splits.report.ids(split)
     if splits.smiles:
         columns["smiles"] = list(splits.smiles[split])
     labels = data.store.targets[data.indices(split)]

@@ -21,11 +21,13 @@ _SMILES_NAMES = (
 )
 # Names that a column of other names of molecules may have, too.
 _WEAK_NAMES = ("mol", "molecule", "structure", "drug")
+# Words in the name of a column that names rows.
+_ID_WORDS = {"id", "ids", "idx", "index", "row", "cid", "sid", "title", "name", "unnamed"}
 _WORDS = re.compile(r"[A-Za-z][\w .-]*")
 # Words for no value, in lower case, without spaces and points: of pandas and databases, of Excel
-# (in German too), of people. The usual ones go without saying.
-_USUAL = {"", "na", "n/a", "nan", "null", "none", "-"}
-_NO_VALUE = _USUAL | {
+# (in German too), of people.
+_NO_VALUE = {
+    *("", "na", "n/a", "nan", "null", "none", "-"),
     *(
         "<na>",
         "-nan",
@@ -46,13 +48,7 @@ _NO_VALUE = _USUAL | {
 }
 _CLASS_NAMES = {"none", "-", "nt"}  # as no value they are words of people, who also call classes so
 _PERCENT = re.compile(r"\s*([-+\N{MINUS SIGN}]?\.?\d\S*)\s*%\s*")
-# A number with a unit or a mark behind it; no range, date or version, which go on with a sign.
-_ENDING = re.compile(
-    r"[-+]?\.?\d[\d.,]*(?:e[-+]?\d+)?\s*([^\s\d+.,:;/_<>=±\u2013-][^\s\d]{0,15}\d?)", re.IGNORECASE
-)
 _BOUND = re.compile(r"\s*([<>≤≥])=?\s*(?=\S)")
-_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
-_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(e[-+]?\d+)?")
 _NO_UTF8 = re.compile("[\udc80-\udcff]")  # a byte that is none, as tables are read
 _SHOWN = 40  # characters of a cell in a message
 LARGEST = 3.4e38  # what 32-bit numbers hold
@@ -197,6 +193,32 @@ def is_smiles_name(name: str) -> bool:
     return known or "smiles" in plain or _names_inchi(plain)
 
 
+def names_rows(name: str) -> bool:
+    """Whether a column of this name names the rows, as ``compound_id``, and is no property."""
+    words = re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
+    return bool({*words} & _ID_WORDS) or words[-1:] == ["nr"]  # NR-AR is a nuclear receptor
+
+
+def find_id_column(
+    columns: Sequence[str], wanted: str | None, where: str, used: Collection[int | None]
+) -> int | None:
+    """Return the position of the column of identifiers: the first that names rows; or None.
+
+    Args:
+        columns: Names of all columns.
+        wanted: Its name, if the user says it.
+        where: The file, for messages.
+        used: Columns that are used for something else.
+
+    Raises:
+        DataError: It is named and not there.
+    """
+    if wanted is not None:
+        return find_column(columns, wanted, where)
+    free = (at for at, name in enumerate(columns) if at not in used and names_rows(name))
+    return next(free, None)
+
+
 def find_column(columns: Sequence[str], wanted: str, where: str) -> int:
     """Return the position of a column by its name; capitals only matter if they have to.
 
@@ -288,23 +310,12 @@ def is_empty(cell: object) -> bool:
     return cell is None or "".join(str(cell).lower().replace(".", " ").split()) in _NO_VALUE
 
 
-def says_no_value(cell: object) -> bool:
-    """Whether a cell has a word for no value that is worth saying, as it is not a usual one."""
-    return isinstance(cell, str) and is_empty(cell) and cell.strip().lower() not in _USUAL
-
-
 def percent(cell: object) -> str:
     """Return the number of a cell such as ``29.0%`` without its sign; empty if it is no such."""
     if not isinstance(cell, str) or "%" not in cell:
         return ""
     found = _PERCENT.fullmatch(cell)
     return type(cell)(found[1]) if found else ""
-
-
-def ending(cell: object) -> str:
-    """Return what stands behind the number in a cell such as ``0.85 nM`` or ``1.2*``."""
-    found = _ENDING.fullmatch(str(cell).strip().replace("\N{MINUS SIGN}", "-"))
-    return readable(found[1]) if found else ""
 
 
 def parse_or_missing(cells: Sequence[object], names: Sequence[str]) -> tuple[float, ...]:
@@ -329,7 +340,7 @@ def parse_or_missing(cells: Sequence[object], names: Sequence[str]) -> tuple[flo
 
 def no_number(what: str, cell: object, error: ValueError) -> str:
     """Say why a cell cannot be used, with the reason of `parse_number`."""
-    why = str(error).rpartition(" is ")[2]  # "not a number", "not finite", and advice
+    why = str(error).rpartition(" is ")[2]  # "not a number", "not finite"
     return f"{what} is {shortened(readable(str(cell)), _SHOWN)!r}: {why}"
 
 
@@ -343,19 +354,10 @@ def _parse(cell: object) -> float:
         text = text.replace(",", ".")
     if "_" in text:  # Python takes 1_000 for a number; a table does not
         raise ValueError(f"{cell!r} is not a number")
-    if _DECIMAL_COMMA.fullmatch(text):
-        grouped = _THOUSANDS.fullmatch(text)
-        or_none = ", one of thousands has to go" if grouped else ""
-        raise ValueError(f"{cell!r} is not a number: a decimal comma has to be a point{or_none}")
     try:
         return float(text)
     except ValueError:
-        if behind := ending(cell):
-            advice = "take it away, or put the unit into the header"
-            said = f"not a number, since it ends in {behind!r}: {advice}"
-        else:
-            said = "not a number, nor true or false"
-        raise ValueError(f"{cell!r} is {said}") from None
+        raise ValueError(f"{cell!r} is not a number, nor true or false") from None
 
 
 def parse_class_name(cell: object) -> str:

@@ -30,6 +30,12 @@ ALL = {
     "standardise": ["fragment"],
     "descriptors": "rdkit",
     "descriptor_columns": ["temperature"],
+    "id_column": "compound",
+    "group_column": None,
+    "time_column": None,
+    "duplicates": "mean",
+    "positive": None,
+    "class_weight": None,
 }
 
 
@@ -76,6 +82,8 @@ def test_nothing_said_has_defaults() -> None:
     [
         ({}, "scaffold"),
         ({"split_column": "set"}, "column"),
+        ({"group_column": "series"}, "group"),
+        ({"time_column": "date"}, "time"),
         ({"validation_table": Path("b"), "test_table": Path("c")}, "files"),
         ({"split": "random"}, "random"),
         ({"split": "column", "split_column": "set"}, "column"),
@@ -94,7 +102,15 @@ def test_auto_split(given: dict[str, Any], split: str) -> None:
         ),
         ({"task": "multiclass"}, "multiclass is for one column, whose values are the classes"),
         ({"task": "multiclass", "target_columns": ("a", "b")}, "multiclass is for one column"),
-        ({"split": "time"}, r"--data.split is 'time'.*: it must be one of auto, random, scaffold"),
+        ({"split": "tme"}, r"--data.split is 'tme'.*: it must be one of auto, random, scaffold"),
+        ({"split": "time"}, "--data.split time needs --data.time_column"),
+        ({"split": "group"}, "--data.split group needs --data.group_column"),
+        ({"group_column": "g", "time_column": "t"}, "--data.split group takes no --data.time_c"),
+        ({"split": "random", "group_column": "g"}, "random takes no --data.group_column"),
+        ({"duplicates": "first"}, "--data.duplicates is 'first'"),
+        ({"class_weight": "even"}, "--data.class_weight is 'even'"),
+        ({"positive": "yes"}, "--data.target_columns"),
+        ({"positive": "yes", "task": "regression"}, "--data.task regression"),
         ({"on_invalid": "stop"}, "--data.on_invalid is 'stop'.*: it must be one of skip, error"),
         (
             {"split_fractions": (0.8, 0.1, 0.2)},

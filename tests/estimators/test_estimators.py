@@ -16,6 +16,7 @@ import pandas
 import pytest
 import torch
 import yaml
+from rdkit import Chem
 from reference.checkpoints import make_checkpoint
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
@@ -434,7 +435,6 @@ def test_a_configuration_file_of_ones_own(tmp_path, facts_of):
     given = {"max_epochs": 3, "seed": 0, "validation_fraction": 0.1}
     assert options_of(given, str(path))["trainer"] == {"max_epochs": 3, "max_steps": -1}
     for name, value in (
-        ("standardise", ["fragment"]),
         ("descriptors", "rdkit"),
         ("descriptor_columns", ["pH"]),
     ):
@@ -606,3 +606,32 @@ def test_a_fitted_embedding_needs_its_file_no_more(fitted, tmp_path):
     embedding = GraphormerEmbedding(file, device="cpu").fit(SMILES)
     file.unlink()
     assert pickle.loads(pickle.dumps(embedding)).transform(SMILES).shape == (len(SMILES), 8)
+
+
+def test_rows_that_cannot_be_read_are_nan_where_that_is_asked_for():
+    given = ["CCO", "no molecule", None, "CCN"]
+    model = GraphormerEmbedding("esol", device="cpu", on_invalid="nan").fit(given)
+    unread = [False, True, True, False]
+    assert np.isnan(model.transform(given)).all(axis=1).tolist() == unread
+    options = {"max_epochs": 1, "layers": 1, "width": 16, "heads": 2, "device": "cpu"}
+    model = GraphormerRegressor(on_invalid="nan", **options).fit(given, [1.0, 2.0, 3.0, 4.0])
+    assert np.isnan(model.predict(given)).tolist() == unread
+    classifier = GraphormerClassifier(on_invalid="nan", **options).fit(given, [1, 0, 0, 0])
+    assert [one is None for one in classifier.predict(given)] == unread
+    with pytest.raises(ValueError, match="on_invalid"):
+        GraphormerRegressor(on_invalid="skip", **options).fit(["CCO"] * 4, range(4))
+
+
+def test_a_configuration_that_takes_the_parent_structure_does_so_at_prediction(tmp_path):
+    path = tmp_path / "mine.yaml"
+    config = {"data": {"standardise": ["fragment"]}, "trainer": {"max_epochs": 1}}
+    path.write_text(yaml.safe_dump(config | {"model": {"layers": 1, "width": 16, "heads": 2}}))
+    model = GraphormerRegressor(str(path), device="cpu").fit(["CCO", "CCN.Cl", "C"], [1, 2, 3])
+    base, salt = model.predict(["CCN", "CCN.Cl"])
+    assert base == salt
+
+
+def test_molecules_of_rdkit_are_taken():
+    model = GraphormerEmbedding("esol", device="cpu").fit(["CCO"])
+    found = model.transform([Chem.MolFromSmiles("CCO")])
+    np.testing.assert_allclose(found, model.transform(["CCO"]), rtol=1e-5)

@@ -340,3 +340,9 @@ def test_the_bar_of_a_page_knows_that_later_molecules_may_be_beyond_it(predictor
         page.add([replace(one, contributions=np.full(2, size))])
     page.finish()
     assert "<span>≤ \N{MINUS SIGN}0.2</span><span>0</span><span>≥ +0.2</span>" in file.getvalue()
+
+
+def test_an_explanation_draws_itself(predictor):
+    good, bad = predictor.explain(["CCO", "no molecule"]).molecules
+    assert "<svg" in good._repr_svg_()
+    assert bad._repr_svg_() is None

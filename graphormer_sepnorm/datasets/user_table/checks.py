@@ -14,16 +14,12 @@ from graphormer_sepnorm.chem.molecules import MAX_ATOMS
 from graphormer_sepnorm.datasets.user_table.row_reader import ValidRow
 from graphormer_sepnorm.metrics import Kind
 
-_BINS = 12
 _EXAMPLES = 10
 _SAME = 1e-6  # relative difference up to which two labels are the same
 # A label is far from the others if it is so many times the range of their middle half away from
 # their median. The penalised logP of ZINC, which has a long tail, comes to 25.
 _FAR = 50
 _MOST_FAR = 0.01  # more of them are no slips but a distribution, unless all are one number
-_WIDE = 1000  # ratio of the labels from which on their logarithm is what to learn
-_NO_LOGARITHM = 0.05  # share of labels without one from which on it is not what to learn
-_MANY_BOUNDS = 0.05  # share of labels from which on it is said that they are bounds
 _FEW = 20  # labels of which nothing is said
 
 
@@ -58,15 +54,11 @@ class TargetReport:
         name: Its name.
         unit: Its unit; may be empty.
         splits: By split.
-        edges: Edges of the histogram's bins over all splits, one more than bins.
-        counts: Labels in each bin.
     """
 
     name: str
     unit: str
     splits: dict[str, LabelSummary]
-    edges: tuple[float, ...]
-    counts: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -123,12 +115,9 @@ def report_target(
     name: str, unit: str, labels: Mapping[str, np.ndarray], kind: Kind
 ) -> TargetReport:
     """Summarise the labels of a target, which are given by split, ``[n]``; nan = missing."""
-    everything = np.concatenate(list(labels.values()))
-    present = everything[~np.isnan(everything)]
-    edges = np.array([0.0, 0.5, 1.0]) if kind == "binary" else _round_edges(present)
-    counts, _ = np.histogram(present, edges)
-    splits = {split: _summary(values, kind) for split, values in labels.items()}
-    return TargetReport(name, unit, splits, tuple(edges.tolist()), tuple(counts.tolist()))
+    return TargetReport(
+        name, unit, {split: _summary(values, kind) for split, values in labels.items()}
+    )
 
 
 def _summary(values: np.ndarray, kind: str) -> LabelSummary:
@@ -145,23 +134,6 @@ def _summary(values: np.ndarray, kind: str) -> LabelSummary:
         max=float(present.max()),
         positives=int(present.sum()) if kind == "binary" else None,
     )
-
-
-def _round_edges(values: np.ndarray) -> np.ndarray:
-    """Return edges of at most about `_BINS` bins at round numbers that cover `values`."""
-    if not len(values):
-        return np.array([0.0, 1.0])
-    low, high = float(values.min()), float(values.max())
-    width = (high - low) / _BINS
-    if width <= max(abs(low), abs(high)) * 1e-12:  # one value
-        return np.array([low, math.nextafter(high, math.inf)])
-    power = 10.0 ** math.floor(math.log10(width))
-    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= width)
-    first, last = math.floor(low / step), math.ceil(high / step)
-    edges = np.arange(first, last + 1) * step
-    # Rounding may leave the extreme values just outside.
-    edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)
-    return edges
 
 
 def find_duplicates(parts: Mapping[str, Sequence[ValidRow]], kind: Kind) -> Duplicates:
@@ -218,18 +190,15 @@ def find_warnings(
     targets: Sequence[TargetReport],
     labels: Mapping[str, np.ndarray],
     kind: Kind,
-    bounds: Mapping[str, np.ndarray],
     places: Sequence[str],
     atoms: Sequence[int],
 ) -> tuple[str, ...]:
-    """Say which labels look like slips or another kind of task, and what cannot be evaluated.
+    """Say which labels look like slips, and what cannot be evaluated.
 
     Args:
         targets: Summaries of the targets.
         labels: Of each split, ``[n, targets]``; nan = missing.
         kind: What they are learned as.
-        bounds: What missing ones are at least, then what they are at most, ``[n, 2 targets]`` or
-            ``[n, 0]``.
         places: Where each row of all splits, one after the other, stands.
         atoms: Of each molecule, in the same order.
     """
@@ -245,16 +214,6 @@ def find_warnings(
     for target, values in zip(targets, everything.T, strict=True):
         if kind == "regression" and (warning := _doubt(target, values, places)):
             warnings.append(warning)
-    sides = ~np.isnan(np.concatenate(list(bounds.values())))
-    for at, target in enumerate(targets):
-        count = int(np.count_nonzero(sides[:, at :: len(targets)]))
-        of_all = count + int(np.count_nonzero(~np.isnan(everything[:, at])))
-        if count > _MANY_BOUNDS * of_all:
-            warnings.append(
-                f"{target.name}: {count:,} of {of_all:,} labels are bounds "
-                f"({count / of_all:.0%}): metrics are of the others, and an interval "
-                "that reaches the limit of the assay has no end beyond it"
-            )
     for target in targets:
         for split in ("validation", "test"):
             summary = target.splits[split]
@@ -271,57 +230,22 @@ def find_warnings(
 def _doubt(target: TargetReport, values: np.ndarray, places: Sequence[str]) -> str | None:
     """Return what is doubtful about the labels of a regression, ``[n]``, or None."""
     known = values[~np.isnan(values)]
-    distinct = np.unique(known).tolist()
     train = target.splits["train"]
     if train.labels > 1 and train.min == train.max:
         return (
             f"all {train.labels:,} training labels of {target.name} are {train.min:.6g}: nothing "
             "can be learned from them"
         )
-    if distinct == [0, 1]:
-        return (
-            f"{target.name} has no labels but 0 and 1, which are learned as numbers here; as "
-            "two classes: -c table_classification, or --data.task binary"
-        )
     if len(known) < _FEW:
         return None
-    if len(distinct) == 2:
-        low, high = distinct
-        return (
-            f"{target.name} has no labels but {low:.6g} and {high:.6g}, which are learned as "
-            "numbers here; as two classes: --data.task multiclass"
-        )
     low, middle, high = np.percentile(known, (25, 50, 75)).tolist()
     far = np.flatnonzero(np.abs(values - middle) > _FAR * (high - low))
     slips = len(far) <= max(1, _MOST_FAR * len(known)) or len(set(values[far].tolist())) == 1
-    if low < high and len(far) and slips:
-        worst = int(far[np.argmax(np.abs(values[far] - middle))])
-        more = f"; {len(far) - 1:,} more labels are far away too" if len(far) > 1 else ""
-        return (
-            f"{target.name} is {values[worst]:.6g} in {places[worst]}, and half of the labels are "
-            f"{low:.4g} to {high:.4g}{more}: if it stands for a missing value, empty the cell"
-        )
-    return _wide(target.name, known)
-
-
-def _wide(name: str, known: np.ndarray) -> str | None:
-    """Advise to take logarithms of labels ``[n]`` over many orders of magnitude, or return None.
-
-    A few zeros among them, which assays give too, are no reason to learn the others as they are.
-    """
-    zeros, negatives = int(np.sum(known == 0)), int(np.sum(known < 0))
-    if zeros + negatives > _NO_LOGARITHM * len(known):
+    if not (low < high and len(far) and slips):
         return None
-    first, last = np.percentile(known[known > 0], (1, 99)).tolist()
-    if last < _WIDE * first:
-        return None
-    whose, but = "them", ""
-    if zeros + negatives:
-        whose = "the positive ones"
-        counts = [f"{zeros:,} zero{'s'[: zeros > 1]}"] * bool(zeros)
-        counts += [f"{negatives:,} negative"] * bool(negatives)
-        but = f" (labels without one: {', '.join(counts)})"
+    worst = int(far[np.argmax(np.abs(values[far] - middle))])
+    more = f"; {len(far) - 1:,} more labels are far away too" if len(far) > 1 else ""
     return (
-        f"the labels of {name} go from {first:.3g} to {last:.3g} (98 % of {whose}): the "
-        f"large ones decide all; consider their logarithm, as in pIC50 for IC50{but}"
+        f"{target.name} is {values[worst]:.6g} in {places[worst]}, and half of the labels are "
+        f"{low:.4g} to {high:.4g}{more}: if it stands for a missing value, empty the cell"
     )

@@ -6,13 +6,12 @@ once; graphs are made later, when the graph store is built.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import math
-import shlex
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -38,10 +37,10 @@ from graphormer_sepnorm.datasets.user_table.labels import (
 )
 from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.datasets.user_table.report import DataReport, SplitRows
-from graphormer_sepnorm.datasets.user_table.row_reader import CellCounts, ValidRow
+from graphormer_sepnorm.datasets.user_table.row_reader import ValidRow
 from graphormer_sepnorm.datasets.user_table.rows import TableContents, read_rows
 from graphormer_sepnorm.datasets.user_table.splits import split_rows
-from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.files import sha256_of
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
@@ -85,7 +84,7 @@ def load_table(options: TableOptions) -> DatasetSplits:
         names = tables[0].columns.names if tables else options.target_columns
         own = options
         if tables and not _has_weights(path, options):
-            own = dataclasses.replace(options, weight_column=None)
+            own = replace(options, weight_column=None)
         tables.append(read_rows(path, own, names, limit, 1.0 if tables else None))
     _check_rows(options, tables)
 
@@ -93,6 +92,8 @@ def load_table(options: TableOptions) -> DatasetSplits:
     if options.task == "multiclass":
         one_of = tables[0].columns.names[0]
         tables = by_classes(options.table, tables)
+    if options.duplicates != "keep":
+        tables = _together(options, tables)
     parts = split_rows(options, tables)
     labels = {
         name: np.array([row.labels for row in rows], dtype=np.float64)
@@ -101,7 +102,10 @@ def load_table(options: TableOptions) -> DatasetSplits:
     bounds = _bounds(parts, len(tables[0].columns.names))
     task = task_of(options, tables[0].columns.names, labels, bounds, one_of)
     if task.kind == "binary":
-        task = dataclasses.replace(task, ones=_ones(tables))
+        ones = (options.positive,) * len(task.targets) if options.positive else _ones(tables)
+        task = replace(task, ones=ones)
+    if options.class_weight is not None:
+        parts = _class_weights(options, parts, task)
     targets = tuple(
         report_target(
             name, unit, {part: values[:, n] for part, values in labels.items()}, task.kind
@@ -123,7 +127,11 @@ def load_table(options: TableOptions) -> DatasetSplits:
         smiles={name: [row.smiles for row in rows] for name, rows in parts.items()},
         groups={
             name: [
-                ((row.scaffold or "") if split == "scaffold" else "", row.canonical) for row in rows
+                (
+                    row.split if split == "group" else (row.scaffold or "") * (split == "scaffold"),
+                    row.canonical,
+                )
+                for row in rows
             ]
             for name, rows in parts.items()
         },
@@ -198,7 +206,8 @@ def _graphs(
     options: TableOptions,
     table: TableContents,
 ) -> LazyGraphs:
-    weights = None if options.weight_column is None else np.array([row.weight for row in rows])
+    weighs = options.weight_column is not None or options.class_weight is not None
+    weights = np.array([row.weight for row in rows]) if weighs else None
     return LazyGraphs(
         [row.text for row in rows],
         labels,
@@ -241,18 +250,18 @@ def _fingerprint(
         "rdkit": RDKIT_VERSION,
         "featuriser": OF_SMILES,
         "kind": kind,
-        "columns": [dataclasses.asdict(table.columns) for table in tables],
+        "columns": [asdict(replace(table.columns, id=None)) for table in tables],
         "formats": [table.format for table in tables],
         "split": split,
-        "fractions": options.split_fractions if split in ("random", "scaffold") else None,
-        "seed": options.split_seed if split == "random" else None,
+        "fractions": None if split in ("column", "files") else options.split_fractions,
+        "seed": options.split_seed if split in ("random", "group") else None,
     }
     if options.folds is not None:
         decisive |= {"folds": [options.folds, options.fold], "seed": options.split_seed}
     if options.descriptors is not None:
         decisive["descriptors"] = descriptor_names()
-    for name in ("sheet", "header_row"):
-        if getattr(options, name) is not None:
+    for name in ("sheet", "header_row", "positive", "class_weight", "duplicates"):
+        if getattr(options, name) not in (None, "keep"):
             decisive[name] = getattr(options, name)
     if options.standardise:
         decisive["standardise"] = sorted(options.standardise)
@@ -277,41 +286,77 @@ def _place(row: ValidRow, split: str, files: int) -> str:
     return f"row {row.number}" + (f" of the {split} file" if files > 1 else "")
 
 
-def _unread(tables: Sequence[TableContents], options: TableOptions, kind: Kind) -> Iterator[str]:
-    """Say what in the tables should perhaps have been read in another way."""
-    numbers = kind == "regression"
-    # A class has no bound: it is the right one, or its row has to go.
-    mend = "write a bound as >10 into the label's cell" if numbers else "see that the class is sure"
-    for name in dict.fromkeys(name for table in tables for name in table.relations):
-        yield (
-            f"column {name!r} says that some values are bounds (> or <) and is not read: labels "
-            f"are learned as they stand; {mend}, or take those rows out"
+def _together(options: TableOptions, tables: Sequence[TableContents]) -> list[TableContents]:
+    """Bring rows of one molecule to the first of them, with the mean or median of their labels.
+
+    They agree in what is read beside the molecule, and in the column of the split.
+
+    Raises:
+        ConfigError: The labels are classes.
+    """
+    everything = [row.labels for table in tables for row in table.valid]
+    if options.task != "regression" and np.isin(everything, (0, 1, math.nan)).all():
+        raise ConfigError(
+            f"--data.duplicates {options.duplicates} is for numbers, and the labels are classes: "
+            "leave it out"
         )
-    yield from _units(tables) if numbers else ()
-    for name in tables[0].split_columns if options.split == "auto" and len(tables) == 1 else ():
-        yield (
-            f"column {name!r} has a split, which is not taken: --data.split column "
-            f"--data.split_column {shlex.quote(name)} takes it"
-        )
+    combine = np.nanmean if options.duplicates == "mean" else np.nanmedian
+    changed = []
     for table in tables:
-        if table.decimal_comma and table.grouped:
-            yield (
-                f"labels have a decimal comma, as {table.decimal_comma}, or a point, as "
-                f"{table.grouped}, which is read as a decimal point: where it stands between "
-                "thousands it has to go"
-            )
+        same: dict[tuple[str, ...], list[ValidRow]] = defaultdict(list)
+        for row in table.valid:
+            same[row.canonical, row.split, repr(row.extra)].append(row)
+        valid = []
+        for rows in same.values():
+            labels = np.array([row.labels for row in rows])
+            known = ~np.isnan(labels).all(axis=0)
+            combined = np.full(labels.shape[1], np.nan)
+            combined[known] = combine(labels[:, known], axis=0)
+            bounds = np.array(rows[0].bounds)
+            bounds[np.resize(known, len(bounds))] = np.nan  # there is a label now
+            weight = float(np.mean([row.weight for row in rows]))
+            own = {"labels": tuple(combined.tolist()), "bounds": tuple(bounds.tolist())}
+            valid.append(replace(rows[0], weight=weight, **own) if len(rows) > 1 else rows[0])
+        note = f"{len(table.valid):,} rows, by the {options.duplicates} of molecules {len(valid):,}"
+        changed.append(replace(table, valid=valid, notes=(*table.notes, note)))
+    return changed
+
+
+def _class_weights(
+    options: TableOptions, parts: dict[str, list[ValidRow]], task: Task
+) -> dict[str, list[ValidRow]]:
+    """Give all classes the same weight in the loss.
+
+    Raises:
+        ConfigError: There are none, or several targets.
+    """
+    if task.kind != "binary" or (len(task.targets) > 1 and not task.one_of):
+        raise ConfigError(
+            "--data.class_weight balanced is for the classes of one target: leave it out"
+        )
+    classes = Counter(row.labels for name in SPLITS[:2] for row in parts[name])
+    share = sum(classes.values()) / len(classes)
+    return {
+        name: [
+            replace(row, weight=row.weight * share / classes.get(row.labels, share)) for row in rows
+        ]
+        for name, rows in parts.items()
+    }
+
+
+def _warnings(tables: Sequence[TableContents], options: TableOptions) -> Iterator[str]:
+    """Say what in the tables should perhaps be treated in another way."""
     salts = sum("." in row.canonical for table in tables for row in table.valid)
     if salts and "fragment" not in options.standardise:
-        have = "molecule is" if salts == 1 else "molecules are"
         yield (
-            f"{salts:,} {have} of several pieces, as salts are: to a duplicate and to a split each "
-            "salt is a molecule of its own; --data.standardise '[fragment]' takes the largest piece"
+            f"{salts:,} of the molecules are of several pieces, as salts are: to a duplicate and "
+            "to a split each salt is a molecule of its own; --data.standardise '[fragment]' takes "
+            "the largest piece"
         )
     if unsettled := sum(table.unsettled for table in tables):
-        have = "molecule has" if unsettled == 1 else "molecules have"
         yield (
-            f"{unsettled:,} {have} more tautomers than RDKit goes through: each stays in the one "
-            "that is written, and another one of it counts as another molecule"
+            f"{unsettled:,} of the molecules have more tautomers than RDKit goes through: each "
+            "stays in the one that is written, and another one of it counts as another molecule"
         )
     left_out, used = (
         sum(len(rows) for rows in all_rows)
@@ -319,27 +364,6 @@ def _unread(tables: Sequence[TableContents], options: TableOptions, kind: Kind) 
     )
     if left_out > used:
         yield f"{left_out:,} of {left_out + used:,} rows are left out: are the rest a fair sample?"
-
-
-def _units(tables: Sequence[TableContents]) -> Iterator[str]:
-    """Say which columns name several units of what may be the labels."""
-    for name in dict.fromkeys(name for table in tables for name in table.units):
-        found = sum((table.units.get(name, Counter()) for table in tables), Counter[str]())
-        if len(found) > 1:
-            *others, last = (f"{unit} ({count:,})" for unit, count in found.most_common())
-            yield (
-                f"column {name!r} holds {', '.join(others)} and {last}, and is not read: bring the "
-                "labels to one unit"
-            )
-
-
-def _added(counts: Iterable[CellCounts]) -> dict[str, tuple[int, str]]:
-    """Return counts over all tables."""
-    total = CellCounts()
-    for table in counts:
-        for name, (count, first) in table.items():
-            total.add(name, first, count)
-    return dict(total)
 
 
 def _report(
@@ -358,7 +382,7 @@ def _report(
     words = {
         "random": f"random, seed {options.split_seed}",
         "scaffold": "by scaffold",
-        "column": f"by column {options.split_column!r}",
+        **dict.fromkeys(("column", "group", "time"), f"by column {options.column_of_split!r}"),
         "files": "separate files",
     }
     split = words[options.resolved_split]
@@ -372,7 +396,11 @@ def _report(
         kind=task.kind,
         split=split,
         splits={
-            name: SplitRows([row.number for row in rows], [row.smiles for row in rows])
+            name: SplitRows(
+                [row.number for row in rows],
+                [row.smiles for row in rows],
+                [row.id for row in rows],
+            )
             for name, rows in parts.items()
         },
         invalid=tuple(row for table in tables for row in table.invalid),
@@ -381,8 +409,8 @@ def _report(
         leakage=find_leakage(parts),
         atoms=(min(atoms), sum(atoms) / len(atoms), max(atoms)),
         warnings=(
-            *_unread(tables, options, task.kind),
-            *find_warnings(targets, labels, task.kind, bounds, places, atoms),
+            *_warnings(tables, options),
+            *find_warnings(targets, labels, task.kind, places, atoms),
         ),
         words={
             name: tuple(sorted(words))
@@ -398,10 +426,8 @@ def _report(
             if low or high
         },
         one_of=task.one_of,
-        decimal_comma=next((one.decimal_comma for one in tables if one.decimal_comma), ""),
         cells=tuple(cell for table in tables for cell in table.cells),
-        no_value=_added(table.no_value for table in tables),
-        percent=_added(table.percent for table in tables),
-        not_taken=tables[0].not_taken,
+        id_name=tables[0].id_name,
+        unread=tables[0].unread,
         notes=tuple(dict.fromkeys(note for table in tables for note in table.notes)),
     )

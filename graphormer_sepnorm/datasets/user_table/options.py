@@ -13,7 +13,9 @@ from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.tables.reader import Layout
 
 Kind = Literal["auto", "regression", "binary", "multiclass"]
-Split = Literal["auto", "random", "scaffold", "column", "files"]
+Split = Literal["auto", "random", "scaffold", "group", "time", "column", "files"]
+Duplicates = Literal["keep", "mean", "median"]
+ClassWeight = Literal["balanced"]
 OnInvalid = Literal["skip", "error"]
 Descriptors = Literal["rdkit"]
 
@@ -42,14 +44,20 @@ class TableOptions:
     header_row: int | None = None
     target_columns: tuple[str, ...] = ()
     weight_column: str | None = None
+    id_column: str | None = None
     task: Kind = "auto"
     split: Split = "auto"
     split_column: str | None = None
+    group_column: str | None = None
+    time_column: str | None = None
     split_fractions: tuple[float, float, float] = DEFAULT_FRACTIONS
     split_seed: int = 0
     folds: int | None = None
     fold: int | None = None
     on_invalid: OnInvalid = "skip"
+    duplicates: Duplicates = "keep"
+    positive: str | None = None
+    class_weight: ClassWeight | None = None
     units: tuple[str, ...] = ()
     standardise: tuple[str, ...] = ()
     descriptors: Descriptors | None = None
@@ -60,10 +68,12 @@ class TableOptions:
             ("task", Kind),
             ("split", Split),
             ("on_invalid", OnInvalid),
-            *((("descriptors", Descriptors),) if self.descriptors is not None else ()),
+            ("duplicates", Duplicates),
+            ("class_weight", ClassWeight),
+            ("descriptors", Descriptors),
         ):
             value = getattr(self, name)
-            if value not in get_args(choices):
+            if value is not None and value not in get_args(choices):
                 raise ConfigError(
                     f"--data.{name} is {value!r}{did_you_mean(str(value), get_args(choices))}: "
                     f"it must be one of {', '.join(get_args(choices))}"
@@ -78,6 +88,15 @@ class TableOptions:
             raise ConfigError(
                 "--data.task multiclass is for one column, whose values are the classes: name it "
                 "with --data.target_columns '[COLUMN]'"
+            )
+        if self.positive is not None and self.task not in ("auto", "binary"):
+            raise ConfigError(
+                f"--data.positive {self.positive} is for two classes, not --data.task {self.task}"
+            )
+        if self.positive is not None and self.target_columns in ((), (ALL,)):
+            raise ConfigError(
+                f"--data.positive {self.positive} is a class of which column? Give "
+                "--data.target_columns '[COLUMN]'"
             )
         self._check_split()
         self._check_folds()
@@ -108,18 +127,21 @@ class TableOptions:
                 f"separate files need all three of --data.table, --data.validation_table and "
                 f"--data.test_table: give --data.{missing} too"
             )
-        if self.split == "column" and self.split_column is None:
-            raise ConfigError("--data.split column needs --data.split_column: name the column")
+        by_column = {"column": "split_column", "group": "group_column", "time": "time_column"}
+        option = by_column.get(self.split, "")
+        if option and getattr(self, option) is None:
+            raise ConfigError(f"--data.split {self.split} needs --data.{option}: name the column")
         for is_given, option, wanted in (
             (files, "validation_table", "files"),
-            (self.split_column is not None, "split_column", "column"),
+            *((getattr(self, name) is not None, name, split) for split, name in by_column.items()),
         ):
             if is_given and self.resolved_split != wanted:
                 raise ConfigError(
                     f"--data.split {self.resolved_split} takes no --data.{option}: leave one of "
                     "them out"
                 )
-        if self.split_seed and self.resolved_split != "random" and self.folds is None:
+        seeded = self.resolved_split in ("random", "group") or self.folds is not None
+        if self.split_seed and not seeded:
             raise ConfigError(
                 f"--data.split_seed {self.split_seed} decides a random split, and this is "
                 f"{self.resolved_split}: give --data.split random, or leave it out"
@@ -142,7 +164,7 @@ class TableOptions:
             raise ConfigError(
                 f"--data.fold is {fold}: of {folds} folds it must be from 0 to {folds - 1}"
             )
-        if self.resolved_split not in ("random", "scaffold"):
+        if self.resolved_split not in ("random", "scaffold", "group"):
             raise ConfigError(
                 f"--data.folds {folds} deals out the molecules itself, and --data.split "
                 f"{self.resolved_split} says where they go: leave one of them out"
@@ -154,13 +176,22 @@ class TableOptions:
             )
 
     @property
-    def resolved_split(self) -> Literal["random", "scaffold", "column", "files"]:
+    def resolved_split(self) -> Literal["random", "scaffold", "group", "time", "column", "files"]:
         """The split that ``auto`` stands for."""
         if self.split != "auto":
             return self.split
         if self.validation_table is not None:
             return "files"
-        return "scaffold" if self.split_column is None else "column"
+        if self.split_column is not None:
+            return "column"
+        if self.group_column is not None:
+            return "group"
+        return "scaffold" if self.time_column is None else "time"
+
+    @property
+    def column_of_split(self) -> str | None:
+        """The column that says the split, the group or the time; None: there is none."""
+        return self.split_column or self.group_column or self.time_column
 
     @property
     def layout(self) -> Layout:

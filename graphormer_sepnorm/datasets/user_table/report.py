@@ -11,23 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.datasets.user_table.checks import Duplicates, Leakage, TargetReport
-from graphormer_sepnorm.datasets.user_table.rows import InvalidCell, InvalidRow
+from graphormer_sepnorm.datasets.user_table.rows import InvalidRow
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.metrics import Kind
+from graphormer_sepnorm.tables.columns import free_name
+
+_COLUMNS = ("number", "row", "split", "smiles", "file", "line", "reason", "new_elements")
 
 
 @dataclass(frozen=True)
 class SplitRows:
-    """Which rows of the files are in a split.
-
-    Attributes:
-        rows: Row numbers.
-        smiles: The molecules, as given.
-    """
+    """Which rows of the files are in a split: numbers, molecules and identifiers as given."""
 
     rows: Sequence[int]
     smiles: Sequence[str]
+    ids: Sequence[str]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -54,12 +53,9 @@ class DataReport:
         bounds: Of the targets that have bounds in place of labels, how many of them say at least
             (``>``), and how many at most (``<``).
         one_of: See `Task`.
-        decimal_comma: A label with a decimal comma, as it is written; empty if none has.
         cells: Labels that cannot be used, of rows that are used for their other labels.
-        no_value: Of the targets with words for no value beside the usual ones how many cells hold
-            them, and the first.
-        percent: The same of labels that are given in per cent.
-        not_taken: Of ``all`` targets why the other columns are none; None: targets were named.
+        id_name: The column that names the rows; empty if there is none.
+        unread: Columns that are not read.
         notes: How the files are read, where that was not the only way, one line each.
     """
 
@@ -78,11 +74,9 @@ class DataReport:
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
     bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
     one_of: str = ""
-    decimal_comma: str = ""
-    cells: tuple[InvalidCell, ...] = ()
-    no_value: dict[str, tuple[int, str]] = field(default_factory=dict)
-    percent: dict[str, tuple[int, str]] = field(default_factory=dict)
-    not_taken: dict[str, str] | None = None
+    cells: tuple[InvalidRow, ...] = ()
+    id_name: str = ""
+    unread: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -100,6 +94,14 @@ class DataReport:
         """How many rows cannot be used for each kind of reason, most frequent first."""
         return dict(Counter(row.kind for row in self.invalid).most_common())
 
+    @property
+    def _id_column(self) -> tuple[str, ...]:
+        return (free_name(self.id_name, _COLUMNS),) if self.id_name else ()
+
+    def ids(self, split: str) -> dict[str, list[str]]:
+        """Return the column of identifiers of a split under its name; nothing if there is none."""
+        return {name: list(self.splits[split].ids) for name in self._id_column}
+
     def to_plain(self) -> dict[str, Any]:
         """Return the report as dicts, tuples, numbers and strings, for JSON.
 
@@ -114,25 +116,26 @@ class DataReport:
         }
 
     def write_invalid(self, path: str | Path) -> None:
-        """Write the rows that cannot be used as CSV: file, row, line, smiles, reason.
-
-        Among them, in the order of the files, are the rows of which only a label cannot be used.
+        """Write the rows that cannot be used, or of which only a label cannot, as CSV.
 
         Raises:
             DataError: The file cannot be written.
         """
-        kept = "; the other labels of the row are used"
-        rows = [(row, row.reason) for row in self.invalid]
-        rows += [(cell, f"{cell.reason}{kept}") for cell in self.cells]
-        rows.sort(key=lambda one: (self.files.index(one[0].file), one[0].row))
-        _write_csv(
-            Path(path),
-            ("file", "row", "line", "smiles", "reason"),
-            ((row.file, row.row, row.line or "", row.smiles, reason) for row, reason in rows),
+        rows = sorted(
+            [*self.invalid, *self.cells], key=lambda one: (self.files.index(one.file), one.row)
         )
+        kept = "; the other labels of the row are used"
+        named = bool(self.id_name)
+        values = (
+            [one.file, one.row, one.line or "", one.smiles, one.reason + kept * bool(one.column)]
+            + [one.id] * named
+            for one in rows
+        )
+        header = ("file", "row", "line", "smiles", "reason", *self._id_column)
+        _write_csv(Path(path), header, values)
 
     def write_splits(self, path: str | Path) -> None:
-        """Write the rows that are used as CSV: row, split, smiles.
+        """Write the rows that are used as CSV: row, split, smiles and identifiers.
 
         They stand in the order of the file; of separate files one after the other.
 
@@ -140,13 +143,13 @@ class DataReport:
             DataError: The file cannot be written.
         """
         rows = [
-            (row, name, smiles)
+            (row, name, smiles, *own * bool(self.id_name))
             for name, part in self.splits.items()
-            for row, smiles in zip(part.rows, part.smiles, strict=True)
+            for row, smiles, *own in zip(part.rows, part.smiles, part.ids, strict=True)
         ]
         if len(self.files) == 1:
             rows.sort()
-        _write_csv(Path(path), ("row", "split", "smiles"), rows)
+        _write_csv(Path(path), ("row", "split", "smiles", *self._id_column), rows)
 
 
 def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -7,38 +7,31 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from graphormer_sepnorm.datasets.user_table.checks import LabelSummary, SameMolecule, TargetReport
+from graphormer_sepnorm.datasets.user_table.checks import SameMolecule, TargetReport
 from graphormer_sepnorm.datasets.user_table.report import DataReport
+from graphormer_sepnorm.datasets.user_table.rows import InvalidRow
 from graphormer_sepnorm.formatting import in_a_line, listed, shortened
 from graphormer_sepnorm.tables.columns import parse_class, readable
 
 _WIDTH = 80
 _INDENT = 12
-_BAR = 40  # columns of the longest bar
 _TARGETS = 12
 _WARNINGS = 4
 _EXAMPLES = 2
-_CELL = 40  # characters of a cell
 _SPLIT_WORDS = {"train": "training", "validation": "validation", "test": "test"}
 
 
-def report_text(report: DataReport, unicode: bool = True) -> str:
-    """Return the report for people.
-
-    Args:
-        report: The report.
-        unicode: Whether bars are drawn with block characters; else with ``#``.
-    """
+def report_text(report: DataReport) -> str:
+    """Return the report for people."""
     lines = [*_data(report)]
     for note in report.notes:
         lines += _entry("read", note)
-    lines += _split(report)
+    if report.unread:
+        lines += _entry("not read", listed(report.unread))
+    sizes = ", ".join(f"{len(part):,} {_SPLIT_WORDS[name]}" for name, part in report.splits.items())
+    lines += _entry("split", f"{report.split}: {sizes}")
     low, mean, high = report.atoms
     lines += _entry("atoms", f"{low} to {high} in a molecule, {mean:.1f} on average")
-    if comma := report.decimal_comma:
-        text = f"{comma} is taken for {comma.replace(',', '.')}: cells are separated by semicolons"
-        lines += _entry("numbers", text)
-    lines += _targets_of_all(report)
     lines += _label_cells(report)
     lines += _classes(report)
     lines += _bounds(report)
@@ -50,10 +43,7 @@ def report_text(report: DataReport, unicode: bool = True) -> str:
     if len(report.warnings) > len(shown):
         lines += _entry("", f"and {len(report.warnings) - len(shown)} more warnings")
     lines.append("")
-    if len(report.targets) == 1:
-        lines += _one_target(report.targets[0], report.kind == "binary", unicode)
-    else:
-        lines += _targets(report, unicode)
+    lines += _targets(report)
     # A column's name may hold bytes that are no text.
     return "\n".join(lines).encode("utf-8", "backslashreplace").decode()
 
@@ -76,58 +66,22 @@ def _data(report: DataReport) -> Iterator[str]:
     if not unusable:
         return
     reasons = ", ".join(f"{count:,} {kind}" for kind, count in report.reasons.items())
-    first = report.invalid[0]
-    file = f"{Path(first.file).name}, " if len(report.files) > 1 else ""
-    reason = shortened(first.reason, 160)
-    yield from _entry("left out", f"{reasons}; the first: {file}{first.place}: {reason}")
+    yield from _entry("left out", f"{reasons}; {_first(report, report.invalid[0])}")
 
 
-def _split(report: DataReport) -> list[str]:
-    sizes = ", ".join(f"{len(part):,} {_SPLIT_WORDS[name]}" for name, part in report.splits.items())
-    plural = "" if len(report.invalid) == 1 else "s"
-    left_out = f"; {len(report.invalid):,} row{plural} left out" if report.invalid else ""
-    return _entry("split", f"{report.split}: {sizes}{left_out}")
-
-
-def _targets_of_all(report: DataReport) -> Iterator[str]:
-    """Where targets are all columns of numbers: which these are, and why the others are not."""
-    if report.not_taken is None:
-        return
-    names = listed([target.name for target in report.targets])
-    others = listed([f"{name} ({why})" for name, why in report.not_taken.items()], most=8)
-    yield from _entry("targets", f"{names}; not taken: {others or 'none'}")
+def _first(report: DataReport, row: InvalidRow) -> str:
+    file = f"{Path(row.file).name}, " if len(report.files) > 1 else ""
+    return f"the first: {file}{row.place}: {shortened(row.reason, 160)}"
 
 
 def _label_cells(report: DataReport) -> Iterator[str]:
-    """What stands in the cells of labels beside plain numbers."""
-    missing = [
-        f"{_cells(count)} of {name!r} {'is a word' if count == 1 else 'are words'} for no value, "
-        f"such as {shortened(first, _CELL)!r}"
-        for name, (count, first) in report.no_value.items()
-    ]
-    percent = [
-        f"{_cells(count)} of {name!r} end{'s' * (count == 1)} in %: {shortened(first, _CELL)} is "
-        f"read as {shortened(first.rstrip(' %'), _CELL)}"
-        for name, (count, first) in report.percent.items()
-    ]
-    for label, texts in (("missing", missing), ("numbers", percent)):
-        if texts:
-            yield from _entry(label, "; ".join(texts[:3]) + "; ..." * (len(texts) > 3))
+    """Labels that cannot be used, of rows that can."""
     if not report.cells:
         return
     counts = Counter(readable(cell.column) for cell in report.cells)
-    of = listed([f"{_cells(count)} of {name!r}" for name, count in counts.most_common()], most=6)
-    first = report.cells[0]
-    file = f"{Path(first.file).name}, " if len(report.files) > 1 else ""
-    yield from _entry(
-        "unusable",
-        f"{of}, in rows that are used for their other labels; the first: {file}{first.place}: "
-        f"{shortened(first.reason, 160)}",
-    )
-
-
-def _cells(count: int) -> str:
-    return "1 cell" if count == 1 else f"{count:,} cells"
+    of = listed([f"{count:,} of {name!r}" for name, count in counts.most_common()], most=6)
+    used = "in rows that are used for their other labels"
+    yield from _entry("unusable", f"{of}, {used}; {_first(report, report.cells[0])}")
 
 
 def _classes(report: DataReport) -> Iterator[str]:
@@ -204,25 +158,23 @@ def _pair(splits: tuple[str, str]) -> str:
     return " and ".join(_SPLIT_WORDS[split] for split in splits)
 
 
-def _one_target(target: TargetReport, binary: bool, unicode: bool) -> Iterator[str]:
-    statistics = () if binary else ("mean", "std", "min", "max")
-    width = max(_INDENT, min(24, len(_title(target))))
-    yield _header(_title(target), statistics, width)
-    for split, summary in target.splits.items():
-        yield _row(f"  {_SPLIT_WORDS[split]}", summary, statistics, width)
-    if not binary:
-        yield from _histogram(target, unicode)
-
-
-def _targets(report: DataReport, unicode: bool) -> Iterator[str]:
-    """One line per target: its training labels, with a small histogram of all."""
-    statistics = () if report.kind == "binary" else ("mean", "min", "max")
+def _targets(report: DataReport) -> Iterator[str]:
+    """One line for each split of the only target; of several, for the training labels of each."""
     shown = report.targets[:_TARGETS]
-    width = max(_INDENT, min(20, max(len(_title(target)) for target in shown)))
-    yield _header("training", statistics, width)
-    for target in shown:
-        bars = f" {_sparkline(target.counts)}" if statistics and unicode else ""
-        yield _row(_title(target), target.splits["train"], statistics, width) + bars
+    binary, one = report.kind == "binary", len(report.targets) == 1
+    rows = [(_title(target), target.splits["train"]) for target in shown]
+    if one:
+        each = report.targets[0].splits.items()
+        rows = [(f"  {_SPLIT_WORDS[split]}", summary) for split, summary in each]
+    title = _title(shown[0]) if one else "training"
+    width = max(_INDENT, min(24 if one else 20, max(len(text) for text in (title, *dict(rows)))))
+    statistics = () if binary else ("mean", "std", "min", "max") if one else ("mean", "min", "max")
+    yield _line(title, ("labels", "missing", *(statistics or ("class 1",))), width)
+    for name, summary in rows:
+        share = "" if summary.mean is None else f" ({summary.mean:.1%})"
+        numbers = [_number(getattr(summary, which)) for which in statistics]
+        cells = numbers or [f"{summary.positives:,}{share}"]
+        yield _line(name, [f"{summary.labels:,}", f"{summary.missing:,}", *cells], width)
     if len(report.targets) > len(shown):
         yield f"and {len(report.targets) - len(shown)} more targets"
 
@@ -230,21 +182,6 @@ def _targets(report: DataReport, unicode: bool) -> Iterator[str]:
 def _title(target: TargetReport) -> str:
     name = in_a_line(target.name)
     return f"{name} [{target.unit}]" if target.unit else name
-
-
-def _header(title: str, statistics: tuple[str, ...], width: int) -> str:
-    return _line(title, ("labels", "missing", *(statistics or ("class 1",))), width)
-
-
-def _row(title: str, summary: LabelSummary, statistics: tuple[str, ...], width: int) -> str:
-    """One line about the labels of a target in a split; no statistics: of classes."""
-    cells = [f"{summary.labels:,}", f"{summary.missing:,}"]
-    if statistics:
-        cells += [_number(getattr(summary, name)) for name in statistics]
-    else:
-        share = "" if summary.mean is None else f" ({summary.mean:.1%})"
-        cells.append(f"{summary.positives:,}{share}")
-    return _line(title, cells, width)
 
 
 def _line(title: str, cells: Sequence[str], width: int) -> str:
@@ -259,29 +196,6 @@ def _number(value: float | None) -> str:
         return "-"
     texts = [f"{value:.{digits}g}" for digits in (4, 3, 2)]
     return next((text for text in texts if len(text) <= 8), texts[-1])
-
-
-def _histogram(target: TargetReport, unicode: bool) -> Iterator[str]:
-    edges = [f"{edge:.6g}" for edge in target.edges]
-    width = max(len(edge) for edge in edges)
-    largest = max(target.counts)
-    if len(target.counts) < 2:
-        return
-    for low, high, count in zip(edges, edges[1:], target.counts, strict=False):
-        bar = _bar(_BAR * count / largest, unicode) if count else ""
-        yield f"  {low:>{width}} to {high:>{width}} {bar} {count:,}"
-
-
-def _bar(length: float, unicode: bool) -> str:
-    if not unicode:
-        return "#" * max(1, round(length))
-    eighths = max(1, round(length * 8))
-    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
-
-
-def _sparkline(counts: tuple[int, ...]) -> str:
-    largest = max(counts)
-    return "".join("▁▂▃▄▅▆▇█"[round(7 * count / largest)] if largest else "▁" for count in counts)
 
 
 def _cut_middle(text: str, length: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +25,6 @@ from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.formatting import shortened
 from graphormer_sepnorm.tables.columns import (
     LARGEST,
-    DecimalComma,
     class_word,
     is_empty,
     no_number,
@@ -35,14 +33,10 @@ from graphormer_sepnorm.tables.columns import (
     parse_label,
     parse_number,
     parse_or_missing,
-    percent,
     readable,
-    says_no_value,
     split_bound,
 )
 from graphormer_sepnorm.tables.reader import Row
-
-_GROUPED = re.compile(r"\s*[-+]?[1-9]\d{0,2}(\.\d{3})+\s*")
 
 # Kinds of reasons, for counting.
 MALFORMED = "malformed"
@@ -64,16 +58,18 @@ class ValidRow:
     Attributes:
         number: Row of the file, from 1, the header not counted.
         text: The molecule as it is read again when its graph is made: SMILES, or a mol block.
-        smiles: SMILES as given; of an SDF record or InChI, or standardised, the canonical one.
+        smiles: SMILES as given; of an SDF record, InChI or what standardising changed, canonical.
         canonical: Canonical SMILES.
         scaffold: Murcko scaffold, or None if it was not asked for.
         atoms: Number of atoms.
         labels: One per target; nan = missing.
         weight: Weight in the training loss.
-        split: ``train``, ``validation`` or ``test`` where a column says so, else empty.
+        split: ``train``, ``validation`` or ``test``, the group or the time where a column says so,
+            else empty.
         extra: Numbers that are read beside the graph; nan = missing.
         bounds: Of missing labels what they are at least, one per target, then what they are at
             most; nan = unknown. Empty: of none.
+        id: What the table calls the row; may be empty.
     """
 
     number: int
@@ -87,15 +83,7 @@ class ValidRow:
     split: str
     extra: tuple[float, ...] = ()
     bounds: tuple[float, ...] = ()
-
-
-class CellCounts(dict[str, tuple[int, str]]):
-    """How many cells of some columns have something in common, and the first of each column."""
-
-    def add(self, column: str, first: object, count: int = 1) -> None:
-        """Count cells of a column, the first of which is `first`."""
-        before, kept = self.get(readable(column), (0, str(first).strip()))
-        self[readable(column)] = before + count, kept
+    id: str = ""
 
 
 class Unusable(Exception):
@@ -125,17 +113,24 @@ class RowReader:
         self._columns = columns
         self._missing_weight = missing_weight
         self._steps = options.standardise
-        self._binary = options.task == "binary"
+        self._binary = options.task == "binary" or options.positive is not None
+        self._positive = options.positive
+        self._split_kind = options.resolved_split
+        self._what_splits = (
+            "the split" if self._split_kind == "column" else (f"the {self._split_kind}")
+        )
         self._multiclass = options.task == "multiclass"
         self._numbers: dict[str, int] = {}
         self.words: dict[str, set[str]] = {}
         self.bad: dict[str, Unusable] = {}
-        self.no_value, self.percent = CellCounts(), CellCounts()
-        self.decimal_comma = ""
-        self.grouped = ""
         self.unsettled = 0
+        self.standardised = 0  # molecules that it changed
         self._parse = [
-            parse_class if holds_class_words(sample, position) else parse_label
+            self._is_positive
+            if options.positive is not None
+            else parse_class
+            if holds_class_words(sample, position)
+            else parse_label
             for position in columns.targets
         ]
 
@@ -148,10 +143,15 @@ class RowReader:
         position = self._columns.smiles
         return None if position is None or position >= len(row.cells) else row.cells[position]
 
-    def said(self, row: Row, unusable: Unusable) -> tuple[int, int, str, str, str]:
+    def _id(self, row: Row) -> str:
+        position = self._columns.id
+        cell = None if position is None or position >= len(row.cells) else row.cells[position]
+        return "" if cell is None else str(cell)
+
+    def said(self, row: Row, unusable: Unusable) -> tuple[int, int, str, str, str, str]:
         """Return what `InvalidRow` says of a row, but its file."""
         reason = " ".join(readable(str(unusable)).split())
-        return row.number, row.line, self.smiles(row), reason, unusable.kind
+        return row.number, row.line, self.smiles(row), reason, unusable.kind, self._id(row)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -172,6 +172,9 @@ class RowReader:
         parsed = parse_molblock(text) if from_record else parse_smiles(text)
         if parsed.empty:
             raise Unusable(NO_STRUCTURE, parsed.reason)
+        before = ""
+        if self._steps and parsed.molecule is not None:
+            before = canonical_smiles(parsed.molecule)
         parsed = standardised(parsed, self._steps)
         if parsed.molecule is None:
             raise Unusable(STRUCTURE, parsed.reason)
@@ -188,7 +191,11 @@ class RowReader:
             labels = (float(self._numbers.setdefault(of_class, len(self._numbers))),)
         canonical = canonical_smiles(parsed.molecule)
         self.unsettled += UNSETTLED in parsed.remark
-        if self._steps or is_inchi(text):  # from here on the molecule is what came of them
+        changed = bool(self._steps) and canonical != before
+        self.standardised += changed
+        if (
+            changed or is_inchi(text) or (self._steps and from_record)
+        ):  # from here on the molecule is what came of them
             from_record, text = False, canonical
         return ValidRow(
             number=row.number,
@@ -202,17 +209,15 @@ class RowReader:
             split=split,
             extra=extra,
             bounds=bounds,
+            id=self._id(row),
         )
 
     def _class_name(self, row: Row) -> str:
         """Return the name of the class of a row; empty where labels are numbers."""
         if not self._multiclass:
             return ""
-        cell = row.cells[self._columns.targets[0]]
-        name = parse_class_name(cell)
+        name = parse_class_name(row.cells[self._columns.targets[0]])
         if not name:
-            if says_no_value(cell):
-                self.no_value.add(self._columns.names[0], cell)
             raise Unusable(NO_LABEL, f"no label in {self._columns.names[0]}")
         return name
 
@@ -244,25 +249,21 @@ class RowReader:
         self, name: str, cell: object, parse: Callable[[object], float]
     ) -> tuple[float, float, float]:
         """Return a label, and what it is at least and at most where it is a bound."""
-        if isinstance(cell, DecimalComma) and not self.decimal_comma:
-            self.decimal_comma = cell.strip()
         sides = {"<": math.nan, ">": math.nan}
         side, number = ("", cell) if self._binary else split_bound(cell)
-        if says_no_value(number):
-            self.no_value.add(name, number)
-        if percent(number):
-            self.percent.add(name, number)
         if side:
             sides[side] = _number(number, BAD_LABEL, name, parse_label)
             cell = None
         label = _number(cell, BAD_LABEL, name, parse)
         if self._binary and label not in (0, 1) and label == label:
             raise Unusable(NOT_A_CLASS, f"{name} is {label:.6g}: not 0 or 1")
-        if not self.grouped and isinstance(cell, str) and _GROUPED.fullmatch(cell):
-            self.grouped = cell.strip()
-        if word := class_word(cell):
+        if (word := class_word(cell)) and self._positive is None:
             self.words.setdefault(name, set()).add(word)
         return label, sides[">"], sides["<"]
+
+    def _is_positive(self, cell: object) -> float:
+        name, positive = parse_class_name(cell), parse_class_name(self._positive)
+        return float(name.lower() == positive.lower()) if name else math.nan
 
     def _weight(self, row: Row) -> float:
         position = self._columns.weight
@@ -283,13 +284,13 @@ class RowReader:
             return ""
         cell = row.cells[position]
         word = "" if is_empty(cell) else readable(str(cell)).strip()
+        if not word:
+            raise Unusable(BAD_SPLIT, f"{self._what_splits} is missing")
+        if self._split_kind != "column":
+            return word
         if word.lower() not in SPLIT_WORDS:
-            said = (
-                f"is {shortened(word, 40)!r}, not train, validation or test"
-                if word
-                else "is missing"
-            )
-            raise Unusable(BAD_SPLIT, f"the split {said}")
+            shown = shortened(word, 40)
+            raise Unusable(BAD_SPLIT, f"the split is {shown!r}, not train, validation or test")
         return SPLIT_WORDS[word.lower()]
 
 

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import itertools
-import math
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphormer_sepnorm.datasets.user_table.columns import (
     TableColumns,
     find_columns,
-    not_taken,
-    refuse_words,
 )
-from graphormer_sepnorm.datasets.user_table.options import ALL, TableOptions
+from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.datasets.user_table.row_reader import (
-    CellCounts,
     RowReader,
     Unusable,
     ValidRow,
 )
-from graphormer_sepnorm.datasets.user_table.unread import UnreadColumns
+from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.tables.columns import is_empty, smiles_choice
 from graphormer_sepnorm.tables.opening import open_table
@@ -46,6 +42,8 @@ class InvalidRow:
         smiles: The SMILES as given; may be empty.
         reason: Why, one line.
         kind: What sort of reason, for counting.
+        id: What the table calls it; may be empty.
+        column: Of a row that is used for its other labels, that of the label which cannot be used.
     """
 
     file: str
@@ -54,22 +52,13 @@ class InvalidRow:
     smiles: str
     reason: str
     kind: str
+    id: str = ""
+    column: str = ""
 
     @property
     def place(self) -> str:
         """Row and line, for messages."""
         return f"row {self.row}" + (f", line {self.line}" if self.line else "")
-
-
-@dataclass(frozen=True, slots=True)
-class InvalidCell(InvalidRow):
-    """A label that cannot be used, of a row that is used for its other labels.
-
-    Attributes:
-        column: Its column.
-    """
-
-    column: str
 
 
 @dataclass(frozen=True)
@@ -84,14 +73,8 @@ class TableContents:
         cells: Labels that cannot be used, of rows that can.
         words: Of the targets whose labels are written in words, these words.
         classes: Of ``multiclass`` the classes, by the numbers that stand in the rows.
-        relations: Columns that are not read and say which labels are bounds.
-        split_columns: Columns that are not read and say how the rows may be split.
-        decimal_comma: The first label with a decimal comma, as it is written; empty if none has.
-        grouped: The first one with a point where others may have one between thousands.
-        no_value: Labels' cells with words that are no value, such as ``n.d.``.
-        percent: Labels that are given in per cent.
-        units: Columns that are not read and name units, and how many used rows have which.
-        not_taken: Of ``all`` targets why the other columns are none; None: targets were named.
+        id_name: Name of the column that names the rows; empty if there is none.
+        unread: Names of the columns that are not read.
         notes: How the file is read, where that was not the only way, one line each.
         unsettled: How many molecules have more tautomers than RDKit goes through.
     """
@@ -100,17 +83,11 @@ class TableContents:
     format: str
     valid: list[ValidRow]
     invalid: list[InvalidRow]
-    cells: list[InvalidCell]
+    cells: list[InvalidRow]
     words: dict[str, set[str]]
     classes: tuple[str, ...] = ()
-    relations: tuple[str, ...] = ()
-    split_columns: tuple[str, ...] = ()
-    decimal_comma: str = ""
-    grouped: str = ""
-    no_value: CellCounts = field(default_factory=CellCounts)
-    percent: CellCounts = field(default_factory=CellCounts)
-    units: dict[str, Counter[str]] = field(default_factory=dict)
-    not_taken: dict[str, str] | None = None
+    id_name: str = ""
+    unread: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     unsettled: int = 0
 
@@ -141,33 +118,30 @@ def read_rows(
     """
     valid: list[ValidRow] = []
     invalid: list[InvalidRow] = []
-    cells: list[InvalidCell] = []
+    cells: list[InvalidRow] = []
     with open_table(path, layout=options.layout) as reader:
         rows = iter(reader)
         ahead, sample, total = _read_ahead(rows, reader.columns, targets)
         columns = find_columns(reader, sample, options, targets)
         choice = "" if options.smiles_column else smiles_choice(reader.columns, columns.smiles)
         read = RowReader(columns, sample, options, missing_weight)
-        unread = UnreadColumns(reader.columns, columns)
         # Of several training processes only the first one speaks.
         progress = TableProgress(reader, "read", quiet=not is_first_process(), total=total)
         for row in itertools.chain(_drained(ahead), rows):
             progress.show(row.number)
-            unread.see(row)
             try:
                 scaffold = max_scaffolds is None or len(valid) < max_scaffolds
                 valid.append(read(row, scaffold))
             except Unusable as unusable:
                 invalid.append(InvalidRow(str(path), *read.said(row, unusable)))
                 continue
-            unread.use(row)
             for name, unusable in read.bad.items():
-                cells.append(InvalidCell(str(path), *read.said(row, unusable), name))
+                cells.append(InvalidRow(str(path), *read.said(row, unusable), name))
         progress.finish()
-        if options.task != "multiclass":
-            without = _without_labels(columns, valid)
-            refuse_words(reader.name, reader.columns, sample, without)
-        takes_all = targets == (ALL,) and columns.names != targets
+        notes = [*reader.notes, choice]
+        if read.standardised:
+            steps = listed(options.standardise)
+            notes.append(f"{read.standardised:,} molecules: their parent structure, by {steps}")
         return TableContents(
             columns,
             reader.format,
@@ -176,30 +150,11 @@ def read_rows(
             cells,
             read.words,
             read.classes,
-            unread.relations,
-            unread.splits,
-            read.decimal_comma,
-            read.grouped,
-            read.no_value,
-            read.percent,
-            unread.units,
-            not_taken(reader.columns, sample, columns) if takes_all else None,
-            tuple(filter(None, (*reader.notes, choice))),
+            "" if columns.id is None else reader.columns[columns.id],
+            columns.unread(reader.columns),
+            tuple(filter(None, notes)),
             read.unsettled,
         )
-
-
-def _without_labels(columns: TableColumns, rows: Sequence[ValidRow]) -> list[int]:
-    """Return the positions of the targets of which no row has a label or a bound."""
-    empty = dict(enumerate(columns.targets))
-    for row in rows:
-        for at in [*empty]:
-            known = (row.labels[at], *row.bounds[at :: len(columns.targets)])
-            if not all(map(math.isnan, known)):
-                del empty[at]
-        if not empty:
-            break
-    return [*empty.values()]
 
 
 def _read_ahead(

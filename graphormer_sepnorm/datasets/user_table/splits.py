@@ -1,10 +1,12 @@
-"""Splits of a table's rows: by chance, by scaffold, into folds, by a column, by file."""
+"""Splits of a table's rows: by chance, scaffold, group or time, into folds, by a column or file."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +17,8 @@ from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.datasets.user_table.row_reader import ValidRow
 from graphormer_sepnorm.datasets.user_table.rows import TableContents
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.formatting import shortened
+from graphormer_sepnorm.tables.columns import parse_number
 
 
 def split_rows(options: TableOptions, tables: Sequence[TableContents]) -> dict[str, list[ValidRow]]:
@@ -37,11 +41,14 @@ def split_rows(options: TableOptions, tables: Sequence[TableContents]) -> dict[s
     else:
         if options.folds is not None:
             positions, advice = _fold_of(options, rows)
-        elif split == "random":
+        elif split in ("random", "group"):
             positions = random_split(
-                [row.canonical for row in rows], options.split_fractions, options.split_seed
+                _groups(options, rows), options.split_fractions, options.split_seed
             )
             advice = "give more molecules, or other --data.split_fractions"
+        elif split == "time":
+            positions = dealt_out(_times(options, rows), options.split_fractions)
+            advice = "rows of one time stay together: try other --data.split_fractions"
         else:
             scaffolds = [row.scaffold or "" for row in rows]
             positions = split_by_scaffold(scaffolds, options.split_fractions)
@@ -65,17 +72,51 @@ def _fold_of(
     folds, fold = options.folds, options.fold
     assert folds is not None
     assert fold is not None
-    by_scaffold = options.resolved_split == "scaffold"
-    groups = [(row.scaffold or "") if by_scaffold else row.canonical for row in rows]
+    groups, split = _groups(options, rows), options.resolved_split
     different = len(set(groups))
-    advice = "try --data.split random, or fewer folds" if by_scaffold else "give more molecules"
+    alone = split == "random"
+    advice = "give more molecules" if alone else "try --data.split random, or fewer folds"
     if different < folds:
-        what = "scaffolds" if by_scaffold else "molecules"
+        what = "molecules" if alone else f"{split}s"
         raise DataError(
             f"{options.table}: {different:,} different {what} cannot be dealt into {folds} folds: "
             f"{advice}"
         )
     return fold_split(groups, folds, fold, options.split_seed), advice
+
+
+def _groups(options: TableOptions, rows: Sequence[ValidRow]) -> list[str]:
+    """Return of each row the text of what stays together."""
+    if options.resolved_split == "group":
+        return [row.split for row in rows]
+    by_scaffold = options.resolved_split == "scaffold"
+    return [(row.scaffold or "") if by_scaffold else row.canonical for row in rows]
+
+
+def _times(options: TableOptions, rows: Sequence[ValidRow]) -> list[float]:
+    """Return the time of each row, which all are numbers, or all dates.
+
+    Raises:
+        DataError: One is neither, or a number among dates.
+    """
+
+    def date(text: str) -> float:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+    for read in (parse_number, date):
+        found = []
+        for row in rows:
+            try:
+                found.append(read(row.split))
+            except ValueError:
+                break
+        else:
+            return found
+    row = rows[len(found)]
+    raise DataError(
+        f"{options.table}, row {row.number}: {options.time_column} is "
+        f"{shortened(row.split, 40)!r}: give numbers in all rows, or dates such as 2024-05-31"
+    )
 
 
 def _empty_split(
@@ -114,16 +155,23 @@ def random_split(
     Returns:
         Positions in `molecules`, three int64 arrays, each in rising order.
     """
-    members: dict[str, list[int]] = defaultdict(list)
-    for position, molecule in enumerate(molecules):
-        members[molecule].append(position)
+    return dealt_out([place(molecule, seed) for molecule in molecules], fractions)
+
+
+def dealt_out(
+    keys: Sequence[Any], fractions: tuple[float, float, float]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Split in the order of some keys, equal ones together; see `random_split`."""
+    members: dict[Any, list[int]] = defaultdict(list)
+    for position, key in enumerate(keys):
+        members[key].append(position)
     # Exact arithmetic: 0.7 + 0.1 as floating-point numbers times n falls short of an integer.
     train, validation, _ = (Fraction(share).limit_denominator() for share in fractions)
-    ends = [train * len(molecules), (train + validation) * len(molecules)]
+    ends = [train * len(keys), (train + validation) * len(keys)]
     parts: tuple[list[int], list[int], list[int]] = ([], [], [])
     dealt = 0
-    for molecule in sorted(members, key=lambda molecule: place(molecule, seed)):
-        group = members[molecule]
+    for key in sorted(members):
+        group = members[key]
         middle = dealt + Fraction(len(group), 2)
         parts[sum(middle > end for end in ends)].extend(group)
         dealt += len(group)
