@@ -18,6 +18,7 @@ from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.accelerators import CUDAAccelerator
 from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import TensorBoardLogger
 
 from graphormer_sepnorm.cli.checkpoint_options import (
     CHANGEABLE,
@@ -82,12 +83,7 @@ from graphormer_sepnorm.training.callbacks.checkpoints import (
 )
 from graphormer_sepnorm.training.callbacks.divergence import StopWhenDiverged
 from graphormer_sepnorm.training.callbacks.learning_curve import LearningCurve
-from graphormer_sepnorm.training.callbacks.logs import (
-    Board,
-    ContinueMetrics,
-    LogTraining,
-    MetricsFile,
-)
+from graphormer_sepnorm.training.callbacks.logs import LogTraining, MetricsFile
 from graphormer_sepnorm.training.callbacks.progress import ModelTable, TrainingProgress
 from graphormer_sepnorm.training.callbacks.run_record import RunRecord, Throughput
 from graphormer_sepnorm.training.callbacks.stopping import StopBetweenSteps
@@ -314,13 +310,14 @@ class TrainCLI(LightningCLI):
         if options.ensemble > 1:  # its members train by themselves; this one evaluates their mean
             return self._evaluator(devices=1)
         given = self._get(self.config_init, "trainer")
+        metrics_file = None if given["logger"] is False else MetricsFile(run.path)
         callbacks = [
             *_listed(given["callbacks"]),
             # First what belongs to a step, then what checkpoints keep of it; what may fail and what
             # gives the signals back comes after what saves.
             *([AveragedWeights(options.ema_decay)] if options.ema_decay else []),
             *_captured(options.engine),
-            LogTraining(),
+            LogTraining(metrics_file),
             StopWhenDiverged(run.path),
             ValidateAtTheEnd(),
             Throughput(),
@@ -341,16 +338,20 @@ class TrainCLI(LightningCLI):
         if given["enable_progress_bar"] is not False:
             callbacks.append(TrainingProgress(shown.name))
         loggers = {}
-        if given["logger"] is not False:
-            metrics_file = MetricsFile(run.path)
-            callbacks.append(ContinueMetrics(metrics_file))
+        if metrics_file is not None:
             if self.resumed and options.ckpt_path is None:
-                metrics_file.begin_again()
+                metrics_file.keep(0)
                 if rank_zero_only.rank == 0:
                     shutil.rmtree(run.tensorboard, ignore_errors=True)
             # What TensorBoard has from after the checkpoint is not shown. The file first, so that
             # Lightning's log directory is the run directory.
-            board = Board(run.path, self.resumed.step if self.resumed else 0)
+            board = TensorBoardLogger(
+                run.path,
+                "",
+                run.tensorboard.name,
+                purge_step=self.resumed.step or None if self.resumed else None,
+                default_hp_metric=False,
+            )
             loggers["logger"] = [metrics_file, board, *_listed(given["logger"])]
         return super().instantiate_trainer(
             **{
