@@ -81,7 +81,7 @@ ONLY_MODULES = {
     },
     ("inference", "runs"): {"graphormer_sepnorm.runs.directory"},
     ("training", "runs"): {"graphormer_sepnorm.runs.directory"},
-    ("compare", "runs"): {"graphormer_sepnorm.runs.directory"},
+    ("compare", "runs"): {"graphormer_sepnorm.runs.directory", "graphormer_sepnorm.runs.place"},
     ("runs", "model"): {"graphormer_sepnorm.model.norm_arms"},
     ("model", "graphs"): {
         "graphormer_sepnorm.graphs.batch",
@@ -122,7 +122,7 @@ ONLY_LIBRARIES = {
     "kernels": {"numpy"},
     "model": {"torch"},
     "tables": {"pyarrow", "openpyxl"},
-    "runs": {"yaml"},
+    "runs": {"yaml", "filelock"},
     "errors": set(),
     "files": set(),
     "metrics": {"numpy", "scipy", "sklearn"},

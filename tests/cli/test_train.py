@@ -30,6 +30,7 @@ from graphormer_sepnorm.training.module import TRAINED_WEIGHTS
 def test_fit_leaves_a_complete_run_directory(run: Run) -> None:
     names = {path.name for path in run.directory.iterdir()}
     assert names == {
+        ".lock",
         "checkpoints",
         "confidence.json",
         "confidence.png",
