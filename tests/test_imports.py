@@ -111,7 +111,7 @@ LIBRARIES = {
         "confidence/",
     },
     "networkx": {"chem/penalised_logp.py"},
-    "matplotlib": {"training/", "compare/", "inference/", "chem/", "confidence/"},
+    "matplotlib": {"training/", "compare/", "inference/", "chem/"},
     "jinja2": {"compare/report/"},
     "torchmetrics": {"training/"},
     "jsonargparse": {"cli/"},

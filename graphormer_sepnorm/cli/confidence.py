@@ -12,7 +12,6 @@ from graphormer_sepnorm.chem.fingerprints import morgan_counts
 from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.cli.held_out import HeldOut, tokens_of
 from graphormer_sepnorm.confidence.confidence import Confidence, Told
-from graphormer_sepnorm.confidence.figure import draw
 from graphormer_sepnorm.confidence.intervals import LEVELS, limits_of
 from graphormer_sepnorm.confidence.neighbours import MOST_KEPT, Neighbours, drawn
 from graphormer_sepnorm.confidence.probabilities import Calibration
@@ -80,7 +79,7 @@ def measure(
     Args:
         module: With the weights of the checkpoint.
         data: What it was trained on, molecules with SMILES.
-        run: Gets ``confidence.json`` and ``confidence.png``.
+        run: Gets ``confidence.json``.
         file: The checkpoint.
         held: What the model says of molecules that it has not seen.
         tested: What it says of the test split, without fingerprints.
@@ -134,7 +133,7 @@ def measure(
     write_checkpoint(checkpoint, file)
     known = data.labels(numbers), data.sides(numbers)
     measured = _tested(confidence, task, tested, *known, len(held.numbers))
-    _keep(measured, task, run)
+    _keep(measured, run)
     return measured
 
 
@@ -225,7 +224,7 @@ def _tested(
     return Measured(confidence, held, values, columns, quality, outside)
 
 
-def _keep(measured: Measured, task: Task, run: RunDirectory) -> None:
+def _keep(measured: Measured, run: RunDirectory) -> None:
     domain = measured.confidence.domain
     assert domain is not None
     content = {
@@ -235,9 +234,6 @@ def _keep(measured: Measured, task: Task, run: RunDirectory) -> None:
         "test": {name: asdict(one) for name, one in measured.quality.items()},
     }
     write_json(run.confidence_file, content)
-    if measured.quality:
-        units = set(task.units)
-        draw(run.confidence_figure, measured.quality, units.pop() if len(units) == 1 else "")
 
 
 def said(measured: Measured, task: Task, run: RunDirectory) -> str:
@@ -265,5 +261,5 @@ def said(measured: Measured, task: Task, run: RunDirectory) -> str:
             "domain      no border, so in_domain is left empty: too few unseen molecules, or too "
             "unlike the others"
         )
-    lines.append(f"            {run.confidence_file}, {run.confidence_figure.name}")
+    lines.append(f"            {run.confidence_file}")
     return "\n".join(lines)

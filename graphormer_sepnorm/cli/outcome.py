@@ -256,7 +256,6 @@ def _forget_earlier_end(run: RunDirectory, file: Path) -> None:
         write_checkpoint({k: v for k, v in checkpoint.items() if k not in beside}, file)
     of_earlier_end = (
         run.confidence_file,
-        run.confidence_figure,
         run.test_predictions_figure,
         run.geometry_file,
         run.computed_predictions_file,

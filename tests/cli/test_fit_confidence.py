@@ -110,7 +110,6 @@ def test_what_is_kept_is_what_the_model_says(which: str, request: Any) -> None:
     quality = kept(run)["test"]["a"]
     assert quality["inside"][2] == confidence["inside_90"]
     assert quality["mae_of_surest"][0] == pytest.approx(np.abs(labels - found.values[:, 0]).mean())
-    assert (run.run / "confidence.png").stat().st_size > 5000
     assert f"{100 * quality['inside'][3]:.0f} % of the test labels" in run.out
 
 

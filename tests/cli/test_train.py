@@ -33,7 +33,6 @@ def test_fit_leaves_a_complete_run_directory(run: Run) -> None:
         ".lock",
         "checkpoints",
         "confidence.json",
-        "confidence.png",
         "config.yaml",
         "learning_curve.png",
         "metrics.csv",
