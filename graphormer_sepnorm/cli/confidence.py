@@ -11,19 +11,6 @@ from scipy.sparse import csr_array
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
 from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.cli.held_out import HeldOut, tokens_of
-from graphormer_sepnorm.confidence.confidence import Confidence, Told
-from graphormer_sepnorm.confidence.intervals import LEVELS, limits_of
-from graphormer_sepnorm.confidence.neighbours import MOST_KEPT, Neighbours, drawn
-from graphormer_sepnorm.confidence.probabilities import Calibration
-from graphormer_sepnorm.confidence.quality import (
-    OfIntervals,
-    OfProbabilities,
-    in_words,
-    judge_intervals,
-    judge_probabilities,
-    summarised,
-)
-from graphormer_sepnorm.confidence.token_distance import MOST_TOKENS, TokenDistance
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.files import write_json
@@ -39,6 +26,19 @@ from graphormer_sepnorm.inference.moved import SAMPLE, sampled
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.uncertainty.calibration import Calibration
+from graphormer_sepnorm.uncertainty.conformal import LEVELS, limits_of
+from graphormer_sepnorm.uncertainty.neighbours import MOST_KEPT, Neighbours, drawn
+from graphormer_sepnorm.uncertainty.quality import (
+    OfIntervals,
+    OfProbabilities,
+    evaluate_intervals,
+    evaluate_probabilities,
+    in_words,
+    summarised,
+)
+from graphormer_sepnorm.uncertainty.token_distance import MOST_TOKENS, TokenDistance
+from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 
 # So many molecules that the model has not seen are enough to measure by.
 MOST_HELD_OUT = 10_000
@@ -57,7 +57,7 @@ class Measured:
         outside: Which test molecules are outside the domain: bool ``[n]``.
     """
 
-    confidence: Confidence
+    confidence: Uncertainty
     held: int
     predictions: np.ndarray
     columns: dict[str, np.ndarray]
@@ -71,7 +71,7 @@ def measure(
     run: RunDirectory,
     file: Path,
     held: HeldOut,
-    tested: Told,
+    tested: Inputs,
     keep: str,
 ) -> Measured:
     """Measure how wrong a model is on molecules that it has not seen, and keep it in its file.
@@ -93,7 +93,7 @@ def measure(
     if data.member_folds is not None:  # molecules of training are the unseen ones too
         own, places = data.numbers.dealt[kept], _places(kept, held.numbers)
     tokens, distance = _distances(module, data, kept, held)
-    told = Told(held.values, held.spread, held.apart, distance, _fingerprints(data, held.numbers))
+    told = Inputs(held.values, held.spread, held.apart, distance, _fingerprints(data, held.numbers))
     labels, exclusive = data.labels(held.numbers), bool(task.one_of)
     learned = np.union1d(data.numbers.described, held.numbers)
     limits = [
@@ -104,7 +104,7 @@ def measure(
     ]
     # A benchmark's own evaluator is asked of the calibrated values too.
     ranked = bool(data.splits.evaluators)
-    confidence = Confidence.fit(
+    confidence = Uncertainty.fit(
         task.kind,
         labels,
         told,
@@ -182,9 +182,9 @@ def _fingerprints(data: MoleculeDataModule, numbers: np.ndarray) -> csr_array:
 
 
 def _tested(
-    confidence: Confidence,
+    confidence: Uncertainty,
     task: Task,
-    told: Told,
+    told: Inputs,
     labels: np.ndarray,
     bounds: np.ndarray,
     held: int,
@@ -204,10 +204,10 @@ def _tested(
         if isinstance(one, Calibration):
             right, before, said = (of[known, target] for of in (labels, told.values, values))
             by = confidence.calibrated_by(target)
-            quality[name] = judge_probabilities(right, before, said, one, by)
+            quality[name] = evaluate_probabilities(right, before, said, one, by)
         else:
             own = {level: (low[:, target], high[:, target]) for level, (low, high) in ends.items()}
-            quality[name] = judge_intervals(
+            quality[name] = evaluate_intervals(
                 labels[:, target], values[:, target], expected[:, target], own, bounds[:, target]
             )
     columns = {}

@@ -18,8 +18,6 @@ from graphormer_sepnorm.cli.simple_models import (
     evaluate,
     simple_models,
 )
-from graphormer_sepnorm.confidence.confidence import Told
-from graphormer_sepnorm.confidence.quality import summarised
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
 from graphormer_sepnorm.inference.checkpoint import (
@@ -34,6 +32,8 @@ from graphormer_sepnorm.model.summary import count_parameters
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.callbacks.run_record import RunRecord, Throughput
 from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.uncertainty.quality import summarised
+from graphormer_sepnorm.uncertainty.uncertainty import Inputs
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def _with_confidence(
 ) -> tuple[Tested, Measured]:
     """Measure how wrong the model is, and keep what it predicts with that."""
     assert tested.predictions is not None
-    told = Told(tested.predictions)
+    told = Inputs(tested.predictions)
     if simple.blended is not None:
         held, told = simple.blended.held, simple.blended.told
     elif module.members:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from graphormer_sepnorm.confidence.confidence import Confidence
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.files import read_json, sha256_of
 from graphormer_sepnorm.formatting import aligned, four_digits, in_a_line, listed
@@ -21,6 +20,7 @@ from graphormer_sepnorm.inference.checkpoint import (
 from graphormer_sepnorm.model.config import EXTENSIONS, GraphormerConfig
 from graphormer_sepnorm.process import resuming
 from graphormer_sepnorm.runs.directory import CHECKPOINTS, RunDirectory
+from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
 
 Facts = list[tuple[str, str]]
 
@@ -142,7 +142,7 @@ def _blend(blend: dict[str, Any] | None) -> Facts:
 def _confidence(confidence: dict[str, Any] | None, kind: Kind) -> Facts:
     if confidence is None:
         return []
-    known = Confidence.from_plain(confidence, kind)
+    known = Uncertainty.from_plain(confidence, kind)
     targets = [one for one in confidence["targets"] if one is not None]
     counts = [one["labels"] if "labels" in one else sum(one["counts"]) for one in targets]
     most = max(counts, default=0)

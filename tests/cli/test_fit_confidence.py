@@ -16,7 +16,6 @@ from tiny_run import TINY, Fitted, fit, fitted, read_csv, refused
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
-from graphormer_sepnorm.confidence import probabilities
 from graphormer_sepnorm.inference.checkpoint import (
     CONFIDENCE,
     KEY,
@@ -25,6 +24,7 @@ from graphormer_sepnorm.inference.checkpoint import (
 )
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.runs.directory import RunDirectory
+from graphormer_sepnorm.uncertainty import probabilities
 
 LOGP = "logP_SA_cycle_normalized"
 PARTS = ["train"] * 80 + ["validation"] * 40 + ["test"] * 30
