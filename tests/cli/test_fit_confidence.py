@@ -24,7 +24,7 @@ from graphormer_sepnorm.inference.checkpoint import (
 )
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.runs.directory import RunDirectory
-from graphormer_sepnorm.uncertainty import probabilities
+from graphormer_sepnorm.uncertainty import calibration
 
 LOGP = "logP_SA_cycle_normalized"
 PARTS = ["train"] * 80 + ["validation"] * 40 + ["test"] * 30
@@ -64,7 +64,7 @@ def blend(run_of: Callable[..., Fitted]) -> Fitted:
 def classes(run_of: Callable[..., Fitted]) -> Fitted:
     with pytest.MonkeyPatch.context() as patch:
         # Otherwise so little a model is right to say one probability of all.
-        patch.setattr(probabilities, "_nothing", probabilities._beta)
+        patch.setattr(calibration, "_nothing", calibration._beta)
         return run_of(config="table_classification")
 
 
