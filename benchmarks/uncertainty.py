@@ -23,12 +23,12 @@ from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 from benchmarks.markdown import table
-from graphormer_sepnorm.confidence.domain import Domain
-from graphormer_sepnorm.confidence.intervals import LEVELS
-from graphormer_sepnorm.confidence.probabilities import expected_error
 from graphormer_sepnorm.files import replacing, require_json
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.runs.directory import RunDirectory
+from graphormer_sepnorm.uncertainty.calibration import expected_error
+from graphormer_sepnorm.uncertainty.conformal import LEVELS
+from graphormer_sepnorm.uncertainty.domain import Domain
 
 # Okabe and Ito's, which the colour-blind can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")

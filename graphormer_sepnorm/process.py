@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import itertools
 import os
 import platform
@@ -22,8 +21,6 @@ Made = TypeVar("Made")
 # Set in the environment of a process that a command of ours has started, and of those that this one
 # starts for other devices: the command kills them where they are to end at once.
 KILLED_BY_ITS_COMMAND = "GRAPHORMER_KILLED_BY_ITS_COMMAND"
-# What a file system says that has no locks, as some of clusters.
-NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # of Linux's prctl
 
 # What asks a process to end: Ctrl-C, a batch system, a terminal that is closed.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.inference.predictor import Predictions, Predictor
 
 
-INFO_USAGE = "predict.py info MODEL [--json]"
+INFO_USAGE = "predict.py info MODEL [--markdown]"
 
 DESCRIPTION = """\
 Predict molecular properties. MODEL is a checkpoint file, a run directory of train.py (its best
@@ -75,27 +75,24 @@ def _info(arguments: list[str]) -> None:
     if arguments in (["-h"], ["--help"]):
         _say(
             f"usage: {INFO_USAGE}\n\nSay what a model predicts, how well, and from what; with "
-            "--json for machines."
+            "--markdown as a card to go with it."
         )
         return
-    names = [word for word in arguments if word != "--json"]
+    names = [word for word in arguments if word != "--markdown"]
     if len(names) != 1 or names[0].startswith("-"):
         raise ConfigError(f"usage: {INFO_USAGE}")
-    from graphormer_sepnorm.files import json_text
-    from graphormer_sepnorm.inference.card import model_card
     from graphormer_sepnorm.inference.checkpoint import (
         find_checkpoint,
         in_one_line,
         read_checkpoint,
     )
-    from graphormer_sepnorm.inference.description import describe
+    from graphormer_sepnorm.inference.description import describe, model_card
 
     file = find_checkpoint(names[0])
     checkpoint = read_checkpoint(file)
-    as_json = len(names) < len(arguments)
+    said = describe if len(names) == len(arguments) else model_card
     with in_one_line(file):
-        said = json_text(model_card(checkpoint, file)) if as_json else describe(checkpoint, file)
-    _say(said)
+        _say(said(checkpoint, file))
 
 
 # Verb -> its usage, and what runs it: takes the words after it, may return an exit status.

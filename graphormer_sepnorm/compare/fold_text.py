@@ -13,9 +13,9 @@ from graphormer_sepnorm.compare.report.numbers import (
     number,
     p_value,
 )
-from graphormer_sepnorm.confidence.quality import in_words
 from graphormer_sepnorm.formatting import aligned
 from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.uncertainty.quality import in_words
 
 _DECIMALS = 4
 

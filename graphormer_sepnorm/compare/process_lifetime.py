@@ -7,7 +7,6 @@ command is gone, however that came, the pipe ends and the run with it.
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import threading
@@ -17,9 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND, NO_LOCKS
-
-log = logging.getLogger(__name__)
+from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND
+from graphormer_sepnorm.runs.place import lock
 
 # Tells a process that its standard input ends with the one that started it.
 ENDS_WITH_STDIN = "GRAPHORMER_ENDS_WITH_STDIN"
@@ -66,26 +64,14 @@ def locked(
     Raises:
         ConfigError: Another command is at work there.
     """
-    import fcntl  # not on Windows, where `--help` should answer all the same
-
-    # In append mode, so that what the holder has written stays.
-    with (directory / name).open("a+") as file:
-        end = time.monotonic() + patience
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    raise ConfigError(
-                        f"another command is at work in {directory}: wait for it, or stop it first"
-                    ) from None
-                time.sleep(0.1)
-            except OSError as error:
-                if error.errno not in NO_LOCKS:
-                    raise
-                log.warning(
-                    "the file system of %s has no locks: start one command there", directory
-                )
-                break
-        yield file.fileno()
+    end = time.monotonic() + patience
+    while (descriptor := lock(directory / name)) is None:
+        if time.monotonic() > end:
+            raise ConfigError(
+                f"another command is at work in {directory}: wait for it, or stop it first"
+            )
+        time.sleep(0.1)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

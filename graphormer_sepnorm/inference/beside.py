@@ -13,12 +13,12 @@ from typing import Any, Self
 import numpy as np
 
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
-from graphormer_sepnorm.confidence.confidence import Confidence, Told
-from graphormer_sepnorm.confidence.neighbours import Nearest
-from graphormer_sepnorm.confidence.probabilities import GOALS, Calibration
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.predictions import Predictions
+from graphormer_sepnorm.uncertainty.calibration import GOALS, Calibration
+from graphormer_sepnorm.uncertainty.neighbours import Nearest
+from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 from graphormer_sepnorm.values import is_number, is_whole
 
 # Of intervals, unless another one is asked for.
@@ -42,12 +42,12 @@ class Asked:
     threshold: float | str | None = None
 
     @classmethod
-    def by_default(cls, confidence: Confidence | None, task: Task) -> Self:
+    def by_default(cls, confidence: Uncertainty | None, task: Task) -> Self:
         """Return what a model gives unasked: intervals for real values, if it can."""
         can = confidence is not None and confidence.highest_level >= LEVEL
         return cls(LEVEL if can and task.kind == "regression" else None)
 
-    def check(self, confidence: Confidence | None, task: Task) -> None:
+    def check(self, confidence: Uncertainty | None, task: Task) -> None:
         """See whether a model can give it.
 
         Raises:
@@ -104,7 +104,7 @@ class Beside:
         ConfigError: The model cannot give it.
     """
 
-    def __init__(self, asked: Asked, confidence: Confidence | None, task: Task) -> None:
+    def __init__(self, asked: Asked, confidence: Uncertainty | None, task: Task) -> None:
         asked.check(confidence, task)
         self.asked = asked
         self._confidence = confidence
@@ -140,26 +140,28 @@ class Beside:
             names += [f"{name}_{number}" for number in numbers for name in each]
         return tuple(names)
 
-    def added(self, predictions: Predictions, told: Told, molecules: Sequence[Any]) -> Predictions:
+    def added(
+        self, predictions: Predictions, inputs: Inputs, molecules: Sequence[Any]
+    ) -> Predictions:
         """Return predictions with what is asked for.
 
-        `told` is without fingerprints; `molecules` are RDKit's, of those with an error anything.
+        `inputs` is without fingerprints; `molecules` are RDKit's, of those with an error anything.
         """
         confidence = self._confidence
         if confidence is None and self.asked.threshold is None and not self._one_of:
             return predictions
         places = np.flatnonzero([not error for error in predictions.errors])
-        told, warnings = told.take(places), list(predictions.warnings)
-        values, nearest, given = told.values, None, {}
+        inputs, warnings = inputs.take(places), list(predictions.warnings)
+        values, nearest, given = inputs.values, None, {}
         if confidence is not None:
             if self._sketch is not None:
                 known = [molecules[place] for place in places.tolist()]
-                told = told._replace(fingerprints=morgan_counts(known))
-            nearest = confidence.nearest(told, self.asked.neighbours)
+                inputs = inputs._replace(fingerprints=morgan_counts(known))
+            nearest = confidence.nearest(inputs, self.asked.neighbours)
             given["values"] = values = confidence.calibrated(values)
-            if told.distance is not None:
-                given["distance"] = told.distance
-            expected = confidence.expected(told, nearest)
+            if inputs.distance is not None:
+                given["distance"] = inputs.distance
+            expected = confidence.expected(inputs, nearest)
             if self._expects:
                 given["expected_error"] = confidence.known(values, expected)
             if self._interval is not None:
@@ -169,7 +171,7 @@ class Beside:
         if confidence is not None and confidence.domain is not None and nearest is not None:
             given["similarity"] = nearest.similarity[:, 0]
             for number, place in enumerate(places):
-                far = None if told.distance is None else told.distance[number]
+                far = None if inputs.distance is None else inputs.distance[number]
                 reason = confidence.domain.said(given["similarity"][number], far)
                 warnings[place] = "; ".join(filter(None, (warnings[place], reason)))
             inside = "yes" if confidence.domain.has_border else ""

@@ -26,7 +26,7 @@ The weights of the others stand beside ``state_dict`` under ``members``: a list 
 the `Graphormer`.
 
 Under the key ``blend`` there may be trees that are blended with the network (`Blend`), under
-``confidence`` what the model knows of its errors (`Confidence`).
+``confidence`` what the model knows of its errors (`Uncertainty`).
 
 Lightning's own entries (state of the optimiser and of the loops) are for training on; a file
 written by `save_for_prediction` has none of them.
@@ -61,7 +61,7 @@ from graphormer_sepnorm.resources import model_names, model_path
 from graphormer_sepnorm.runs.directory import BEST, LAST, RunDirectory
 
 FORMAT_VERSION = 2
-# Where a checkpoint keeps what this package needs, a `Blend` and a `Confidence`.
+# Where a checkpoint keeps what this package needs, a `Blend` and a `Uncertainty`.
 KEY, BLEND, CONFIDENCE = "graphormer_sepnorm", "blend", "confidence"
 REQUIRED = (
     "model",

@@ -1,16 +1,16 @@
-"""What a checkpoint says about itself, for people."""
+"""What a model says about itself: facts as lines, or as a card in Markdown."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from graphormer_sepnorm.confidence.confidence import Confidence
-from graphormer_sepnorm.formatting import aligned, four_digits, listed
+from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.files import read_json, sha256_of
+from graphormer_sepnorm.formatting import aligned, four_digits, in_a_line, listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Kind, Task
 from graphormer_sepnorm.inference.beside import LEVEL
-from graphormer_sepnorm.inference.card import run_card, run_of
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,
@@ -20,6 +20,9 @@ from graphormer_sepnorm.inference.checkpoint import (
 from graphormer_sepnorm.model.config import EXTENSIONS, GraphormerConfig
 from graphormer_sepnorm.process import resuming
 from graphormer_sepnorm.runs.directory import CHECKPOINTS, RunDirectory
+from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
+
+Facts = list[tuple[str, str]]
 
 
 def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
@@ -27,12 +30,30 @@ def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
 
     By the file there are its path and size, and the test of the run that it lies in.
     """
+    return aligned(_facts(checkpoint, file))
+
+
+def model_card(checkpoint: dict[str, Any], file: Path) -> str:
+    """Return the same as a table in Markdown, with the SHA-256 of the file.
+
+    Raises:
+        CheckpointError: The file cannot be read again.
+    """
+    try:
+        digest = sha256_of(file)
+    except OSError as error:
+        raise CheckpointError(f"{file} cannot be read ({error.strerror})") from error
+    facts = [*_facts(checkpoint, file), ("SHA-256", digest)]
+    rows = [" | ".join(in_a_line(cell).replace("|", "\\|") for cell in fact) for fact in facts]
+    return "\n".join([f"# {file.stem}", "", "| | |", "| --- | --- |", *(f"| {r} |" for r in rows)])
+
+
+def _facts(checkpoint: dict[str, Any], file: Path | None) -> Facts:
     facts = checkpoint[KEY]
-    rows: list[tuple[str, str]] = []
+    rows: Facts = []
     if file is not None:
         rows.append(("file", f"{file} ({file.stat().st_size / 1e6:.1f} MB)"))
-    card = facts.get("card") or {}
-    rows += [(name, str(value)) for name, value in card.items()]
+    rows += [(name, str(value)) for name, value in (facts.get("card") or {}).items()]
     rows += _targets(facts)
     extra = ExtraInputs.of_facts(facts)
     rows += [("from", f"the molecule, {extra.in_words()}")] if len(extra) else []
@@ -42,16 +63,15 @@ def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
     rows += _blend(checkpoint.get(BLEND))
     rows += _confidence(checkpoint.get(CONFIDENCE), facts["task"]["kind"])
     rows += _training(checkpoint)
-    if file is not None:
-        rows += _so_far(file) + _run(facts, file)
+    if file is not None and file.parent.name == CHECKPOINTS:
+        rows += _run(facts, file)
     no_smiles = "not possible: evaluate it on its own data set with train.py test"
     rows.append(("from SMILES", f"by {facts['featuriser']}" if facts["featuriser"] else no_smiles))
     packages = facts.get("packages", {})
-    rows.append(("made with", ", ".join(f"{name} {value}" for name, value in packages.items())))
-    return aligned(rows)
+    return [*rows, ("made with", ", ".join(f"{name} {value}" for name, value in packages.items()))]
 
 
-def _targets(facts: dict[str, Any]) -> list[tuple[str, str]]:
+def _targets(facts: dict[str, Any]) -> Facts:
     task = Task.from_plain(facts["task"])
     if len(task.targets) > 1 and not task.tells_targets_apart:
         return [("predicts", f"{len(task.targets):,} targets: {listed(task.targets, most=3)}")]
@@ -72,7 +92,7 @@ def _targets(facts: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def _model(checkpoint: dict[str, Any]) -> list[tuple[str, str]]:
+def _model(checkpoint: dict[str, Any]) -> Facts:
     facts = checkpoint[KEY]
     model, parameters = facts["model"], count_parameters_of(checkpoint)
     rows = [
@@ -94,7 +114,7 @@ def _model(checkpoint: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def _blend(blend: dict[str, Any] | None) -> list[tuple[str, str]]:
+def _blend(blend: dict[str, Any] | None) -> Facts:
     if blend is None:
         return []
     trees, columns = blend["trees"], blend["trees"]["columns"]
@@ -119,10 +139,10 @@ def _blend(blend: dict[str, Any] | None) -> list[tuple[str, str]]:
     return rows
 
 
-def _confidence(confidence: dict[str, Any] | None, kind: Kind) -> list[tuple[str, str]]:
+def _confidence(confidence: dict[str, Any] | None, kind: Kind) -> Facts:
     if confidence is None:
         return []
-    known = Confidence.from_plain(confidence, kind)
+    known = Uncertainty.from_plain(confidence, kind)
     targets = [one for one in confidence["targets"] if one is not None]
     counts = [one["labels"] if "labels" in one else sum(one["counts"]) for one in targets]
     most = max(counts, default=0)
@@ -138,24 +158,17 @@ def _confidence(confidence: dict[str, Any] | None, kind: Kind) -> list[tuple[str
             f"{most:,} labels of unseen molecules"
         )
     rows = [("how sure", text)]
-    sketch = confidence.get("neighbours")
     if known.domain is not None:
         rule = known.domain.rule
         rows.append(("domain", f"outside it: {rule}" if rule else "no border: not judged"))
-    if sketch is not None:
-        kept = (
-            ["fingerprints"] + ["SMILES"] * ("smiles" in sketch) + ["labels"] * ("labels" in sketch)
-        )
+    if (sketch := confidence.get("neighbours")) is not None:
+        kept = ["fingerprints", *(name for name in ("SMILES", "labels") if name.lower() in sketch)]
+        kept += ["[CLS]"] if "tokens" in confidence else []
         rows.append(("it keeps", f"{listed(kept)} of {len(sketch['sizes']):,} training molecules"))
-        if tokens := confidence.get("tokens"):
-            most = max(len(cloud["points"]) for cloud in tokens["clouds"])
-            rows.append(
-                ("", f"[CLS] of {most:,}, in {tokens['clouds'][0]['axes'].shape[1]} numbers each")
-            )
     return rows
 
 
-def _training(checkpoint: dict[str, Any]) -> list[tuple[str, str]]:
+def _training(checkpoint: dict[str, Any]) -> Facts:
     facts = checkpoint[KEY]
     text = f"{facts['dataset']} (fingerprint {facts['dataset_fingerprint'][:12]})"
     if "training_graphs" in facts:
@@ -171,45 +184,32 @@ def _training(checkpoint: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append(
             ("training", f"epoch {checkpoint['epoch'] + 1}, step {checkpoint['global_step']:,}")
         )
-    validation = {
-        name.removeprefix("validation_"): value
+    values = [
+        f"{name.removeprefix('validation_')} {four_digits(value)}"
         for name, value in facts.get("validation", {}).items()
         if name != "validation_loss"
-    }
-    if validation:
-        values = ", ".join(f"{name} {four_digits(value)}" for name, value in validation.items())
-        rows.append(("validation", values))
+    ]
+    rows += [("validation", ", ".join(values))] if values else []
     return rows
 
 
-def _so_far(file: Path) -> list[tuple[str, str]]:
-    """What to know of the checkpoint of a run that has not ended."""
-    if file.parent.name != CHECKPOINTS:
-        return []
-    run = RunDirectory(file.parent.parent)
-    if run.finished or not run.record_file.is_file():
-        return []
-    return [("so far", f"the run has not ended; go on with: {resuming(run.path)}")]
-
-
-def _run(facts: dict[str, Any], file: Path) -> list[tuple[str, str]]:
+def _run(facts: dict[str, Any], file: Path) -> Facts:
     """What the directory of its run knows beside the checkpoint."""
-    run = run_of(file)
-    if run is None:
+    run = RunDirectory(file.parent.parent)
+    if not run.finished and run.record_file.is_file():
+        return [("so far", f"the run has not ended; go on with: {resuming(run.path)}")]
+    if not run.finished or run.tested != file:
         return []
-    card, task = run_card(run), Task.from_plain(facts["task"])
-    rows = [("split", str(card["split"]))] if card.get("split") else []
-    values = [
-        f"{metric.name} {four_digits(value)}"
-        for metric in task.metrics
-        if isinstance(value := card.get(f"test_{metric.name}"), float)
-    ]
-    rows += [("test", ", ".join(values))] if values else []
-    for one in card.get("baselines") or ():
+    summary, task = run.summary() or {}, Task.from_plain(facts["task"])
+    split = (read_json(run.data_report_file) or {}).get("split")
+    rows = [("split", str(split))] if split else []
+    values = {metric.name: summary.get(f"test_{metric.name}") for metric in task.metrics}
+    tested = [f"{name} {four_digits(one)}" for name, one in values.items() if type(one) is float]
+    rows += [("test", ", ".join(tested))] if tested else []
+    for one in summary.get("baselines") or ():
         value = one["test"].get(task.metric)
         if value is not None:
             others = "" if one.get("comparable", True) else ", of fewer targets than the model's"
-            rows.append(
-                ("beside it", f"{one['name']}: test {task.metric} {four_digits(value)}{others}")
-            )
+            said = f"{one['name']}: test {task.metric} {four_digits(value)}{others}"
+            rows.append(("beside it", said))
     return rows

@@ -14,7 +14,6 @@ from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.featuriser import Featuriser
 from graphormer_sepnorm.chem.molecules import MAX_ATOMS, ParsedMolecule, count_pieces
 from graphormer_sepnorm.chem.standardise import standardised
-from graphormer_sepnorm.confidence.confidence import Confidence, Told
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
@@ -35,6 +34,7 @@ from graphormer_sepnorm.inference.checkpoint import (
 from graphormer_sepnorm.inference.network import build_network
 from graphormer_sepnorm.inference.predictions import Predictions
 from graphormer_sepnorm.inference.unseen_codes import UnseenCodes
+from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 
 
 class Featurised(NamedTuple):
@@ -139,7 +139,7 @@ class TrainedModel:
         self._std = np.asarray(self.facts["target_std"])
         self.blend = Blend.from_plain(checkpoint[BLEND]) if BLEND in checkpoint else None
         self.confidence = (
-            Confidence.from_plain(checkpoint[CONFIDENCE], self.task.kind)
+            Uncertainty.from_plain(checkpoint[CONFIDENCE], self.task.kind)
             if CONFIDENCE in checkpoint
             else None
         )
@@ -279,13 +279,13 @@ class TrainedModel:
                 spread[place] = np.nan
             errors[place] = "the model gives no finite value for it"
         predictions = Predictions((), values, tuple(errors), tuple(warnings), spread)
-        told = Told(
+        inputs = Inputs(
             values,
             spread,
             None if self.blend is None else apart,
             None if tokens is None else distance,
         )
-        found = self._beside.added(predictions, told, [one.molecule for one in molecules])
+        found = self._beside.added(predictions, inputs, [one.molecule for one in molecules])
         return replace(
             found,
             warnings=with_remarks(molecules, found.warnings),

@@ -11,20 +11,6 @@ from scipy.sparse import csr_array
 
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
 from graphormer_sepnorm.chem.molecules import parse_smiles
-from graphormer_sepnorm.confidence.confidence import Confidence, Told
-from graphormer_sepnorm.confidence.figure import draw
-from graphormer_sepnorm.confidence.intervals import LEVELS, limits_of
-from graphormer_sepnorm.confidence.neighbours import MOST_KEPT, Neighbours, drawn
-from graphormer_sepnorm.confidence.probabilities import Calibration
-from graphormer_sepnorm.confidence.quality import (
-    OfIntervals,
-    OfProbabilities,
-    in_words,
-    judge_intervals,
-    judge_probabilities,
-    summarised,
-)
-from graphormer_sepnorm.confidence.token_distance import MOST_TOKENS, TokenDistance
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.files import write_json
@@ -36,6 +22,19 @@ from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.pipeline.held_out import HeldOut, tokens_of
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.uncertainty.calibration import Calibration
+from graphormer_sepnorm.uncertainty.conformal import LEVELS, limits_of
+from graphormer_sepnorm.uncertainty.neighbours import MOST_KEPT, Neighbours, drawn
+from graphormer_sepnorm.uncertainty.quality import (
+    OfIntervals,
+    OfProbabilities,
+    evaluate_intervals,
+    evaluate_probabilities,
+    in_words,
+    summarised,
+)
+from graphormer_sepnorm.uncertainty.token_distance import MOST_TOKENS, TokenDistance
+from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 
 # So many molecules that the model has not seen are enough to measure by.
 MOST_HELD_OUT = 10_000
@@ -55,7 +54,7 @@ class Measured:
         outside: Which test molecules are outside the domain: bool ``[n]``.
     """
 
-    confidence: Confidence
+    confidence: Uncertainty
     held: int
     predictions: np.ndarray | None
     columns: dict[str, np.ndarray]
@@ -69,7 +68,7 @@ def measure(
     run: RunDirectory,
     checkpoint: Mapping[str, Any],
     held: HeldOut,
-    tested: Told | None,
+    tested: Inputs | None,
     keep: str,
 ) -> tuple[Measured, dict[str, Any]]:
     """Measure how wrong a model is on molecules that it has not seen.
@@ -77,7 +76,7 @@ def measure(
     Args:
         module: With the weights of the checkpoint.
         data: What it was trained on, molecules with SMILES.
-        run: Gets ``confidence.json`` and ``confidence.png``.
+        run: Gets ``confidence.json``.
         checkpoint: Of the model, with its blend.
         held: What the model says of molecules that it has not seen.
         tested: What it says of the test split, without fingerprints; None: there is none.
@@ -94,7 +93,7 @@ def measure(
     if data.member_folds is not None:  # molecules of training are the unseen ones too
         own, places = data.numbers.dealt[kept], _places(kept, held.numbers)
     tokens, distance = _distances(module, data, kept, held)
-    told = Told(held.values, held.spread, held.apart, distance, _fingerprints(data, held.numbers))
+    told = Inputs(held.values, held.spread, held.apart, distance, _fingerprints(data, held.numbers))
     labels, exclusive = data.labels(held.numbers), bool(task.one_of)
     learned = np.union1d(data.numbers.described, held.numbers)
     limits = [
@@ -105,7 +104,7 @@ def measure(
     ]
     # A benchmark's own evaluator is asked of the calibrated values too.
     ranked = bool(data.splits.evaluators)
-    confidence = Confidence.fit(
+    confidence = Uncertainty.fit(
         task.kind,
         labels,
         told,
@@ -135,11 +134,11 @@ def measure(
     if tested is None:
         outside = np.zeros(0, dtype=bool)
         measured = Measured(confidence, len(held.numbers), None, {}, {}, outside)
-        _keep(measured, task, run)
+        _keep(measured, run)
         return measured, checkpoint
     known = data.labels(numbers), data.sides(numbers)
     measured = _tested(confidence, task, tested, *known, len(held.numbers))
-    _keep(measured, task, run)
+    _keep(measured, run)
     return measured, checkpoint
 
 
@@ -188,9 +187,9 @@ def _fingerprints(data: MoleculeDataModule, numbers: np.ndarray) -> csr_array:
 
 
 def _tested(
-    confidence: Confidence,
+    confidence: Uncertainty,
     task: Task,
-    told: Told,
+    told: Inputs,
     labels: np.ndarray,
     bounds: np.ndarray,
     held: int,
@@ -210,10 +209,10 @@ def _tested(
         if isinstance(one, Calibration):
             right, before, said = (of[known, target] for of in (labels, told.values, values))
             by = confidence.calibrated_by(target)
-            quality[name] = judge_probabilities(right, before, said, one, by)
+            quality[name] = evaluate_probabilities(right, before, said, one, by)
         else:
             own = {level: (low[:, target], high[:, target]) for level, (low, high) in ends.items()}
-            quality[name] = judge_intervals(
+            quality[name] = evaluate_intervals(
                 labels[:, target], values[:, target], expected[:, target], own, bounds[:, target]
             )
     columns = {}
@@ -230,7 +229,7 @@ def _tested(
     return Measured(confidence, held, values, columns, quality, outside)
 
 
-def _keep(measured: Measured, task: Task, run: RunDirectory) -> None:
+def _keep(measured: Measured, run: RunDirectory) -> None:
     domain = measured.confidence.domain
     assert domain is not None
     content = {
@@ -240,9 +239,6 @@ def _keep(measured: Measured, task: Task, run: RunDirectory) -> None:
         "test": {name: asdict(one) for name, one in measured.quality.items()},
     }
     write_json(run.confidence_file, content)
-    if measured.quality:
-        units = set(task.units)
-        draw(run.confidence_figure, measured.quality, units.pop() if len(units) == 1 else "")
 
 
 def said(measured: Measured, task: Task, run: RunDirectory) -> str:
@@ -272,5 +268,5 @@ def said(measured: Measured, task: Task, run: RunDirectory) -> str:
             "domain      no border, so in_domain is left empty: too few unseen molecules, or too "
             "unlike the others"
         )
-    lines.append(f"            {run.confidence_file}, {run.confidence_figure.name}")
+    lines.append(f"            {run.confidence_file}")
     return "\n".join(lines)

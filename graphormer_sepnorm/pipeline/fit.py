@@ -19,8 +19,6 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import LambdaCallback
 
-from graphormer_sepnorm.confidence.confidence import Told
-from graphormer_sepnorm.confidence.quality import summarised
 from graphormer_sepnorm.config import FitConfig, save_config
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.graph_numbers import MemberFolds
@@ -63,6 +61,8 @@ from graphormer_sepnorm.training.fit import (
 )
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.steps import settled_epochs
+from graphormer_sepnorm.uncertainty.quality import summarised
+from graphormer_sepnorm.uncertainty.uncertainty import Inputs
 
 # Tells processes that Lightning starts for other devices where the first one keeps the run.
 RUN_DIRECTORY = "GRAPHORMER_RUN_DIRECTORY"
@@ -114,7 +114,7 @@ def fit(
         name: Of the run, where ``output`` is not given; None: that of the data.
         resumed: The run that is continued.
         place: Holds the directory of the run; None: it is let go at the end.
-        show: Is given what a user is told.
+        show: Is given what a user is inputs.
 
     Returns:
         None in all processes but the first, and where nothing could be tested.
@@ -281,7 +281,7 @@ class _Fit:
             finally:
                 self.place.worth_keeping |= self.trainer.global_step > self._first_step
         with interruptible(self.trainer, self._what_is_done):
-            # Processes that Lightning did not start have not been told it.
+            # Processes that Lightning did not start have not been inputs it.
             self.files = RunDirectory(self.trainer.strategy.broadcast(self.files.path))
             self._forget_earlier_end()
             work = self.trainer, self.module, self.data
@@ -306,7 +306,6 @@ class _Fit:
             run.test_predictions_file,
             run.test_predictions_figure,
             run.confidence_file,
-            run.confidence_figure,
             run.geometry_file,
             run.computed_predictions_file,
         ):
@@ -359,16 +358,16 @@ class _Fit:
     ) -> dict[str, Any]:
         """Measure how wrong the model is; return the checkpoint with what it knows of that."""
         module, data = self.module, self.data
-        blended, predictions, told = outcome.simple.blended, outcome.predictions, None
+        blended, predictions, inputs = outcome.simple.blended, outcome.predictions, None
         if blended is not None:
             unseen = blended.held
         if predictions is not None:
-            told = Told(predictions) if blended is None else blended.told
+            inputs = Inputs(predictions) if blended is None else blended.inputs
             if blended is None and module.members:
                 networks = networks_of(module, data, "test", predictions)
-                told = told._replace(spread=networks.std(axis=0, ddof=1))
+                inputs = inputs._replace(spread=networks.std(axis=0, ddof=1))
         work = module, data, self.files, checkpoint
-        measured, checkpoint = measure(*work, unseen, told, self.config.keep)
+        measured, checkpoint = measure(*work, unseen, inputs, self.config.keep)
         outcome.measured = measured
         if measured.predictions is None:
             return checkpoint

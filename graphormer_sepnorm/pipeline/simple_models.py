@@ -14,7 +14,6 @@ import numpy as np
 from graphormer_sepnorm.compare.report.numbers import interval
 from graphormer_sepnorm.compare.roc_statistics import delong
 from graphormer_sepnorm.compare.statistics import MeanDifference, holm, jackknifed
-from graphormer_sepnorm.confidence.confidence import Told
 from graphormer_sepnorm.datasets.baselines import MEAN
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
@@ -24,6 +23,7 @@ from graphormer_sepnorm.inference.checkpoint import BLEND, CONFIDENCE, read_chec
 from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.pipeline.held_out import HeldOut, networks_of
 from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.uncertainty.uncertainty import Inputs
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.chem.baselines import Baselines, Scaled
@@ -63,10 +63,10 @@ class BlendedRun:
         return f"blend, {weight:g} Graphormer + {1 - weight:g} gradient boosting"
 
     @property
-    def told(self) -> Told:
+    def inputs(self) -> Inputs:
         """What it says of the test split."""
         assert self.predictions is not None
-        return Told(self.predictions, self.spread, self.apart)
+        return Inputs(self.predictions, self.spread, self.apart)
 
     def in_summary(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return what came out: of the blend, and of the network, as given, under ``network``."""
@@ -228,8 +228,8 @@ def final_predictions(
         The values with what it is blended with, and calibrated; None if that changes nothing, or
         cannot be known. And a line to be said, mostly empty.
     """
-    from graphormer_sepnorm.confidence.confidence import Confidence
     from graphormer_sepnorm.inference.blend import Blend
+    from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
 
     checkpoint, splits, values = read_checkpoint(file), data.splits, predictions
     if {BLEND, CONFIDENCE} & checkpoint.keys() and len(predictions) != len(data.indices(split)):
@@ -244,7 +244,7 @@ def final_predictions(
             networks = networks_of(module, data, split, predictions)
         values, _ = blend.combined(networks, trees)
     if CONFIDENCE in checkpoint:
-        values = Confidence.from_plain(checkpoint[CONFIDENCE], splits.task.kind).calibrated(values)
+        values = Uncertainty.from_plain(checkpoint[CONFIDENCE], splits.task.kind).calibrated(values)
     return (values, "") if (values != predictions).any() else (None, "")
 
 

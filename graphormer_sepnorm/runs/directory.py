@@ -120,7 +120,6 @@ class RunDirectory:
         self.test_predictions_figure = path / "test_predictions.png"
         self.learning_curve_file = path / "learning_curve.png"
         self.confidence_file = path / "confidence.json"
-        self.confidence_figure = path / "confidence.png"
         self.data_report_file = path / "data_report.json"
         self.splits_file = path / "splits.csv"
         self.invalid_rows_file = path / "invalid_rows.csv"

@@ -33,12 +33,7 @@ from graphormer_sepnorm.training.callbacks.checkpoints import (
 )
 from graphormer_sepnorm.training.callbacks.divergence import StopWhenDiverged
 from graphormer_sepnorm.training.callbacks.learning_curve import LearningCurve
-from graphormer_sepnorm.training.callbacks.logs import (
-    Board,
-    ContinueMetrics,
-    LogTraining,
-    MetricsFile,
-)
+from graphormer_sepnorm.training.callbacks.logs import LogTraining, MetricsFile
 from graphormer_sepnorm.training.callbacks.progress import ModelTable, TrainingProgress
 from graphormer_sepnorm.training.callbacks.run_record import RunRecord, Throughput
 from graphormer_sepnorm.training.callbacks.stopping import StopBetweenSteps
@@ -145,16 +140,17 @@ def training_trainer(
         validated: Whether there are molecules to validate on.
     """
     metrics_file = MetricsFile(run.path)
-    if resumed_step is None and rank_zero_only.rank == 0:  # of an earlier attempt
-        metrics_file.begin_again()
-        shutil.rmtree(run.tensorboard, ignore_errors=True)
+    if resumed_step is None:  # there may be something of an earlier attempt
+        metrics_file.keep(0)
+        if rank_zero_only.rank == 0:
+            shutil.rmtree(run.tensorboard, ignore_errors=True)
     callbacks = [
         *more,
         # First what belongs to a step, then what checkpoints keep of it; what may fail and what
         # gives the signals back comes after what saves.
         *([AveragedWeights(config.ema_decay)] if config.ema_decay else []),
         *_captured(config.engine),
-        LogTraining(),
+        LogTraining(metrics_file),
         StopWhenDiverged(run.path),
         ValidateAtTheEnd(),
         Throughput(),
@@ -166,7 +162,6 @@ def training_trainer(
         RunRecord(run, [Path(sys.argv[0]).name, *sys.argv[1:]]),
         StopBetweenSteps(),
         *([TrainingProgress(shown.name)] if config.trainer.enable_progress_bar else []),
-        ContinueMetrics(metrics_file),
     ]
     # The file first, so that Lightning's log directory is the run directory.
     loggers = [metrics_file, *_logger(config.logger, run, resumed_step or 0)]
@@ -201,7 +196,9 @@ def _logger(name: str, run: RunDirectory, step: int) -> list[Logger]:
 
     try:
         if name == "tensorboard":
-            return [Board(run.path, step)]
+            # What it has from after the checkpoint is not shown.
+            place = run.path, "", run.tensorboard.name
+            return [loggers.TensorBoardLogger(*place, purge_step=step or None)]
         if name == "wandb":
             return [loggers.WandbLogger(save_dir=run.path, name=run.path.name)]
         if name == "mlflow":

@@ -285,7 +285,7 @@ MISTAKES = {
     "invalid choice: 'xls'": ["{model}", "-i", "{table}", "--input_format", "xls"],
     "SDF can only be written": ["{model}", "-i", "{table}", "-o", "{folder}/out.sdf"],
     "--resume needs an input file": ["{model}", "-i", "{table}", "--resume"],
-    "usage: predict.py info MODEL [--json]": ["info", "--json"],
+    "usage: predict.py info MODEL [--markdown]": ["info", "--markdown"],
     "expected one argument": ["{model}", "-i"],
     "device 'tpu'": ["{model}", "CCO", "--device", "tpu"],
     "--jobs is for tables": ["{model}", "CCO", "--jobs", "2"],
@@ -340,7 +340,7 @@ def test_status_tells_when_nothing_could_be_predicted(molecules, status, model, 
 
 def test_help_of_info(capsys):
     assert main(["info", "--help"]) == 0
-    assert capsys.readouterr().out.startswith("usage: predict.py info MODEL [--json]\n")
+    assert capsys.readouterr().out.startswith("usage: predict.py info MODEL [--markdown]\n")
 
 
 def test_a_column_may_be_called_like_a_molecule(model, tmp_path, capsys):

@@ -29,9 +29,9 @@ from graphormer_sepnorm.training.callbacks.progress import TrainingProgress
 def test_fit_leaves_a_complete_run_directory(run: Run) -> None:
     names = {path.name for path in run.directory.iterdir()}
     assert names == {
+        ".lock",
         "checkpoints",
         "confidence.json",
-        "confidence.png",
         "config.yaml",
         "learning_curve.png",
         "metrics.csv",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import fcntl
 import io
 import json
@@ -372,18 +371,6 @@ def test_a_process_that_cannot_be_started_stops_no_other_run(
         "finished b seed 0",
         "closed",
     ]
-
-
-def test_a_file_system_without_locks_is_warned_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog
-) -> None:
-    def no_locks(*_: object) -> None:
-        raise OSError(errno.ENOSYS, "Function not implemented")
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
-    with locked(tmp_path) as lock:
-        assert lock > 0
-    assert f"the file system of {tmp_path} has no locks" in caplog.text
 
 
 def test_one_command_at_work(tmp_path: Path) -> None:

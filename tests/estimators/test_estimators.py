@@ -16,6 +16,7 @@ import pandas
 import pytest
 import torch
 import yaml
+from graphormer_sepnorm.cli.checkpoint_options import refuse_own_class_1
 from rdkit import Chem
 from reference.checkpoints import make_checkpoint
 from sklearn.base import clone, is_classifier, is_regressor
@@ -38,7 +39,6 @@ from graphormer_sepnorm import (
     GraphormerRegressor,
     Predictor,
 )
-from graphormer_sepnorm.cli.checkpoint_options import refuse_own_class_1
 from graphormer_sepnorm.estimators import supervised
 from graphormer_sepnorm.estimators.inputs import InputError, labels_of
 from graphormer_sepnorm.estimators.options import options_of

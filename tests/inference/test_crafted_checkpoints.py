@@ -34,7 +34,7 @@ OF_A_RUN = {
     "pytorch-lightning_version": "2.6.0",
     "hyper_parameters": {"layers": 2, "betas": (0.9, 0.999)},
     "loops": {"fit_loop": {"state_dict": {}, "progress": {"ready": 1, "is_last_batch": True}}},
-    "callbacks": {"ContinueMetrics": {"rows": 1}},
+    "callbacks": {"LogTraining": {"rows": 1}},
     "optimizer_states": [{"state": {}, "param_groups": [{"lr": 0.1, "params": [0]}]}],
     "lr_schedulers": [{"last_epoch": 4}],
     "MoleculeDataModule": {"epoch": 1},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 import numpy as np
@@ -13,7 +14,6 @@ from reference.trees import boosted_trees
 
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.inference.blend import Blend, Stacking
-from graphormer_sepnorm.inference.card import model_card
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,
@@ -23,7 +23,7 @@ from graphormer_sepnorm.inference.checkpoint import (
     read_checkpoint,
     save_for_prediction,
 )
-from graphormer_sepnorm.inference.description import describe
+from graphormer_sepnorm.inference.description import describe, model_card
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
@@ -175,16 +175,23 @@ def test_probabilities_are_calibrated_where_a_map_changes_them():
     assert "calibrated probabilities, by up to 34 labels" in text
 
 
-def test_description_of_a_blend_of_classes_says_what_is_weighed(tmp_path):
+def test_description_of_a_blend_of_classes_says_what_is_weighed():
     trees = boosted_trees("binary")[0]
     blend = Blend.of_trees(trees, 0.25, stacking=Stacking(1.2, np.array([0.1]))).to_plain()
     classes = make_checkpoint(kind="binary") | {BLEND: blend}
     said = "0.25 of the network, 0.75 of gradient boosting (log-odds, times 1.20): 8 trees"
     assert said in describe(classes)
-    torch.save(classes, file := tmp_path / "a.ckpt")
-    found = model_card(classes, file)["blend"]
-    assert found["network_weights"] == [0.25]
-    assert found["stacking"] == {"slope": 1.2, "constants": [0.1]}
+
+
+def test_a_card_has_the_same_facts(checkpoint, tmp_path):
+    checkpoint[KEY]["card"] = {"purpose": "a | b"}
+    torch.save(checkpoint, file := tmp_path / "a.ckpt")
+    heading, *rows = model_card(checkpoint, file).splitlines()
+    assert heading == "# a"
+    labels = [line.split("  ")[0] for line in describe(checkpoint, file).splitlines()]
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows[3:]] == [*labels, "SHA-256"]
+    assert "| purpose | a \\| b |" in rows
+    assert rows[-1] == f"| SHA-256 | {hashlib.sha256(file.read_bytes()).hexdigest()} |"
 
 
 def test_file_for_prediction_is_small_and_predicts_the_same(manifold, tmp_path):

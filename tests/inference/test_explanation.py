@@ -13,8 +13,6 @@ from reference.checkpoints import make_checkpoint
 from reference.models import EVERYTHING
 from reference.trees import boosted_trees
 
-from graphormer_sepnorm.confidence.confidence import Confidence
-from graphormer_sepnorm.confidence.probabilities import Calibration, Map
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.inference import batching, explanation_methods
@@ -28,6 +26,8 @@ from graphormer_sepnorm.inference.explanation import Explainer
 from graphormer_sepnorm.inference.explanation_methods import METHODS, STEPS
 from graphormer_sepnorm.inference.explanation_page import Page
 from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.uncertainty.calibration import Calibration, Map
+from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
 
 SMILES = ["CCO", "Cc1ccccc1", "no molecule", "CC(=O)Nc1ccncc1", "", "[Si]", "C#N"]
 GOOD = [0, 1, 3, 6]
@@ -251,7 +251,7 @@ def test_calibration_is_not_explained_and_it_says_so(temperature):
     names = ("t_low", "t_high")
     nine = np.arange(1, 10) / 10
     one = Calibration(Map(), nine, nine, (9, 9))
-    confidence = Confidence((one, one), None, None, None, (), None, temperature)
+    confidence = Uncertainty((one, one), None, None, None, (), None, temperature)
     predictor = Predictor(make_checkpoint(kind="binary", targets=names), "cpu")
     predictor.confidence = confidence
     said = "explained are log-odds as they are before calibration"

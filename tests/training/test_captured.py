@@ -20,7 +20,7 @@ from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
 from graphormer_sepnorm.training.callbacks.checkpoints import checkpoint_callbacks
 from graphormer_sepnorm.training.callbacks.divergence import StopWhenDiverged
-from graphormer_sepnorm.training.callbacks.logs import ContinueMetrics, LogTraining, MetricsFile
+from graphormer_sepnorm.training.callbacks.logs import LogTraining, MetricsFile
 from graphormer_sepnorm.training.callbacks.run_record import Throughput
 from graphormer_sepnorm.training.captured import engine
 from graphormer_sepnorm.training.captured.engine import CapturedTraining, batch_size_advice
@@ -61,12 +61,11 @@ def fit(tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer
         callbacks = [
             *([] if size is None else [CapturedTraining(steps_per_launch=size, on_cpu=True)]),
             *([AveragedWeights(ema)] if ema else []),
-            LogTraining(),
+            LogTraining(metrics),
             StopWhenDiverged(directory),
             Throughput(),
             *more,
             *checkpoint_callbacks(directory, "mae", 0),
-            ContinueMetrics(metrics),
         ]
         options = {"max_epochs": 2, "log_every_n_steps": 3, "gradient_clip_val": 1.0}
         made = make_trainer(

@@ -7,14 +7,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from graphormer_sepnorm.confidence.intervals import LEVELS
-from graphormer_sepnorm.confidence.probabilities import Calibration, Map
-from graphormer_sepnorm.confidence.quality import (
+from graphormer_sepnorm.uncertainty.calibration import Calibration, Map
+from graphormer_sepnorm.uncertainty.conformal import LEVELS
+from graphormer_sepnorm.uncertainty.quality import (
     KEPT,
     OfIntervals,
+    evaluate_intervals,
+    evaluate_probabilities,
     in_words,
-    judge_intervals,
-    judge_probabilities,
     summarised,
 )
 
@@ -24,7 +24,7 @@ def judged(labels: list[int]) -> dict[str, float]:
     nine = np.arange(1, 10) / 10
     calibration = Calibration(Map(), nine, nine, (9, 9))
     said = np.array([0.05, 0.05, 0.5, 0.95, 0.05, 0.95])
-    found = judge_probabilities(np.array(labels), said / 2, said, calibration, "temperature")
+    found = evaluate_probabilities(np.array(labels), said / 2, said, calibration, "temperature")
     assert (found.labels, found.map) == (6, "temperature")
     return summarised([found])
 
@@ -58,7 +58,9 @@ def test_probabilities_are_judged_as_they_were_said_and_as_they_are_calibrated()
 def test_bins_are_of_what_they_say() -> None:
     nine = np.arange(1, 10) / 10
     said, labels = np.array([0.2, 0.8]), np.array([0, 1])
-    found = judge_probabilities(labels, said / 2, said, Calibration(Map(), nine, nine, (9, 9)), "")
+    found = evaluate_probabilities(
+        labels, said / 2, said, Calibration(Map(), nine, nine, (9, 9)), ""
+    )
     assert found.bins_before == [(0.1, 0, 1), (0.4, 1, 1)]
     assert found.bins == [(0.2, 0, 1), (0.8, 1, 1)]
 
@@ -67,7 +69,7 @@ def test_intervals_are_judged_by_hand() -> None:
     errors, expected = np.array([4.0, -1.0, 2.0, -3.0]), np.array([4.0, 2.0, 1.0, 3.0])
     half = {0.5: np.array([2.0, 2.0, 2.0, 3.0]), 0.9: np.array([9.0, np.nan, 9.0, 9.0])}
     ends = {level: (-one, one) for level, one in half.items()}
-    found = judge_intervals(errors, np.zeros(4), expected, ends, np.full((4, 2), np.nan))
+    found = evaluate_intervals(errors, np.zeros(4), expected, ends, np.full((4, 2), np.nan))
     assert (found.labels, found.levels) == (4, (0.5, 0.9))
     np.testing.assert_array_equal(found.inside, [0.75, np.nan])
     np.testing.assert_array_equal(found.widths, [4.5, np.nan])
@@ -84,7 +86,7 @@ def test_open_ends_and_bounds_that_contradict_them_are_counted() -> None:
     low = np.array([-1.0, 1, 0, 0, -np.inf, -np.inf])
     high = np.array([1.0, 2, 4, np.inf, 9, -3])
     ends = dict.fromkeys(LEVELS, (low, high))
-    found = judge_intervals(labels, np.zeros(6), np.ones(6), ends, bounds)
+    found = evaluate_intervals(labels, np.zeros(6), np.ones(6), ends, bounds)
     assert (found.labels, found.inside) == (2, (0.5,) * 4)
     assert (found.bounds, found.contradicted) == (4, (1,) * 4)
     assert found.widths == (pytest.approx((2 + 1 + 4) / 3),) * 4

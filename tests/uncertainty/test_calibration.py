@@ -10,7 +10,7 @@ import pytest
 from scipy.special import expit, softmax
 from sklearn.metrics import f1_score, log_loss, matthews_corrcoef
 
-from graphormer_sepnorm.confidence.probabilities import (
+from graphormer_sepnorm.uncertainty.calibration import (
     Calibration,
     Map,
     error_by_chance,

@@ -13,10 +13,6 @@ from reference.confidence import TRAINED, confidence, fingerprints
 from reference.trees import boosted_trees
 from scipy.special import softmax
 
-from graphormer_sepnorm.confidence.confidence import Confidence, Told
-from graphormer_sepnorm.confidence.neighbours import Neighbours
-from graphormer_sepnorm.confidence.probabilities import Calibration, tempered
-from graphormer_sepnorm.confidence.token_distance import TokenDistance
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.inference.blend import Blend
 from graphormer_sepnorm.inference.checkpoint import (
@@ -25,6 +21,10 @@ from graphormer_sepnorm.inference.checkpoint import (
 )
 from graphormer_sepnorm.inference.description import describe
 from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.uncertainty.calibration import Calibration, tempered
+from graphormer_sepnorm.uncertainty.neighbours import Neighbours
+from graphormer_sepnorm.uncertainty.token_distance import TokenDistance
+from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 
 NEW = ["CCCO", "c1ccccc1CN", "OC1CCCC1", "C1CC"]
 
@@ -33,15 +33,15 @@ NEW = ["CCCO", "c1ccccc1CN", "OC1CCCC1", "C1CC"]
 def test_all_goes_through_a_file(kind: Any, tmp_path: Path) -> None:
     one = confidence(kind, targets=2, spread=True, apart=True, tokens=16)
     torch.save(one.to_plain(), tmp_path / "a")
-    again = Confidence.from_plain(torch.load(tmp_path / "a", weights_only=True), kind)
+    again = Uncertainty.from_plain(torch.load(tmp_path / "a", weights_only=True), kind)
     random = np.random.default_rng(1)
-    told = Told(*random.random((3, 3, 2)), random.random(3), fingerprints(NEW[:3]))
+    inputs = Inputs(*random.random((3, 3, 2)), random.random(3), fingerprints(NEW[:3]))
     for asked in (
-        lambda it: it.calibrated(told.values),
-        lambda it: np.array(it.sets(told.values, 0.9)) == "0/1",
+        lambda it: it.calibrated(inputs.values),
+        lambda it: np.array(it.sets(inputs.values, 0.9)) == "0/1",
         lambda it: it.scores(0.8),
-        lambda it: it.expected(told, it.nearest(told)),
-        lambda it: it.nearest(told).similarity,
+        lambda it: it.expected(inputs, it.nearest(inputs)),
+        lambda it: it.nearest(inputs).similarity,
     ):
         np.testing.assert_allclose(asked(again), asked(one), rtol=1e-6)
     assert again.domain == one.domain
@@ -52,10 +52,10 @@ def test_a_target_without_labels_has_none_and_gaps_are_left_out() -> None:
     random = np.random.default_rng(0)
     labels = random.random((60, 3))
     labels[:, 1], labels[10:, 2] = np.nan, np.nan
-    told = Told(random.random((60, 3)))
-    made = Confidence.fit("regression", labels, told, np.arange(60) % 5, np.ones(3), None)
+    inputs = Inputs(random.random((60, 3)))
+    made = Uncertainty.fit("regression", labels, inputs, np.arange(60) % 5, np.ones(3), None)
     assert [one and one.labels for one in made.targets] == [60, None, 10]
-    for values in (made.expected(told, None)[0], made.scores(0.8)):
+    for values in (made.expected(inputs, None)[0], made.scores(0.8)):
         np.testing.assert_array_equal(np.isnan(values), [False, True, False])
     # Ten labels cannot say what holds in 19 of 20 cases.
     np.testing.assert_array_equal(np.isnan(made.scores(0.95)), [False, True, True])
@@ -70,12 +70,12 @@ def test_bounds_of_each_target_go_through_a_file(tmp_path: Path) -> None:
     bounds = np.full((80, 2, 2), np.nan)
     bounds[labels[:, 0] > 0.5, 0, 0] = 0.5
     labels[labels[:, 0] > 0.5, 0] = np.nan
-    given = ("regression", labels, Told(values), np.arange(80) % 5, np.ones(2), None)
-    made = Confidence.fit(*given, bounds=bounds, limits=[(None, 0.5), (None, None)])
+    given = ("regression", labels, Inputs(values), np.arange(80) % 5, np.ones(2), None)
+    made = Uncertainty.fit(*given, bounds=bounds, limits=[(None, 0.5), (None, None)])
     torch.save(made.to_plain(), tmp_path / "a")
-    again = Confidence.from_plain(torch.load(tmp_path / "a", weights_only=True), "regression")
+    again = Uncertainty.from_plain(torch.load(tmp_path / "a", weights_only=True), "regression")
     new = np.array([[0.1, 0.1], [0.6, 0.6]])
-    expected = again.expected(Told(new), None)
+    expected = again.expected(Inputs(new), None)
     low, high = again.intervals(new, expected, 0.9)
     np.testing.assert_array_equal(np.isinf(high), [[False, False], [True, False]])
     assert low[1, 0] <= 0.5
@@ -89,10 +89,10 @@ def test_a_target_without_trees_has_intervals_all_the_same() -> None:
     labels, values, apart = random.random((3, 40, 2))
     apart[:, 1] = np.nan
     given = (np.arange(40) % 5, np.ones(2), None)
-    told = Told(values, apart=apart)
-    made = Confidence.fit("regression", labels, told, *given)
+    inputs = Inputs(values, apart=apart)
+    made = Uncertainty.fit("regression", labels, inputs, *given)
     assert [one and one.labels for one in made.targets] == [40, 40]
-    assert np.isfinite(made.expected(told, None)).all()
+    assert np.isfinite(made.expected(inputs, None)).all()
 
 
 def test_classes_of_which_a_molecule_is_of_one_are_calibrated_together() -> None:
@@ -106,7 +106,7 @@ def test_classes_of_which_a_molecule_is_of_one_are_calibrated_together() -> None
 
     said, labels = drawn(900, seed=0)
     given = (np.arange(900) % 5, np.ones(3), None)
-    made = Confidence.fit("binary", labels, Told(said), *given, exclusive=True)
+    made = Uncertainty.fit("binary", labels, Inputs(said), *given, exclusive=True)
     assert made.temperature > 2
     assert [made.calibrated_by(target) for target in range(3)] == ["temperature"] * 3
     new, labels = drawn(5000, seed=1)
@@ -116,7 +116,7 @@ def test_classes_of_which_a_molecule_is_of_one_are_calibrated_together() -> None
         held = [str(int(label)) in one for label, one in zip(own, sets, strict=True)]
         for label in (0, 1):
             assert np.mean(np.array(held)[own == label]) == pytest.approx(0.8, abs=0.05)
-    again = Confidence.from_plain(made.to_plain(), "binary")
+    again = Uncertainty.from_plain(made.to_plain(), "binary")
     np.testing.assert_array_equal(again.calibrated(new), values)
 
 
@@ -124,15 +124,15 @@ def test_an_order_that_has_to_stay_is_not_made_steps() -> None:
     random = np.random.default_rng(0)
     said = random.random((2000, 1))
     labels = (random.random((2000, 1)) < np.where(said > 0.5, 0.8, 0.1)).astype(float)
-    given = ("binary", labels, Told(said), np.arange(2000) % 5, np.ones(1), None)
-    maps = [Confidence.fit(*given, ranked=ranked).calibrated_by(0) for ranked in (False, True)]
+    given = ("binary", labels, Inputs(said), np.arange(2000) % 5, np.ones(1), None)
+    maps = [Uncertainty.fit(*given, ranked=ranked).calibrated_by(0) for ranked in (False, True)]
     assert maps == ["isotonic", "beta"]
 
 
 def test_the_highest_level_of_sets_is_that_of_the_class_with_more_labels() -> None:
     labels = np.repeat([1.0, 0.0], [9, 30])[:, None]
     given = (np.arange(39) % 5, np.ones(1), None)
-    made = Confidence.fit("binary", labels, Told(np.full((39, 1), 0.5)), *given)
+    made = Uncertainty.fit("binary", labels, Inputs(np.full((39, 1), 0.5)), *given)
     assert made.highest_level == pytest.approx(30 / 31)
 
 
@@ -144,9 +144,9 @@ def test_what_has_no_signal_does_not_count() -> None:
     there = np.arange(60) != 7
 
     def fitted(rows: np.ndarray, distance: np.ndarray) -> Any:
-        told = Told(values[rows], distance=distance[rows])
-        given = ("regression", labels[rows], told, folds[rows], np.ones(1), None)
-        return Confidence.fit(*given, tokens=TokenDistance((), 1.0)).targets[0]
+        inputs = Inputs(values[rows], distance=distance[rows])
+        given = ("regression", labels[rows], inputs, folds[rows], np.ones(1), None)
+        return Uncertainty.fit(*given, tokens=TokenDistance((), 1.0)).targets[0]
 
     everywhere = np.full(60, True)
     some, lacking = fitted(there, distance), np.where(there, distance, np.nan)
@@ -160,9 +160,9 @@ def test_the_unit_of_a_target_does_not_matter() -> None:
     labels = spread * random.standard_normal((200, 1))
     expected = []
     for unit in (1.0, 1000.0):
-        told = Told(np.zeros((200, 1)), unit * spread)
-        given = ("regression", unit * labels, told, np.arange(200) % 5, np.array([unit]), None)
-        expected.append(Confidence.fit(*given).expected(told, None) / unit)
+        inputs = Inputs(np.zeros((200, 1)), unit * spread)
+        given = ("regression", unit * labels, inputs, np.arange(200) % 5, np.array([unit]), None)
+        expected.append(Uncertainty.fit(*given).expected(inputs, None) / unit)
     np.testing.assert_allclose(expected[1], expected[0], rtol=1e-6)
     assert expected[0].max() > 2 * expected[0].min()
 
@@ -172,9 +172,9 @@ def test_targets_count_for_the_domain_by_their_deviation() -> None:
     smiles = TRAINED * 2 + ["[Na+]"] * 25
     residuals = np.full((len(smiles), 2), 1000.0)
     residuals[:, 0] = np.where(np.array(smiles) == "[Na+]", 4.0, 0.1)
-    told = Told(np.zeros(residuals.shape), fingerprints=fingerprints(smiles))
+    inputs = Inputs(np.zeros(residuals.shape), fingerprints=fingerprints(smiles))
     folds, std = np.arange(len(smiles)) % 5, np.array([1.0, 1000.0])
-    made = Confidence.fit("regression", residuals, told, folds, std, _sketch(TRAINED))
+    made = Uncertainty.fit("regression", residuals, inputs, folds, std, _sketch(TRAINED))
     assert made.domain.border == 0.65
     mean = (residuals / std).mean(axis=1)
     assert made.domain.larger == pytest.approx(mean[-25:].mean() / mean.mean(), abs=0.01)
@@ -182,10 +182,10 @@ def test_targets_count_for_the_domain_by_their_deviation() -> None:
 
 def test_the_error_of_a_neighbour_is_that_of_the_same_molecule_if_it_was_tried() -> None:
     labels = np.array([[1.0], [-2.0], [4.0]])
-    told = Told(np.zeros((3, 1)), fingerprints=fingerprints(["CO", "CCO", "CCCO"]))
+    inputs = Inputs(np.zeros((3, 1)), fingerprints=fingerprints(["CO", "CCO", "CCCO"]))
     sketch, own = _sketch(["CCCO", "CN", "CO"]), np.array([2, 1, 0])
-    given = ("regression", labels, told, np.arange(3), np.ones(1), sketch)
-    made = Confidence.fit(*given, own, np.array([2, -1, 0]))
+    given = ("regression", labels, inputs, np.arange(3), np.ones(1), sketch)
+    made = Uncertainty.fit(*given, own, np.array([2, -1, 0]))
     np.testing.assert_array_equal(made.errors, [[4.0], [np.nan], [1.0]])
 
 
@@ -203,7 +203,7 @@ def test_intervals_do_not_depend_on_how_many_neighbours_are_named() -> None:
     np.testing.assert_array_equal(made.expected(asked, few), made.expected(asked, many))
 
 
-def _wrong_about_anilines() -> tuple[Confidence, Told]:
+def _wrong_about_anilines() -> tuple[Uncertainty, Inputs]:
     """A model's confidence, and an aniline and an ether that it has not seen."""
     random = np.random.default_rng(0)
     aryl = [f"c1cc({a})ccc1{'C' * n}N" for n in range(6) for a in ("C", "CC", "O", "N", "OC")]
@@ -211,12 +211,12 @@ def _wrong_about_anilines() -> tuple[Confidence, Told]:
     smiles = 2 * (aryl + alkyl)
     wrong = np.array([["c1" in text] for text in smiles])
     residuals = np.where(wrong, 5.0, 0.1) * random.standard_normal((len(smiles), 1))
-    told = Told(np.zeros((len(smiles), 1)), fingerprints=fingerprints(smiles))
+    inputs = Inputs(np.zeros((len(smiles), 1)), fingerprints=fingerprints(smiles))
     folds = np.tile(np.arange(len(smiles) // 2) % 5, 2)
-    made = Confidence.fit(
+    made = Uncertainty.fit(
         "regression",
         -residuals,
-        told,
+        inputs,
         folds,
         np.ones(1),
         _sketch(smiles),
@@ -224,7 +224,7 @@ def _wrong_about_anilines() -> tuple[Confidence, Told]:
         np.arange(len(smiles)),
     )
     asked = fingerprints(["Cc1ccc(CN)c(C)c1", "CCCCOCO"])
-    return made, Told(np.zeros((2, 1)), fingerprints=asked)
+    return made, Inputs(np.zeros((2, 1)), fingerprints=asked)
 
 
 def _sketch(smiles: list[str]) -> Neighbours:
@@ -269,14 +269,16 @@ def test_far_molecules_have_wide_intervals_and_say_so() -> None:
     network = Predictor(network_of(checkpoint))
     tokens = network.embed(TRAINED).values[None]
     measure, distance = TokenDistance.fit(tokens[:, 8:], tokens)
-    told = Told(np.zeros((34, 1)), distance=distance, fingerprints=fingerprints(TRAINED))
+    inputs = Inputs(np.zeros((34, 1)), distance=distance, fingerprints=fingerprints(TRAINED))
     random = np.random.default_rng(0)
     labels = (distance**2 * random.uniform(0.9, 1.1, 34))[:, None]
-    parts = [np.concatenate([part] * 4) for part in (labels, told.values, distance)]
-    told = Told(parts[1], distance=parts[2], fingerprints=fingerprints(TRAINED * 4))
+    parts = [np.concatenate([part] * 4) for part in (labels, inputs.values, distance)]
+    inputs = Inputs(parts[1], distance=parts[2], fingerprints=fingerprints(TRAINED * 4))
     sketch = _sketch(TRAINED)
     folds = np.arange(4 * 34) % 5
-    made = Confidence.fit("regression", parts[0], told, folds, np.ones(1), sketch, tokens=measure)
+    made = Uncertainty.fit(
+        "regression", parts[0], inputs, folds, np.ones(1), sketch, tokens=measure
+    )
     predictor = Predictor(checkpoint | {CONFIDENCE: made.to_plain()}, "cpu")
     assert predictor.columns[-2:] == ("similarity", "distance")
     found = predictor.predict(TRAINED)
@@ -291,7 +293,7 @@ def test_far_molecules_have_wide_intervals_and_say_so() -> None:
         assert ("its [CLS] is" in warning) == (far > furthest)
     text = describe(make_checkpoint() | {CONFIDENCE: made.to_plain()})
     assert f"[CLS] beyond {furthest:g} times the usual distance" in text
-    assert "[CLS] of 26, in 16 numbers each" in text
+    assert "fingerprints, [CLS] of 34 training molecules" in text
 
 
 def test_company_does_not_change_an_interval() -> None:

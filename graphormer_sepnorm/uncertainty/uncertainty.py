@@ -13,18 +13,18 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from graphormer_sepnorm.confidence.domain import FEWEST, Domain
-from graphormer_sepnorm.confidence.intervals import Intervals
-from graphormer_sepnorm.confidence.neighbours import Nearest, Neighbours, mean_errors
-from graphormer_sepnorm.confidence.probabilities import (
+from graphormer_sepnorm.metrics import Kind
+from graphormer_sepnorm.uncertainty.calibration import (
     Calibration,
     entropy,
     log_loss,
     temperature_of,
     tempered,
 )
-from graphormer_sepnorm.confidence.token_distance import TokenDistance
-from graphormer_sepnorm.metrics import Kind
+from graphormer_sepnorm.uncertainty.conformal import Intervals
+from graphormer_sepnorm.uncertainty.domain import FEWEST, Domain
+from graphormer_sepnorm.uncertainty.neighbours import Nearest, Neighbours, mean_errors
+from graphormer_sepnorm.uncertainty.token_distance import TokenDistance
 
 # Neighbours whose errors are looked at.
 _NEIGHBOURS = 5
@@ -32,8 +32,10 @@ _NEIGHBOURS = 5
 _SMALL = 0.01
 
 
-class Told(NamedTuple):
-    """What is said of molecules, of which some may be missing.
+class Inputs(NamedTuple):
+    """What uncertainty is estimated from: predictions of molecules, and what is known beside them.
+
+    All but the values may be missing.
 
     Attributes:
         values: float64 ``[n, T]``, the predictions: real units or probabilities.
@@ -51,13 +53,13 @@ class Told(NamedTuple):
     distance: np.ndarray | None = None
     fingerprints: csr_array | None = None
 
-    def take(self, rows: np.ndarray) -> Told:
+    def take(self, rows: np.ndarray) -> Inputs:
         """Return some of the molecules, by their numbers."""
-        return Told(*(None if part is None else part[rows] for part in self))  # type: ignore[index]
+        return Inputs(*(None if part is None else part[rows] for part in self))  # type: ignore[index]
 
 
 @dataclass(frozen=True, eq=False)
-class Confidence:
+class Uncertainty:
     """How sure a model is, as measured on molecules that it had not seen.
 
     Attributes:
@@ -87,7 +89,7 @@ class Confidence:
         cls,
         kind: Kind,
         labels: np.ndarray,
-        told: Told,
+        inputs: Inputs,
         folds: np.ndarray,
         std: np.ndarray,
         neighbours: Neighbours | None,
@@ -104,7 +106,7 @@ class Confidence:
         Args:
             kind: Of the targets.
             labels: ``[n, T]``; nan = missing.
-            told: What the model says of them.
+            inputs: What the model says of them.
             folds: int64 ``[n]``, from 0; those of a fold were held out together.
             std: ``[T]``, deviations of the training labels; 1 for classes.
             neighbours: The molecules of training, if they have SMILES.
@@ -114,28 +116,28 @@ class Confidence:
                 is none of them; where there are `own_folds`.
             exclusive: Whether the targets are classes of which a molecule is of one. They are
                 calibrated together, or they would no longer add up to 1.
-            tokens: What `told.distance` was measured with; None: it was not.
+            tokens: What `inputs.distance` was measured with; None: it was not.
             ranked: Whether calibration must leave the order of probabilities as it is.
             bounds: Of missing labels what they are at least, and at most, ``[n, T, 2]``; nan where
                 nothing is known. None: of none.
             limits: What `limits_of` gives of each target; where there are bounds.
         """
         errors = nearest = None
-        uses = tuple(name for name in ("spread", "apart") if getattr(told, name) is not None)
-        residuals = told.values - labels
-        if neighbours is not None and told.fingerprints is not None:
+        uses = tuple(name for name in ("spread", "apart") if getattr(inputs, name) is not None)
+        residuals = inputs.values - labels
+        if neighbours is not None and inputs.fingerprints is not None:
             if places is not None and kind == "regression":
                 errors = np.where(places[:, None] >= 0, np.abs(residuals)[places], np.nan)
-            nearest = neighbours.nearest(told.fingerprints, _NEIGHBOURS, folds, own_folds)
-        temperature = temperature_of(told.values, labels, folds) if exclusive else 1.0
+            nearest = neighbours.nearest(inputs.fingerprints, _NEIGHBOURS, folds, own_folds)
+        temperature = temperature_of(inputs.values, labels, folds) if exclusive else 1.0
         confidence = cls((), None, neighbours, errors, uses, tokens, temperature)
-        said = confidence._tempered(told.values)
+        said = confidence._tempered(inputs.values)
         targets: list[Intervals | Calibration | None] = []
         for target, column in enumerate(labels.T):
-            known = ~np.isnan(column) & np.isfinite(told.values[:, target])
+            known = ~np.isnan(column) & np.isfinite(inputs.values[:, target])
             signals = None
             if kind == "regression":
-                signals = confidence._signals(told, nearest, target, std[target])
+                signals = confidence._signals(inputs, nearest, target, std[target])
                 known &= np.isfinite(signals).all(axis=1)
             if not known.any():
                 targets.append(None)
@@ -148,7 +150,7 @@ class Confidence:
                     residuals[known, target], signals[known], folds[known], std[target]
                 )
                 if bounds is not None:
-                    beyond = _beyond(told.values[:, target], bounds[:, target])
+                    beyond = _beyond(inputs.values[:, target], bounds[:, target])
                     own = np.isfinite(beyond) & np.isfinite(signals).all(axis=1)
                     one = one.with_bounds(beyond[own], signals[own], limits[target])
                 targets.append(one)
@@ -159,53 +161,53 @@ class Confidence:
             wrong = np.abs(residuals) / std
             expected = np.ones(wrong.shape)
         else:
-            calibrated = confidence.calibrated(told.values)
+            calibrated = confidence.calibrated(inputs.values)
             wrong, expected = log_loss(calibrated, labels), entropy(calibrated)
         seen = ~np.isnan(wrong).all(axis=1)
         wrong, expected = (
             np.nanmean(np.where(np.isnan(wrong), np.nan, one)[seen], axis=1)
             for one in (wrong, expected)
         )
-        far = None if told.distance is None else told.distance[seen]
+        far = None if inputs.distance is None else inputs.distance[seen]
         domain = Domain.fit(nearest.similarity[seen, 0], wrong, far, expected)
         return replace(confidence, domain=domain)
 
-    def of_mean(self, told: Told, networks: int) -> Self:
+    def of_mean(self, inputs: Inputs, networks: int) -> Self:
         """Return it for the mean of networks, where each residual was that of one.
 
         Args:
-            told: What all of them say of molecules that none has seen.
+            inputs: What all of them say of molecules that none has seen.
             networks: How many.
         """
-        nearest, targets = self.nearest(told), list(self.targets)
+        nearest, targets = self.nearest(inputs), list(self.targets)
         for target, one in enumerate(self.targets):
-            if isinstance(one, Intervals) and told.spread is not None:
-                signals = self._signals(told, nearest, target, one.unit)
-                known = np.isfinite(signals).all(axis=1) & np.isfinite(told.spread[:, target])
+            if isinstance(one, Intervals) and inputs.spread is not None:
+                signals = self._signals(inputs, nearest, target, one.unit)
+                known = np.isfinite(signals).all(axis=1) & np.isfinite(inputs.spread[:, target])
                 if known.sum() >= FEWEST:
-                    spread = told.spread[known, target]
+                    spread = inputs.spread[known, target]
                     targets[target] = one.of_mean(spread, signals[known], networks)
         return replace(self, targets=tuple(targets))
 
-    def nearest(self, told: Told, count: int = _NEIGHBOURS) -> Nearest | None:
+    def nearest(self, inputs: Inputs, count: int = _NEIGHBOURS) -> Nearest | None:
         """Return the molecules of training that are most like these; None: they are not kept.
 
         They are at least as many as are looked at for an interval.
         """
-        if self.neighbours is None or told.fingerprints is None:
+        if self.neighbours is None or inputs.fingerprints is None:
             return None
-        return self.neighbours.nearest(told.fingerprints, max(count, _NEIGHBOURS))
+        return self.neighbours.nearest(inputs.fingerprints, max(count, _NEIGHBOURS))
 
-    def expected(self, told: Told, nearest: Nearest | None) -> np.ndarray:
+    def expected(self, inputs: Inputs, nearest: Nearest | None) -> np.ndarray:
         """Return the absolute error to be expected of each value, ``[n, T]``.
 
         In units of the targets; nan for targets without intervals. Beyond the limits of an assay it
         is that of values inside, see `known`.
         """
-        values = np.full(told.values.shape, np.nan)
+        values = np.full(inputs.values.shape, np.nan)
         for target, one in enumerate(self.targets):
             if isinstance(one, Intervals):
-                values[:, target] = one.expected(self._signals(told, nearest, target, one.unit))
+                values[:, target] = one.expected(self._signals(inputs, nearest, target, one.unit))
         return values
 
     @property
@@ -291,7 +293,9 @@ class Confidence:
                 columns.append([""] * len(column))
         return columns
 
-    def _signals(self, told: Told, nearest: Nearest | None, target: int, unit: float) -> np.ndarray:
+    def _signals(
+        self, inputs: Inputs, nearest: Nearest | None, target: int, unit: float
+    ) -> np.ndarray:
         """What is known of each value beside it, ``[n, F]``."""
         parts = []
         if nearest is not None:
@@ -300,12 +304,12 @@ class Confidence:
                 few = Nearest(*(part[:, :_NEIGHBOURS] for part in nearest))
                 around = mean_errors(few, self.errors[:, target])
                 parts.append(np.log(around / unit + _SMALL))
-        if self.tokens is not None and told.distance is not None:
-            parts.append(np.log(told.distance + _SMALL))
+        if self.tokens is not None and inputs.distance is not None:
+            parts.append(np.log(inputs.distance + _SMALL))
         for name in self.uses:
-            far = np.nan_to_num(getattr(told, name)[:, target])
+            far = np.nan_to_num(getattr(inputs, name)[:, target])
             parts.append(np.log(far / unit + _SMALL))
-        return np.stack(parts, axis=1) if parts else np.empty((len(told.values), 0))
+        return np.stack(parts, axis=1) if parts else np.empty((len(inputs.values), 0))
 
     @property
     def highest_level(self) -> float:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from graphormer_sepnorm.confidence.intervals import (
+from graphormer_sepnorm.uncertainty.conformal import (
     FEWEST_TO_SCALE,
     LEVELS,
     MOST_SCORES,

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from graphormer_sepnorm.confidence.intervals import LEVELS
-from graphormer_sepnorm.confidence.probabilities import (
+from graphormer_sepnorm.metrics import METRICS
+from graphormer_sepnorm.uncertainty.calibration import (
     Calibration,
     error_by_chance,
     expected_error,
     reliability,
 )
-from graphormer_sepnorm.metrics import METRICS
+from graphormer_sepnorm.uncertainty.conformal import LEVELS
 
 # Shares of the molecules that are kept where the least certain ones are left out.
 KEPT = tuple(tenth / 10 for tenth in range(10, 0, -1))
@@ -85,7 +85,7 @@ class OfProbabilities:
     by_chance: float
 
 
-def judge_intervals(
+def evaluate_intervals(
     labels: np.ndarray,
     values: np.ndarray,
     expected: np.ndarray,
@@ -127,7 +127,7 @@ def judge_intervals(
     )
 
 
-def judge_probabilities(
+def evaluate_probabilities(
     labels: np.ndarray,
     before: np.ndarray,
     probabilities: np.ndarray,
@@ -141,7 +141,7 @@ def judge_probabilities(
         before: What network and trees say ``[n]``.
         probabilities: Calibrated ``[n]``.
         calibration: Gives the sets.
-        calibrated_by: See `Confidence.calibrated_by`.
+        calibrated_by: See `Uncertainty.calibrated_by`.
     """
     sets = [calibration.sets(probabilities, level) for level in LEVELS]
     return OfProbabilities(

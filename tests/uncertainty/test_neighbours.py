@@ -8,10 +8,10 @@ from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 from reference.confidence import TRAINED, fingerprints
 
-from graphormer_sepnorm.confidence import neighbours
-from graphormer_sepnorm.confidence.domain import Domain
-from graphormer_sepnorm.confidence.neighbours import Nearest, Neighbours, drawn, mean_errors
-from graphormer_sepnorm.confidence.probabilities import entropy, log_loss
+from graphormer_sepnorm.uncertainty import neighbours
+from graphormer_sepnorm.uncertainty.calibration import entropy, log_loss
+from graphormer_sepnorm.uncertainty.domain import Domain
+from graphormer_sepnorm.uncertainty.neighbours import Nearest, Neighbours, drawn, mean_errors
 
 NEW = ["CCCCO", "c1ccccc1CCO", "[Na+]", "CC(C)(C)c1ccncc1", "OCCO"]
 
