@@ -259,7 +259,6 @@ def _forget_earlier_end(run: RunDirectory, file: Path) -> None:
         run.confidence_figure,
         run.test_predictions_figure,
         run.geometry_file,
-        run.computed_predictions_file,
     )
     for made in of_earlier_end:
         made.unlink(missing_ok=True)
