@@ -126,8 +126,7 @@ def make_report(directory: Path, baseline: str | None = None) -> None:
         GraphormerError: There is nothing to report, or what there is cannot be used.
     """
     from graphormer_sepnorm.compare.process_lifetime import REPORT_LOCK, locked
-    from graphormer_sepnorm.compare.report.document import write_report
-    from graphormer_sepnorm.compare.report.text import summary
+    from graphormer_sepnorm.compare.report.document import summary, write_report
     from graphormer_sepnorm.compare.results import collect, runs_are_gone
 
     try:

@@ -195,9 +195,14 @@ def _refuse_folds_of_a_file(plan: CrossValidation) -> None:
 
 
 def _report(plan: CrossValidation, directory: Path) -> None:
-    from graphormer_sepnorm.compare.fold_results import FIGURE, OUT_OF_FOLD, SUMMARY, collect
+    from graphormer_sepnorm.compare.fold_results import (
+        FIGURE,
+        OUT_OF_FOLD,
+        SUMMARY,
+        collect,
+        results_text,
+    )
     from graphormer_sepnorm.compare.fold_results import FOLDS as FOLDS_FILE
-    from graphormer_sepnorm.compare.fold_text import results_text
 
     try:
         results = collect(plan, plan.runs(directory), directory)

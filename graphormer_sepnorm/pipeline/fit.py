@@ -307,7 +307,6 @@ class _Fit:
             run.test_predictions_figure,
             run.confidence_file,
             run.geometry_file,
-            run.computed_predictions_file,
         ):
             made.unlink(missing_ok=True)
 

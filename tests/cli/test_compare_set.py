@@ -92,10 +92,10 @@ def test_table_has_the_numbers_of_the_reports(made: tuple[Path, str]) -> None:
             resolved = ends[0] > 0 or ends[1] < 0
             assert row["verdict"] == ("not significant" if resolved else "not resolved")
     markdown = (directory / "comparisons.md").read_text()
-    assert markdown.count("\n| deep |") == markdown.count("\n| flat |") == 2
+    assert markdown.count("\n| deep ") == markdown.count("\n| flat ") == 2
     for name in ("deep", "flat"):
-        assert f"[{name}]({name}/report.md)" in markdown
-        assert (directory / name / "report.md").is_file()
+        assert f"[{name}]({name}/summary.md)" in markdown
+        assert (directory / name / "summary.md").is_file()
     assert out.splitlines()[-1] == f"table  {directory / 'comparisons.md'}"
 
 
@@ -140,7 +140,7 @@ def test_one_that_fails_does_not_stop_the_others(
     assert said.endswith(f"to try them again: python train.py compare -o {tmp_path / 'out'}")
     rows = read_csv(tmp_path / "out" / "comparisons.csv")
     assert [row["comparison"] for row in rows] == ["ok", "ok"]
-    assert "hot: no results yet" in out
+    assert "No results yet: hot" in out
     # The report on what there is names what has nothing, and makes the rest.
     (tmp_path / "out" / "comparisons.csv").unlink()
     status, _, err = run("-o", tmp_path / "out", "--report-only")

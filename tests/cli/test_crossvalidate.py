@@ -236,28 +236,27 @@ def test_a_class_that_a_fold_lacks_is_judged_by_the_others(
 
 
 @pytest.mark.parametrize(
-    ("better_by", "words"),
+    ("better_by", "verdict"),
     [
-        (
-            [0.5, 0.6, 0.4],
-            "Graphormer, bn+ln is worse than forest: MAE 0.5000 higher, 95% interval",
-        ),
-        ([-0.5, -0.6, -0.4], "Graphormer, bn+ln is better than forest: MAE 0.5000 lower, 95% inte"),
-        ([0.5, -0.6, 0.4], "Not resolved: Graphormer, bn+ln against forest, MAE 0.1000 higher, 95"),
-        ([0.5, 0.5, 0.5], "MAE 0.5000 higher over 3 folds, which have no spread to judge it by"),
+        ([0.5, 0.6, 0.4], "worse"),
+        ([-0.5, -0.6, -0.4], "better"),
+        ([0.5, -0.6, 0.4], "not resolved"),
+        ([0.5, 0.5, 0.5], "not resolved"),
     ],
 )
 def test_simple_models_beside_it(
-    copied: Path, better_by: list[float], words: str, capsys: pytest.CaptureFixture[str]
+    copied: Path, better_by: list[float], verdict: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     give_baselines(copied, better_by)
     assert crossvalidate(copied) == 0
-    assert words in capsys.readouterr().out
+    (line,) = (one for one in capsys.readouterr().out.splitlines() if " against forest" in one)
+    assert line.endswith(verdict)
     kept = summary(copied)
     assert [one["name"] for one in kept["baselines"]] == ["forest"]
     assert "forest: test_mae" in read_csv(copied / "folds.csv")[0]
     (difference,) = kept["differences"]
     found = difference["metrics"]["mae"]
+    assert found["verdict"] == verdict
     assert found["mean"] == pytest.approx(np.mean(better_by))
     if len(set(better_by)) > 1:
         error = math.sqrt(np.var(better_by, ddof=1) * (1 / 3 + 20 / 36))
@@ -279,7 +278,7 @@ def test_a_simple_model_that_lacks_a_target_is_not_compared(copied: Path, lackin
     assert crossvalidate(copied) == 0
     kept = summary(copied)
     assert [one["metrics"]["mae"]["folds"] for one in kept["differences"]] == [2] * (lacking == 1)
-    assert [one["name"] for one in kept["baselines"]] == ["forest"]
+    assert [one["name"] for one in kept["baselines"]] == ["forest"] * (lacking == 1)
     assert all(row["forest: test_mae"] for row in read_csv(copied / "folds.csv"))
 
 
@@ -308,16 +307,6 @@ def test_a_configuration_file_may_be_edited_meanwhile(
     assert str(mine) in summary(out)["command"]
 
 
-def test_a_row_that_two_folds_have_tested_is_refused(
-    copied: Path, trained: list[str], capsys
-) -> None:
-    """As where the table was saved anew while others were trained."""
-    first, second = (copied / "repeat0" / f"fold{n}" / "test_predictions.csv" for n in (0, 1))
-    second.write_text(second.read_text() + first.read_text().splitlines()[1] + "\n")
-    said = refused(capsys, main, "crossvalidate", "-o", copied)
-    assert "was tested by two folds of repeat 0: the table has changed meanwhile" in said
-
-
 def test_folds_of_two_states_of_a_table_are_no_result(
     copied: Path, trained: list[str], capsys
 ) -> None:
@@ -328,7 +317,7 @@ def test_folds_of_two_states_of_a_table_are_no_result(
     before = (copied / "folds.csv").read_bytes()
     (copied / "folds.csv").write_bytes(b"as it was")
     said = refused(capsys, main, "crossvalidate", "-o", copied)
-    assert "the table has changed between folds; begin in another directory" in said
+    assert "different data" in said
     assert (copied / "folds.csv").read_bytes() == b"as it was" != before
 
 
@@ -340,7 +329,7 @@ def test_arms_have_the_same_folds(
     assert crossvalidate(tmp_path / "out", *options(table), *words) == 0
     assert trained == [f"{arm} repeat 0 fold {n}" for n in (0, 1) for arm in ("sharenorm", "bn+bn")]
     said = capsys.readouterr().out
-    assert "bn+bn against sharenorm" in said or "than sharenorm" in said
+    assert "bn+bn against sharenorm" in said
     rows = read_csv(tmp_path / "out" / "out_of_fold.csv")
     assert [row["arm"] for row in rows] == ["bn+bn"] * ROWS + ["sharenorm"] * ROWS
     places = [(row["row"], row["fold"]) for row in rows]
