@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphormer_sepnorm.baselines.evaluation import MEAN
 from graphormer_sepnorm.cli.held_out import HeldOut, networks_of
 from graphormer_sepnorm.compare.report.numbers import interval
 from graphormer_sepnorm.compare.roc_statistics import delong
 from graphormer_sepnorm.compare.statistics import MeanDifference, holm, jackknifed
 from graphormer_sepnorm.confidence.confidence import Told
-from graphormer_sepnorm.datasets.baselines import MEAN
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.formatting import listed
@@ -32,9 +32,9 @@ from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.training.module import GraphormerModule
 
 if TYPE_CHECKING:
-    from graphormer_sepnorm.chem.baselines import Baselines, Scaled
-    from graphormer_sepnorm.datasets.baselines import Baseline, Found
-    from graphormer_sepnorm.inference.blend import Blend
+    from graphormer_sepnorm.baselines.blend import Blend
+    from graphormer_sepnorm.baselines.evaluation import Baseline, Found
+    from graphormer_sepnorm.baselines.fit import Baselines, Scaled
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ def simple_models(
     """
     if not (baselines or blend):
         return SimpleModels()
-    from graphormer_sepnorm.datasets.baselines import baselines_of
+    from graphormer_sepnorm.baselines.evaluation import baselines_of
 
     models = {} if baselines else {"models": ("boosting",)}
     result = SimpleModels()
@@ -237,8 +237,8 @@ def final_predictions(
         The values with what it is blended with, and calibrated; None if that changes nothing, or
         cannot be known. And a line to be said, mostly empty.
     """
+    from graphormer_sepnorm.baselines.blend import Blend
     from graphormer_sepnorm.confidence.confidence import Confidence
-    from graphormer_sepnorm.inference.blend import Blend
 
     checkpoint, splits, values = read_checkpoint(file), data.splits, predictions
     if {BLEND, CONFIDENCE} & checkpoint.keys() and len(predictions) != len(data.indices(split)):
@@ -340,9 +340,8 @@ def _blend(
     held: HeldOut,
 ) -> BlendedRun:
     """Weigh network and trees where neither was trained; no test label is looked at for it."""
-    from graphormer_sepnorm.inference.blend import Blend
-    from graphormer_sepnorm.inference.trees import BoostedTrees
-    from graphormer_sepnorm.inference.weighing import weigh_classes, weigh_values
+    from graphormer_sepnorm.baselines.blend import Blend, weigh_classes, weigh_values
+    from graphormer_sepnorm.baselines.trees import BoostedTrees
 
     task, fitted = module.task, found.fitted
     assert fitted is not None

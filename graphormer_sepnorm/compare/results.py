@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from graphormer_sepnorm.baselines.evaluation import baselines_of
 from graphormer_sepnorm.compare.analysis import RunAnalysis, analyse, device_of
 from graphormer_sepnorm.compare.arm_comparisons import compare_arms
 from graphormer_sepnorm.compare.comparison import Comparison
@@ -26,7 +27,6 @@ from graphormer_sepnorm.compare.results_file import (
     typed,
 )
 from graphormer_sepnorm.compare.runner import OF_ALL_RUNS, Run
-from graphormer_sepnorm.datasets.baselines import baselines_of
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.runs.directory import RunDirectory, Summary

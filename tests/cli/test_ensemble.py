@@ -30,7 +30,8 @@ from tiny_run import (
     write_csv,
 )
 
-from graphormer_sepnorm.chem import baselines as chem_baselines
+from graphormer_sepnorm.baselines import fit as fitted_baselines
+from graphormer_sepnorm.baselines.evaluation import baselines_of
 from graphormer_sepnorm.cli import ensemble
 from graphormer_sepnorm.cli.fit_check import FitOptions, check_fit
 from graphormer_sepnorm.cli.predict import main as predict
@@ -38,7 +39,6 @@ from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.compare import progress, runner
 from graphormer_sepnorm.compare.arms import Arm
 from graphormer_sepnorm.compare.runner import Run
-from graphormer_sepnorm.datasets.baselines import baselines_of
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.graph_numbers import MemberFolds
 from graphormer_sepnorm.errors import ConfigError
@@ -130,7 +130,7 @@ def test_the_blend_is_weighed_by_molecules_that_weigh_something(tmp_path: Path) 
     ensemble = ("--ensemble=3", "--ensemble_by=folds", "--blend=true", "--data.split=random")
     options = ("--data.weight_column=w", "--data.target_columns=[y]", *ensemble)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chem_baselines, "ENOUGH_HELD_OUT", 20)
+        patch.setattr(fitted_baselines, "ENOUGH_HELD_OUT", 20)
         run = fitted(tmp_path, source, *QUIET, *options)
         given = yaml.safe_load((run.run / "config.yaml").read_text())["data"]
         data = MoleculeDataModule(**{name: one for name, one in given.items() if name != "seed"})

@@ -13,12 +13,12 @@ from reference.confidence import TRAINED, confidence, fingerprints
 from reference.trees import boosted_trees
 from scipy.special import softmax
 
+from graphormer_sepnorm.baselines.blend import Blend
 from graphormer_sepnorm.confidence.confidence import Confidence, Told
 from graphormer_sepnorm.confidence.neighbours import Neighbours
 from graphormer_sepnorm.confidence.probabilities import Calibration, tempered
 from graphormer_sepnorm.confidence.token_distance import TokenDistance
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
-from graphormer_sepnorm.inference.blend import Blend
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,

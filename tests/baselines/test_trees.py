@@ -11,9 +11,9 @@ import torch
 from reference.trees import boosted_trees, random_features
 from sklearn.ensemble import GradientBoostingRegressor
 
+from graphormer_sepnorm.baselines import trees as module
+from graphormer_sepnorm.baselines.trees import BoostedTrees
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.inference import trees as module
-from graphormer_sepnorm.inference.trees import BoostedTrees
 
 
 def again(trees: BoostedTrees) -> BoostedTrees:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from scipy.special import expit, logit
 
-from graphormer_sepnorm.chem.tree_features import FeatureColumns
+from graphormer_sepnorm.baselines.features import FeatureColumns
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 
 # The arrays of `BoostedTrees` and their kinds.
@@ -60,7 +60,7 @@ class BoostedTrees:
 
     @classmethod
     def from_fitted(cls, columns: FeatureColumns, boosted: Sequence[Any], logistic: bool) -> Self:
-        """Take the trees out of a `chem.baselines.Scaled` boosting a target, or None.
+        """Take the trees out of a `fit.Scaled` boosting a target, or None.
 
         Raises:
             ConfigError: They are larger than a checkpoint may hold.
