@@ -260,9 +260,8 @@ def final_predictions(
 def evaluate(
     data: MoleculeDataModule, task: Task, split: str, predictions: np.ndarray
 ) -> dict[str, float]:
-    """Return the metrics of predictions ``[n, T]``, those of a benchmark by its own evaluator."""
-    targets = data.labels(data.indices(split))
-    return task.evaluate(targets, predictions, official=data.splits.evaluators)
+    """Return the metrics of predictions ``[n, T]``."""
+    return task.evaluate(data.labels(data.indices(split)), predictions)
 
 
 def _judged(fitted: Baselines) -> list[Scaled | None]:
