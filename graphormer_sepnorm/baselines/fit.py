@@ -20,6 +20,7 @@ from sklearn.ensemble import (
 from sklearn.utils.parallel import Parallel, delayed
 
 from graphormer_sepnorm.baselines.features import FeatureColumns, compute_features
+from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.metrics import Kind
 
 # Bounds of the work: molecules of a split, targets, rows that a tree is grown on, and the sum of
@@ -37,7 +38,6 @@ BOOSTERS, MOST_BOOSTED_LABELS = 5, 250_000
 # The simple models, in the order in which they are shown.
 MODELS = {"mean": "mean", "forest": "random forest", "boosting": "gradient boosting"}
 
-_SPLITS = ("train", "validation", "test")
 _LEARNING_RATE, _DEPTH, _SMALLEST_LEAF = 0.05, 5, 3
 _BOOSTED_FEATURES, _FEWEST_FEATURES = 0.03, 16
 
@@ -188,19 +188,19 @@ def fit_baselines(
         split: np.where(np.isnan(targets[split]), bounds[split], targets[split])
         if bounds is not None
         else targets[split]
-        for split in _SPLITS
+        for split in SPLITS
     }
-    labelled = {split: np.flatnonzero(~np.isnan(learned[split]).all(axis=1)) for split in _SPLITS}
+    labelled = {split: np.flatnonzero(~np.isnan(learned[split]).all(axis=1)) for split in SPLITS}
     rows = {split: _drawn(members) for split, members in labelled.items()}
     count, of_all = targets["train"].shape[1], sum(map(len, rows.values()))
     before, features = 0, {}
-    for split in _SPLITS:
+    for split in SPLITS:
         features[split] = compute_features(
             [str(smiles[split][row]) for row in rows[split]],
             lambda number, before=before: tell("descriptors", before + number, of_all),
         ).with_columns(None if columns is None else columns[split][rows[split]])
         before += len(rows[split])
-    fitted_on = _SPLITS[:1] if folds is None else _SPLITS[:2]
+    fitted_on = SPLITS[:1] if folds is None else SPLITS[:2]
     described = [features[split] for split in fitted_on]
     if weights is not None:  # what weighs nothing teaches nothing, not even a median
         described = [
@@ -208,9 +208,9 @@ def fit_baselines(
             for split in fitted_on
         ]
     chosen = FeatureColumns.fit(*described, columns=names)
-    x = {split: chosen.of(features.pop(split)) for split in _SPLITS}
+    x = {split: chosen.of(features.pop(split)) for split in SPLITS}
     y, taught = (
-        {split: np.asarray(of[split][rows[split]], np.float64) for split in _SPLITS}
+        {split: np.asarray(of[split][rows[split]], np.float64) for split in SPLITS}
         for of in (targets, learned)
     )
     weight = None
@@ -231,7 +231,7 @@ def fit_baselines(
     held_labels = y["validation"] if folds is None else y["train"][judged]
     asked = [name for name in MODELS if name in models and (name, kind) != ("mean", "binary")]
     predictions = {
-        name: {split: np.full((len(rows[split]), count), np.nan) for split in _SPLITS[1:]}
+        name: {split: np.full((len(rows[split]), count), np.nan) for split in SPLITS[1:]}
         for name in asked
     }
     boosted: list[Scaled | None] = [None] * count

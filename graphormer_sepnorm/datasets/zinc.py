@@ -199,7 +199,7 @@ def _read(name: str, raw: Path, subset: bool, split: str) -> PackedGraphs:
     """
     path, index = raw / f"{split}.pickle", raw / f"{split}.index"
     if not subset:
-        print(f"Reading {path}: up to a minute and 3 GB of memory", file=sys.stderr, flush=True)
+        print(f"Reading {path}: half a minute, 2 GB of memory", file=sys.stderr, flush=True)
     try:
         with _no_garbage_collection(), path.open("rb") as file:
             molecules = _Tensors(file).load()

@@ -83,4 +83,5 @@ def test_what_a_data_set_imports_and_says(tiny_zinc: Callable[..., Path]) -> Non
     assert not {*of_graphs} & {"lightning", "rdkit", "ogb"}
     lines = done.stderr.splitlines()
     assert len(lines) == 3
-    assert lines[0].startswith(f"Reading {root / 'ZINC' / 'raw' / 'train.pickle'}: up to a minute")
+    path = root / "ZINC" / "raw" / "train.pickle"
+    assert lines[0] == f"Reading {path}: half a minute, 2 GB of memory"
