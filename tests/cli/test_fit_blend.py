@@ -14,6 +14,7 @@ from scipy import stats
 from scipy.special import expit
 from tiny_run import Fitted, fit, fitted, read_csv, summary
 
+from graphormer_sepnorm.baselines import blend as weighing
 from graphormer_sepnorm.baselines import fit as baselines
 from graphormer_sepnorm.baselines.blend import Blend, Stacking
 from graphormer_sepnorm.baselines.evaluation import MEAN
@@ -24,7 +25,6 @@ from graphormer_sepnorm.compare.statistics import MeanDifference
 from graphormer_sepnorm.datasets.user_table.load import load_table
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference import weighing
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,
