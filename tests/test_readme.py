@@ -59,7 +59,7 @@ ROWS = 200  # of the sample
 # Trees that take a moment; and the bundled sample is the short one of the workspace.
 FIRST = """
 from pathlib import Path
-from graphormer_sepnorm.chem import baselines
+from graphormer_sepnorm.baselines import fit as baselines
 from graphormer_sepnorm.datasets import sample
 for trees in (baselines.BOOSTED, baselines.FOREST):
     trees.update(dict.fromkeys(trees, 5))

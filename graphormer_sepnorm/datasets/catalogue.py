@@ -86,7 +86,7 @@ def load_dataset(name: str, root: str | Path) -> DatasetSplits:
     Args:
         name: One of `DATASETS`; capitals, underscores and a few other spellings are accepted.
         root: The data root. Raw files that lie there are used (``ZINC/raw``, ``ogbg_molhiv``),
-            others are downloaded to it; processed files are kept there.
+            others are downloaded to it.
 
     Raises:
         ConfigError: No data set goes by this name.

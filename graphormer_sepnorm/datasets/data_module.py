@@ -20,7 +20,12 @@ from graphormer_sepnorm.datasets.catalogue import PRETRAINING, canonical_name, l
 from graphormer_sepnorm.datasets.data_options import check_files, table_options
 from graphormer_sepnorm.datasets.graph_numbers import GraphNumbers, MemberFolds
 from graphormer_sepnorm.datasets.splits import DatasetSplits, Graphs
-from graphormer_sepnorm.datasets.training_labels import check_labels, scaling, summaries
+from graphormer_sepnorm.datasets.training_labels import (
+    check_labels,
+    labels_digest,
+    scaling,
+    summaries,
+)
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.files import plain
 from graphormer_sepnorm.graphs.batch import GraphBatch
@@ -161,8 +166,6 @@ class MoleculeDataModule(LightningDataModule):
                 "graphs": sum(len(part) for part in splits.parts.values()),
             }
             if not self._vouched_for:
-                from graphormer_sepnorm.datasets.labels_digest import labels_digest
-
                 key["labels"] = labels_digest(splits)
             # Releases that store the structure in other ways can use the same root.
             text = json.dumps([key, self.max_path_length, STRUCTURE_VERSION], sort_keys=True)

@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 STRUCTURE_VERSION = 5
 
+_COPIED = 1 << 22  # numbers at once
+
 
 @dataclass(eq=False, repr=False)
 class GraphStore:
@@ -290,44 +292,28 @@ class _InMemory:
 
 
 class _InFile:
-    """An array that is made of parts, in a ``.npy`` file: it may be larger than memory.
+    """An array of 32-bit integers that is made of parts, in a file: it may be larger than memory.
 
-    As in memory, the type is that which holds all parts: types of pairs are numbered as they
-    occur, so of a large data set some parts come in narrow types, all others in a wider one.
+    In the end it is copied to a ``.npy`` file of the smallest type that holds it.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._dtype = np.dtype(np.uint8)
-        self._length = 0
-        self._write_header("wb")
+        self._wide = path.with_suffix(".int32")
+        self._wide.touch()
+        self._largest = 0
 
     def append(self, part: np.ndarray) -> None:
-        dtype = np.result_type(self._dtype, part.dtype)
-        if dtype != self._dtype:
-            self._widen(dtype)
-        with self._path.open("ab") as handle:
-            part.astype(dtype).tofile(handle)
-        self._length += len(part)
-
-    def _widen(self, dtype: np.dtype) -> None:
-        narrow = self._path.with_suffix(".narrow")
-        before = self.finished()
-        self._path.rename(narrow)
-        self._dtype, self._length = dtype, 0
-        self._write_header("wb")
-        for start in range(0, len(before), 1 << 22):
-            self.append(before[start : start + (1 << 22)])
-        narrow.unlink()
-
-    def _write_header(self, mode: str) -> None:
-        # The header leaves room for its length to grow.
-        with self._path.open(mode) as handle:
-            np.lib.format.write_array_header_1_0(
-                handle,
-                {"descr": self._dtype.str, "fortran_order": False, "shape": (self._length,)},
-            )
+        with self._wide.open("ab") as handle:
+            part.astype(np.int32).tofile(handle)
+        self._largest = max(self._largest, int(part.max(initial=0)))
 
     def finished(self) -> np.ndarray:
-        self._write_header("r+b")
-        return np.load(self._path, mmap_mode="r" if self._length else None)
+        dtype, length = _narrow(np.array(self._largest)).dtype, self._wide.stat().st_size // 4
+        header = {"descr": dtype.str, "fortran_order": False, "shape": (length,)}
+        with self._wide.open("rb") as wide, self._path.open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            while len(part := np.fromfile(wide, np.int32, _COPIED)):
+                part.astype(dtype).tofile(file)
+        self._wide.unlink()
+        return np.load(self._path, mmap_mode="r")

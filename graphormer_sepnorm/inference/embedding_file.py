@@ -1,18 +1,8 @@
-"""Embeddings of a whole table as arrays in an .npz file, in little memory.
-
-The length of an array stands before its values, and how many rows there are is known at the end:
-until then the values lie in files without a name, beside the place of the output.
-"""
+"""Embeddings of a whole table as arrays in an .npz file."""
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import json
-import shutil
-import tempfile
-import zipfile
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,8 +15,6 @@ from graphormer_sepnorm.inference.batching import CHUNK_ROWS
 from graphormer_sepnorm.inference.embeddings import Embedder, Embeddings
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places, writing_to
 from graphormer_sepnorm.inference.table_molecules import MoleculeColumns, Molecules, computed
-
-_LETTERS = 1_000_000  # in memory at once
 
 
 def embed_to_arrays(embedder: Embedder, job: TableJob, outcome: Outcome) -> None:
@@ -49,112 +37,36 @@ def embed_to_arrays(embedder: Embedder, job: TableJob, outcome: Outcome) -> None
         found = embedder.predict_molecules(parsed, job.batch_size, job.max_atoms)
         return replace(found, smiles=tuple(molecules.smiles))
 
-    with (
-        writing_to(path),
-        contextlib.ExitStack() as files,
-        job.opened() as reader,
-    ):
-        arrays = _Arrays(path.parent, embedder, files)
+    with writing_to(path), job.opened() as reader:
+        parts: list[Embeddings] = []
         columns = MoleculeColumns.find(reader, job.smiles_column)
         outcome.notes += columns.notes
         with computed(
             reader, columns, embed, CHUNK_ROWS, device=embedder.device, job=job, outcome=outcome
         ) as work:
             for _, embeddings in work:
-                arrays.add(embeddings)
+                parts.append(embeddings)
                 outcome.count(embeddings.warnings, embeddings.errors)
-        with replacing(path) as unfinished:
-            arrays.save(unfinished)
+        with replacing(path) as unfinished, unfinished.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **_arrays(parts, embedder))
 
 
-class _Arrays:
-    """The arrays of the file, which grow by the embeddings of some molecules at a time."""
-
-    def __init__(self, folder: Path, embedder: Embedder, files: contextlib.ExitStack) -> None:
-        width = (embedder.width,)
-        self._numbers = {"cls": _Numbers(np.float32, width, _nameless(folder, files))}
-        texts = ["smiles", "warning", "error"] + ["read_as"] * embedder.standardises
-        self._texts = {name: _Texts(_nameless(folder, files)) for name in texts}
-        self._atoms = 0
-        if embedder.atoms:
-            self._numbers["atoms"] = _Numbers(np.float32, width, _nameless(folder, files))
-            self._numbers["first_atom"] = _Numbers(np.int64, (), _nameless(folder, files))
-            self._numbers["first_atom"].add(np.zeros(1))
-
-    def add(self, embeddings: Embeddings) -> None:
-        self._numbers["cls"].add(embeddings.values)
-        self._texts["smiles"].add(embeddings.smiles)
-        self._texts["warning"].add(embeddings.warnings)
-        self._texts["error"].add(embeddings.errors)
-        if "read_as" in self._texts:
-            self._texts["read_as"].add(embeddings.read_as)
-        if embeddings.atoms is not None and embeddings.first_atom is not None:
-            self._numbers["atoms"].add(embeddings.atoms)
-            self._numbers["first_atom"].add(embeddings.first_atom[1:] + self._atoms)
-            self._atoms += len(embeddings.atoms)
-
-    def save(self, path: Path) -> None:
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, array in (self._numbers | self._texts).items():
-                member = zipfile.ZipInfo(f"{name}.npy")
-                member.compress_type = array.compression
-                with archive.open(member, "w", force_zip64=True) as out:
-                    array.save(out)
-
-
-class _Numbers:
-    """An array of numbers, row after row in a file."""
-
-    compression = zipfile.ZIP_STORED  # digits of floating-point numbers are hardly made smaller
-
-    def __init__(self, dtype: type, shape: tuple[int, ...], file: Any) -> None:
-        self._dtype = np.dtype(dtype)
-        self._shape = shape
-        self._file = file
-        self._rows = 0
-
-    def add(self, values: np.ndarray) -> None:
-        self._file.write(np.ascontiguousarray(values, self._dtype).data)
-        self._rows += len(values)
-
-    def save(self, out: Any) -> None:
-        _header(out, self._dtype, (self._rows, *self._shape))
-        self._file.seek(0)
-        shutil.copyfileobj(self._file, out)
-
-
-class _Texts:
-    """An array of texts; numpy makes all of them as long as the longest."""
-
-    compression = zipfile.ZIP_DEFLATED
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self._rows = 0
-        self._longest = 1
-
-    def add(self, texts: Iterable[str]) -> None:
-        for given in texts:
-            text = given[:LONGEST_SMILES]  # each takes as much room as the longest of the table
-            self._file.write(json.dumps(text).encode() + b"\n")
-            self._rows += 1
-            self._longest = max(self._longest, len(text))
-
-    def save(self, out: Any) -> None:
-        dtype = np.dtype(f"U{self._longest}")
-        _header(out, dtype, (self._rows,))
-        self._file.seek(0)
-        some = max(_LETTERS // self._longest, 1)
-        while lines := list(itertools.islice(self._file, some)):
-            out.write(np.array([json.loads(line) for line in lines], dtype).data)
-
-
-def _nameless(folder: Path, files: contextlib.ExitStack) -> Any:
-    return files.enter_context(tempfile.TemporaryFile(dir=folder))
-
-
-def _header(out: Any, dtype: np.dtype, shape: tuple[int, ...]) -> None:
-    """Write what stands before the values in an .npy file."""
-    description = np.lib.format.dtype_to_descr(dtype)
-    what = {"descr": description, "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(out, what)
+def _arrays(parts: Sequence[Embeddings], embedder: Embedder) -> dict[str, Any]:
+    texts = {"smiles": "smiles", "warning": "warnings", "error": "errors"}
+    if embedder.standardises:
+        texts["read_as"] = "read_as"
+    nothing = np.empty((0, embedder.width), np.float32)
+    arrays: dict[str, Any] = {"cls": np.concatenate([nothing, *(part.values for part in parts)])}
+    for name, attribute in texts.items():  # each takes as much room as the longest of the table
+        values = [text[:LONGEST_SMILES] for part in parts for text in getattr(part, attribute)]
+        arrays[name] = np.array(values, np.str_)
+    if embedder.atoms:
+        atoms, counts = [nothing], [np.zeros(1, np.int64)]
+        for part in parts:
+            assert part.atoms is not None
+            assert part.first_atom is not None
+            atoms.append(part.atoms)
+            counts.append(np.diff(part.first_atom))
+        arrays["atoms"] = np.concatenate(atoms)
+        arrays["first_atom"] = np.cumsum(np.concatenate(counts))
+    return arrays

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import torch
 
+from graphormer_sepnorm.baselines.blend import Blend
 from graphormer_sepnorm.chem.descriptors import compute_descriptors
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.featuriser import Featuriser
@@ -24,7 +25,6 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.batching import BATCH_SIZE, by_size
 from graphormer_sepnorm.inference.beside import Asked, Beside
-from graphormer_sepnorm.inference.blend import Blend
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,

@@ -102,8 +102,6 @@ def measure(
             data.labels(learned).T, data.sides(learned).swapaxes(0, 1), strict=True
         )
     ]
-    # A benchmark's own evaluator is asked of the calibrated values too.
-    ranked = bool(data.splits.evaluators)
     confidence = Uncertainty.fit(
         task.kind,
         labels,
@@ -115,7 +113,7 @@ def measure(
         places=places,
         exclusive=exclusive,
         tokens=tokens,
-        ranked=ranked,
+        ranked=data.table_options is None,  # a benchmark goes by the order,
         bounds=data.sides(held.numbers),
         limits=limits,
     )

@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphormer_sepnorm.compare.report.numbers import interval
-from graphormer_sepnorm.compare.roc_statistics import delong
-from graphormer_sepnorm.compare.statistics import MeanDifference, holm, jackknifed
-from graphormer_sepnorm.datasets.baselines import MEAN
+from graphormer_sepnorm.baselines.evaluation import MEAN
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.formatting import listed
@@ -26,9 +23,9 @@ from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.uncertainty.uncertainty import Inputs
 
 if TYPE_CHECKING:
-    from graphormer_sepnorm.chem.baselines import Baselines, Scaled
-    from graphormer_sepnorm.datasets.baselines import Baseline, Found
-    from graphormer_sepnorm.inference.blend import Blend
+    from graphormer_sepnorm.baselines.blend import Blend
+    from graphormer_sepnorm.baselines.evaluation import Baseline, Found
+    from graphormer_sepnorm.baselines.fit import Baselines, Scaled
 
 log = logging.getLogger(__name__)
 
@@ -176,7 +173,7 @@ def simple_models(
     """
     if not (baselines or blend):
         return SimpleModels()
-    from graphormer_sepnorm.datasets.baselines import baselines_of
+    from graphormer_sepnorm.baselines.evaluation import baselines_of
 
     models = {} if baselines else {"models": ("boosting",)}
     result = SimpleModels()
@@ -228,8 +225,7 @@ def final_predictions(
         The values with what it is blended with, and calibrated; None if that changes nothing, or
         cannot be known. And a line to be said, mostly empty.
     """
-    from graphormer_sepnorm.inference.blend import Blend
-    from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
+    from graphormer_sepnorm.baselines.blend import Blend
 
     checkpoint, splits, values = read_checkpoint(file), data.splits, predictions
     if {BLEND, CONFIDENCE} & checkpoint.keys() and len(predictions) != len(data.indices(split)):
@@ -251,9 +247,8 @@ def final_predictions(
 def evaluate(
     data: MoleculeDataModule, task: Task, split: str, predictions: np.ndarray
 ) -> dict[str, float]:
-    """Return the metrics of predictions ``[n, T]``, those of a benchmark by its own evaluator."""
-    targets = data.labels(data.indices(split))
-    return task.evaluate(targets, predictions, official=data.splits.evaluators)
+    """Return the metrics of predictions ``[n, T]``."""
+    return task.evaluate(data.labels(data.indices(split)), predictions)
 
 
 def _judged(fitted: Baselines) -> list[Scaled | None]:
@@ -331,9 +326,8 @@ def _blend(
     held: HeldOut,
 ) -> BlendedRun:
     """Weigh network and trees where neither was trained; no test label is looked at for it."""
-    from graphormer_sepnorm.inference.blend import Blend
-    from graphormer_sepnorm.inference.trees import BoostedTrees
-    from graphormer_sepnorm.inference.weighing import weigh_classes, weigh_values
+    from graphormer_sepnorm.baselines.blend import Blend, weigh_classes, weigh_values
+    from graphormer_sepnorm.baselines.trees import BoostedTrees
 
     task, fitted = module.task, found.fitted
     assert fitted is not None

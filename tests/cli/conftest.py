@@ -15,7 +15,7 @@ from reference.checkpoints import make_checkpoint
 from reference.processes import FORKING
 from tiny_run import TINY, Run
 
-from graphormer_sepnorm.chem import baselines
+from graphormer_sepnorm.baselines import fit as baselines
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare import runner

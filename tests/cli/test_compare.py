@@ -23,7 +23,8 @@ from reference.processes import REPOSITORY, Forked
 from sklearn.metrics import roc_auc_score
 from tiny_run import TINY, read_csv, refused, sample_rows, sample_table, summary, write_csv
 
-from graphormer_sepnorm.chem import baselines
+from graphormer_sepnorm.baselines import fit as baselines
+from graphormer_sepnorm.baselines.evaluation import baselines_of
 from graphormer_sepnorm.cli import comparison_job, fit_check, many_runs
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare import runner
@@ -31,7 +32,6 @@ from graphormer_sepnorm.compare.arms import Arm, parse_arms
 from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.model_geometry import geometry_of
 from graphormer_sepnorm.compare.report.numbers import plain
-from graphormer_sepnorm.datasets.baselines import baselines_of
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.inference.predictor import Predictor
@@ -531,7 +531,7 @@ def test_simple_models_are_computed_once_for_all_runs(
     def again(*arguments: object) -> None:
         raise AssertionError("they are in results.json")
 
-    monkeypatch.setattr("graphormer_sepnorm.chem.baselines.fit_baselines", again)
+    monkeypatch.setattr("graphormer_sepnorm.baselines.fit.fit_baselines", again)
     assert main(["compare", "--report-only", "-o", str(place)]) == 0
     assert json.loads((place / "results.json").read_text()) == results
 

@@ -29,12 +29,12 @@ from tiny_run import (
     write_csv,
 )
 
-from graphormer_sepnorm.chem import baselines as chem_baselines
+from graphormer_sepnorm.baselines import fit as fitted_baselines
+from graphormer_sepnorm.baselines.evaluation import baselines_of
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.compare import progress, runner
 from graphormer_sepnorm.compare.runner import Run
-from graphormer_sepnorm.datasets.baselines import baselines_of
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.graph_numbers import MemberFolds
 from graphormer_sepnorm.inference.checkpoint import (
@@ -125,7 +125,7 @@ def test_the_blend_is_weighed_by_molecules_that_weigh_something(tmp_path: Path) 
     ensemble = ("--ensemble=3", "--ensemble_by=folds", "--blend=true", "--data.split=random")
     options = ("--data.weight_column=w", "--data.target_columns=[y]", *ensemble)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chem_baselines, "ENOUGH_HELD_OUT", 20)
+        patch.setattr(fitted_baselines, "ENOUGH_HELD_OUT", 20)
         run = fitted(tmp_path, source, *QUIET, *options)
         given = yaml.safe_load((run.run / "config.yaml").read_text())["data"]
         data = MoleculeDataModule(**given)

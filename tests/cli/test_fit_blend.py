@@ -14,16 +14,16 @@ from scipy import stats
 from scipy.special import expit
 from tiny_run import Fitted, fit, fitted, read_csv, summary
 
-from graphormer_sepnorm.chem import baselines
+from graphormer_sepnorm.baselines import blend as weighing
+from graphormer_sepnorm.baselines import fit as baselines
+from graphormer_sepnorm.baselines.blend import Blend, Stacking
+from graphormer_sepnorm.baselines.evaluation import MEAN
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.compare.statistics import MeanDifference
-from graphormer_sepnorm.datasets.baselines import MEAN
 from graphormer_sepnorm.datasets.user_table.load import load_table
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference import weighing
-from graphormer_sepnorm.inference.blend import Blend, Stacking
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,
@@ -292,7 +292,7 @@ def test_what_fails_costs_nothing_else(
     def fail(*arguments: object) -> None:
         raise DataError("'X' has no fingerprint")
 
-    monkeypatch.setattr("graphormer_sepnorm.chem.baselines.fit_baselines", fail)
+    monkeypatch.setattr("graphormer_sepnorm.baselines.fit.fit_baselines", fail)
     assert fit_here(tmp_path, f"--{option}=true") == 0
     captured = capsys.readouterr()
     assert "Graphormer, bn+ln" in captured.out
@@ -304,7 +304,7 @@ def test_what_fails_costs_nothing_else(
 @pytest.mark.parametrize(
     ("during", "what"),
     [
-        ("chem.baselines.fit_baselines", "the baselines"),
+        ("baselines.fit.fit_baselines", "the baselines"),
         ("cli.simple_models.write_checkpoint", "the baselines"),  # before the blend is written
         ("cli.outcome.measure", "the measuring of its errors"),
     ],

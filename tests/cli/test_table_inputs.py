@@ -14,12 +14,13 @@ from rdkit.Chem import Descriptors
 from reference.checkpoints import make_checkpoint
 from tiny_run import TINY, Fitted, fit, fitted, read_csv, refused, sample_rows, summary, write_csv
 
-from graphormer_sepnorm.chem import baselines
+from graphormer_sepnorm.baselines import blend as weighing
+from graphormer_sepnorm.baselines import fit as baselines
 from graphormer_sepnorm.chem.descriptors import descriptor_names
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.inference import stream, weighing
+from graphormer_sepnorm.inference import stream
 from graphormer_sepnorm.inference.checkpoint import KEY, joined, read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.training.backbone import Backbone

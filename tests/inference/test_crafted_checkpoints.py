@@ -16,8 +16,8 @@ from reference.confidence import confidence
 from reference.processes import run_python
 from reference.trees import boosted_trees
 
+from graphormer_sepnorm.baselines.blend import Blend
 from graphormer_sepnorm.errors import CheckpointError
-from graphormer_sepnorm.inference.blend import Blend
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,

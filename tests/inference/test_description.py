@@ -12,8 +12,8 @@ from reference.checkpoints import make_checkpoint
 from reference.confidence import confidence
 from reference.trees import boosted_trees
 
+from graphormer_sepnorm.baselines.blend import Blend, Stacking
 from graphormer_sepnorm.errors import CheckpointError
-from graphormer_sepnorm.inference.blend import Blend, Stacking
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,

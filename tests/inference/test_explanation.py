@@ -13,10 +13,10 @@ from reference.checkpoints import make_checkpoint
 from reference.models import EVERYTHING
 from reference.trees import boosted_trees
 
+from graphormer_sepnorm.baselines.blend import Blend, Stacking
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.inference import batching, explanation_methods
-from graphormer_sepnorm.inference.blend import Blend, Stacking
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     KEY,

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
@@ -234,26 +233,6 @@ def test_binary_targets_train_and_are_not_scaled(
         logits = torch.cat([module.eval()(batch) for batch in data.test_dataloader()])
     # What is kept of a test are probabilities.
     assert module.evaluated("test") == pytest.approx(logits.sigmoid().numpy(), rel=1e-5)
-
-
-def test_official_evaluator_gives_the_reported_value_and_our_own_the_others(
-    train: Callable, make_data: Callable, splits: DatasetSplits
-) -> None:
-    asked = []
-
-    def official(labels: np.ndarray, predictions: np.ndarray) -> float:
-        asked.append((labels, predictions))
-        return 0.125 + 1e-12
-
-    own = dataclasses.replace(splits, evaluators={"mae": official})
-    module, data, trainer = train(data=make_data(own))
-    assert asked == []  # ours are quicker, and the same number
-    found = trainer.test(module, data, verbose=False)[0]
-    assert found["test_mae"] == 0.125 + 1e-12  # not rounded to float32
-    assert found["test_rmse"] > 0.2
-    ((labels, predictions),) = asked
-    assert labels.shape == predictions.shape == (len(splits.test), 1)
-    assert found["test_rmse"] == pytest.approx(np.sqrt(np.square(labels - predictions).mean()))
 
 
 def test_only_metrics_that_something_goes_by_are_computed_while_training(

@@ -13,8 +13,8 @@ from reference.confidence import TRAINED, confidence, fingerprints
 from reference.trees import boosted_trees
 from scipy.special import softmax
 
+from graphormer_sepnorm.baselines.blend import Blend
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
-from graphormer_sepnorm.inference.blend import Blend
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,

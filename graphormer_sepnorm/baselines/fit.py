@@ -1,24 +1,26 @@
 """What a model has to beat: trees on fingerprints and descriptors, and for real values a constant.
 
-n molecules · T targets.
+n molecules · T targets · F features.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from scipy.special import expit
 from sklearn.ensemble import (
     GradientBoostingClassifier,
     GradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
 )
+from sklearn.utils.parallel import Parallel, delayed
 
-from graphormer_sepnorm.chem.bagged_boosting import BaggedBoosting
-from graphormer_sepnorm.chem.tree_features import FeatureColumns, compute_features
+from graphormer_sepnorm.baselines.features import FeatureColumns, compute_features
+from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.metrics import Kind
 
 # Bounds of the work: molecules of a split, targets, rows that a tree is grown on, and the sum of
@@ -36,13 +38,59 @@ BOOSTERS, MOST_BOOSTED_LABELS = 5, 250_000
 # The simple models, in the order in which they are shown.
 MODELS = {"mean": "mean", "forest": "random forest", "boosting": "gradient boosting"}
 
-_SPLITS = ("train", "validation", "test")
 _LEARNING_RATE, _DEPTH, _SMALLEST_LEAF = 0.05, 5, 3
 _BOOSTED_FEATURES, _FEWEST_FEATURES = 0.03, 16
 
 Tell = Callable[[str, int, int], None]
 # Of several splits, float64 ``[n, T]``.
 Values = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class BaggedBoosting:
+    """The mean of what several boostings say: of values, or of the logits of class 1.
+
+    Each tree of stochastic gradient boosting sees a part of the molecules and of the features, so
+    that two boostings of the same data differ; their mean is mostly better than one.
+
+    Attributes:
+        boosters: Fitted, `GradientBoostingRegressor` or `GradientBoostingClassifier`.
+    """
+
+    boosters: tuple[Any, ...]
+
+    @classmethod
+    def fit(
+        cls, booster: Any, number: int, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None
+    ) -> Self:
+        """Fit `number` copies of a booster, with the random states 0, 1, …, on threads.
+
+        Args:
+            booster: Of scikit-learn; it stays as it is.
+            number: How many.
+            x: Features, ``[n, F]``.
+            y: Labels, ``[n]``.
+            weight: Of the molecules, ``[n]``; None: all weigh the same.
+        """
+        copies = [
+            type(booster)(**booster.get_params() | {"random_state": state})
+            for state in range(number)
+        ]
+        fitted = Parallel(n_jobs=-1, prefer="threads")(
+            delayed(one.fit)(x, y, sample_weight=weight) for one in copies
+        )
+        return cls(tuple(fitted))
+
+    @property
+    def of_classes(self) -> bool:
+        """Whether it predicts the probability of class 1."""
+        return hasattr(self.boosters[0], "predict_proba")
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """Return values, or probabilities of class 1, float64 ``[n]``, for features ``[n, F]``."""
+        if self.of_classes:
+            return expit(np.mean([one.decision_function(x) for one in self.boosters], axis=0))
+        return np.mean([one.predict(x) for one in self.boosters], axis=0)
 
 
 @dataclass(frozen=True)
@@ -140,19 +188,19 @@ def fit_baselines(
         split: np.where(np.isnan(targets[split]), bounds[split], targets[split])
         if bounds is not None
         else targets[split]
-        for split in _SPLITS
+        for split in SPLITS
     }
-    labelled = {split: np.flatnonzero(~np.isnan(learned[split]).all(axis=1)) for split in _SPLITS}
+    labelled = {split: np.flatnonzero(~np.isnan(learned[split]).all(axis=1)) for split in SPLITS}
     rows = {split: _drawn(members) for split, members in labelled.items()}
     count, of_all = targets["train"].shape[1], sum(map(len, rows.values()))
     before, features = 0, {}
-    for split in _SPLITS:
+    for split in SPLITS:
         features[split] = compute_features(
             [str(smiles[split][row]) for row in rows[split]],
             lambda number, before=before: tell("descriptors", before + number, of_all),
         ).with_columns(None if columns is None else columns[split][rows[split]])
         before += len(rows[split])
-    fitted_on = _SPLITS[:1] if folds is None else _SPLITS[:2]
+    fitted_on = SPLITS[:1] if folds is None else SPLITS[:2]
     described = [features[split] for split in fitted_on]
     if weights is not None:  # what weighs nothing teaches nothing, not even a median
         described = [
@@ -160,9 +208,9 @@ def fit_baselines(
             for split in fitted_on
         ]
     chosen = FeatureColumns.fit(*described, columns=names)
-    x = {split: chosen.of(features.pop(split)) for split in _SPLITS}
+    x = {split: chosen.of(features.pop(split)) for split in SPLITS}
     y, taught = (
-        {split: np.asarray(of[split][rows[split]], np.float64) for split in _SPLITS}
+        {split: np.asarray(of[split][rows[split]], np.float64) for split in SPLITS}
         for of in (targets, learned)
     )
     weight = None
@@ -183,7 +231,7 @@ def fit_baselines(
     held_labels = y["validation"] if folds is None else y["train"][judged]
     asked = [name for name in MODELS if name in models and (name, kind) != ("mean", "binary")]
     predictions = {
-        name: {split: np.full((len(rows[split]), count), np.nan) for split in _SPLITS[1:]}
+        name: {split: np.full((len(rows[split]), count), np.nan) for split in SPLITS[1:]}
         for name in asked
     }
     boosted: list[Scaled | None] = [None] * count

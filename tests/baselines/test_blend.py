@@ -13,17 +13,22 @@ from rdkit import Chem
 from reference.checkpoints import make_checkpoint, replaced
 from reference.trees import COLUMNS, boosted_trees
 
+from graphormer_sepnorm.baselines.blend import (
+    Blend,
+    Stacking,
+    log_odds,
+    weigh_classes,
+    weigh_values,
+)
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.inference import stream
-from graphormer_sepnorm.inference.blend import Blend, Stacking, log_odds
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     joined,
     read_checkpoint,
 )
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.inference.weighing import weigh_classes, weigh_values
 
 SMILES = ["CCO", "CCN", "c1ccccc1O", "CC(C)CO", "CNC", "OCCO"]
 TWO = {"targets": ("a", "b")}
@@ -130,7 +135,7 @@ def test_a_target_without_trees_is_the_networks() -> None:
 
 def test_without_weight_no_descriptor_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     predictor = Predictor(blended(1.0), "cpu")
-    monkeypatch.setattr("graphormer_sepnorm.chem.tree_features._raw", None)
+    monkeypatch.setattr("graphormer_sepnorm.baselines.features._raw", None)
     assert not any(predictor.predict(SMILES).errors)
 
 

@@ -17,7 +17,7 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import metrics_of
 
 if TYPE_CHECKING:
-    from graphormer_sepnorm.chem.baselines import Baselines
+    from graphormer_sepnorm.baselines.fit import Baselines
 
 
 MEAN = "mean of the training labels"
@@ -94,7 +94,7 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
         data: The data set.
         models: Which, of `NAMES`.
     """
-    from graphormer_sepnorm.chem.baselines import fit_baselines
+    from graphormer_sepnorm.baselines.fit import fit_baselines
 
     splits = data.splits
     if splits.smiles is None:

@@ -15,15 +15,14 @@ import numpy as np
 import torch
 from scipy.special import expit, logit
 
-from graphormer_sepnorm.chem.tree_features import FeatureColumns
-from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.baselines.features import FeatureColumns
+from graphormer_sepnorm.errors import CheckpointError
 
 # The arrays of `BoostedTrees` and their kinds.
 ARRAYS = {
     **dict.fromkeys(("feature", "left", "right", "roots", "trees"), "int32"),
     **dict.fromkeys(("threshold", "value", "start"), "float64"),
 }
-MOST_NODES = 160_000  # of a target: 28 bytes each are 4.5 MB
 _DEEPEST = 64  # steps from a root to a leaf
 _LEAF = -1
 # Molecules that go through the trees of a target together.
@@ -60,15 +59,10 @@ class BoostedTrees:
 
     @classmethod
     def from_fitted(cls, columns: FeatureColumns, boosted: Sequence[Any], logistic: bool) -> Self:
-        """Take the trees out of a `chem.baselines.Scaled` boosting a target, or None.
-
-        Raises:
-            ConfigError: They are larger than a checkpoint may hold.
-        """
+        """Take the trees out of a `fit.Scaled` boosting a target, or None."""
         parts: dict[str, list[np.ndarray]] = {name: [] for name in ARRAYS}
         first = 0
         for one in boosted:
-            before = first
             boosters, std = ((), 1.0) if one is None else (one.model.boosters, one.std)
             grown = [(tree[0].tree_, each) for each in boosters for tree in each.estimators_]
             parts["trees"].append(np.array([len(grown)]))
@@ -83,11 +77,6 @@ class BoostedTrees:
                 parts["right"].append(np.where(leaf, _LEAF, tree.children_right + first))
                 parts["value"].append(np.where(leaf, tree.value[:, 0, 0] * scale, 0.0))
                 first += tree.node_count
-            if first - before > MOST_NODES:
-                raise ConfigError(
-                    f"the trees of a target have {first - before:,} nodes, a checkpoint holds at "
-                    f"most {MOST_NODES:,}"
-                )
         arrays = {
             name: np.concatenate([np.empty(0, kind), *parts[name]]).astype(kind)
             for name, kind in ARRAYS.items()

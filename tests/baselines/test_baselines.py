@@ -16,10 +16,9 @@ from sklearn.ensemble import (
     RandomForestClassifier,
 )
 
-from graphormer_sepnorm.chem import baselines
-from graphormer_sepnorm.chem.bagged_boosting import BaggedBoosting
-from graphormer_sepnorm.chem.baselines import Baselines, fit_baselines
-from graphormer_sepnorm.chem.tree_features import FeatureColumns, RawFeatures, compute_features
+from graphormer_sepnorm.baselines import fit as baselines
+from graphormer_sepnorm.baselines.features import FeatureColumns, RawFeatures, compute_features
+from graphormer_sepnorm.baselines.fit import BaggedBoosting, Baselines, fit_baselines
 from graphormer_sepnorm.resources import sample_path
 
 SPLITS = ("train", "validation", "test")

@@ -9,10 +9,10 @@ import pytest
 from rdkit import Chem
 from rdkit.Chem import Descriptors, rdFingerprintGenerator
 
-from graphormer_sepnorm.chem import tree_features
+from graphormer_sepnorm.baselines import features as tree_features
+from graphormer_sepnorm.baselines.features import FeatureColumns, RawFeatures, compute_features
 from graphormer_sepnorm.chem.descriptors import LEFT_OUT, compute_descriptors, descriptor_names
 from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS, morgan_counts
-from graphormer_sepnorm.chem.tree_features import FeatureColumns, RawFeatures, compute_features
 from graphormer_sepnorm.errors import DataError
 
 SMILES = ["CCO", "CCN", "CCCl", "c1ccccc1O", "CC(C)C", "[Na+].[Cl-]"]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from graphormer_sepnorm import formatting
-from graphormer_sepnorm.chem import baselines
-from graphormer_sepnorm.datasets.baselines import NAMES, baselines_of
+from graphormer_sepnorm.baselines import fit as baselines
+from graphormer_sepnorm.baselines.evaluation import NAMES, baselines_of
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import metrics_of

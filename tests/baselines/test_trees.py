@@ -11,9 +11,8 @@ import torch
 from reference.trees import boosted_trees, random_features
 from sklearn.ensemble import GradientBoostingRegressor
 
-from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.inference import trees as module
-from graphormer_sepnorm.inference.trees import BoostedTrees
+from graphormer_sepnorm.baselines import trees as module
+from graphormer_sepnorm.baselines.trees import BoostedTrees
 
 
 def again(trees: BoostedTrees) -> BoostedTrees:
@@ -60,9 +59,3 @@ def test_a_target_without_a_model_is_nan() -> None:
     assert np.isnan(values).all(axis=0).tolist() == [False, True, False]
     assert trees.known.tolist() == [True, False, True]
     assert trees.predict(random_features(0)).shape == (0, 3)
-
-
-def test_more_nodes_than_a_checkpoint_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_NODES", 20)
-    with pytest.raises(ConfigError, match="a checkpoint holds at most 20"):
-        boosted_trees(count=20)

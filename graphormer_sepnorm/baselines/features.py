@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
-from rdkit import Chem
 from scipy.sparse import csr_array, vstack
 
 from graphormer_sepnorm.chem.descriptors import compute_descriptors, descriptor_names
@@ -113,7 +112,7 @@ class FeatureColumns:
 
     def of_molecules(
         self,
-        molecules: Sequence[Chem.Mol],
+        molecules: Sequence[Any],
         columns: np.ndarray | None = None,
         known: tuple[Sequence[str], np.ndarray] | None = None,
     ) -> np.ndarray:
@@ -168,5 +167,5 @@ def _of_chunk(chunk: tuple[Sequence[str], Sequence[str]]) -> RawFeatures:
     return _raw([parse_smiles(text).molecule for text in smiles], names)
 
 
-def _raw(molecules: Sequence[Chem.Mol | None], descriptors: Sequence[str]) -> RawFeatures:
+def _raw(molecules: Sequence[Any], descriptors: Sequence[str]) -> RawFeatures:
     return RawFeatures(morgan_counts(molecules), compute_descriptors(molecules, descriptors))
