@@ -97,8 +97,8 @@ def _wrong(value: Any, hint: Any, limits: dict[str, Any]) -> str:
         return "" if isinstance(value, bool) or int in kinds else "true or false"
     if get_origin(kinds[0]) is tuple and all(one is float for one in get_args(kinds[0])):
         count = len(get_args(kinds[0]))
-        pair = isinstance(value, tuple | list) and len(value) == count
-        if pair and all(is_number(one) and not _outside(one, limits) for one in value):
+        given = [*value] if isinstance(value, tuple | list) else []
+        if len(given) == count and all(is_number(x) and not _outside(x, limits) for x in given):
             return ""
         return f"{count} numbers{_outside(math.nan, limits)}"
     if str in kinds or not {int, float} & {*kinds}:

@@ -26,13 +26,13 @@ from graphormer_sepnorm.compare.report.numbers import (
 )
 from graphormer_sepnorm.compare.results import Finished
 from graphormer_sepnorm.compare.statistics import fold_difference, mean_sd, verdict
-from graphormer_sepnorm.confidence.quality import in_words
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing, require_json, write_json
 from graphormer_sepnorm.formatting import aligned
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS, metrics_of
+from graphormer_sepnorm.uncertainty.quality import in_words
 
 FOLDS, OUT_OF_FOLD, SUMMARY = "folds.csv", "out_of_fold.csv", "summary.json"
 FIGURE = "out_of_fold.png"

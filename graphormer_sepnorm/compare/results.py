@@ -18,6 +18,10 @@ from typing import Any, Self
 import numpy as np
 
 from graphormer_sepnorm.baselines.evaluation import baselines_of
+from graphormer_sepnorm.compare.comparison import Comparison, other_format
+from graphormer_sepnorm.compare.model_geometry import CloudGeometry, geometry_of
+from graphormer_sepnorm.compare.runner import OF_ALL_RUNS, Run
+from graphormer_sepnorm.compare.statistics import PairedDifference, holm, paired_difference, verdict
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import read_json, typed, write_columns, write_json

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphormer_sepnorm.baselines.evaluation import MEAN
+from graphormer_sepnorm.compare.report.numbers import interval
+from graphormer_sepnorm.compare.roc_statistics import delong
+from graphormer_sepnorm.compare.statistics import MeanDifference, holm, jackknifed
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.formatting import listed
@@ -226,6 +229,7 @@ def final_predictions(
         cannot be known. And a line to be said, mostly empty.
     """
     from graphormer_sepnorm.baselines.blend import Blend
+    from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
 
     checkpoint, splits, values = read_checkpoint(file), data.splits, predictions
     if {BLEND, CONFIDENCE} & checkpoint.keys() and len(predictions) != len(data.indices(split)):
