@@ -6,6 +6,7 @@ No torch here: help is shown, and a mistake is said, before anything heavy is lo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -382,9 +383,9 @@ class FitConfig(Options):
         """
         given = dict(plain)
         for name, section in SECTIONS.items():
-            values = given.get(name)
+            values = given.get(name) or {}
             if not isinstance(values, Mapping):
-                values = values or {}
+                raise ConfigError(f"expected options in {name}:")
             given[name] = section(**_known(values, section.names(), f"{name}."))
         return cls(**_known(given, cls.names(), ""))
 
@@ -428,7 +429,7 @@ def save_config(config: FitConfig, path: Path) -> None:
 
 
 def read_config(path: Path) -> FitConfig:
-    """Read a file that `save_config` has written.
+    """Read a configuration file; what it does not name has its default.
 
     Raises:
         ConfigError: It is not there, is damaged, or has an option that cannot be.
@@ -438,11 +439,19 @@ def read_config(path: Path) -> FitConfig:
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError(f"{path} cannot be read ({' '.join(str(error).split())})") from error
     if not isinstance(content, dict):
-        raise ConfigError(f"{path} is damaged: it holds no options")
+        raise ConfigError(f"{path}: expected sections such as data:, model: and trainer:")
     try:
-        return FitConfig.from_plain(content)
+        return FitConfig.from_plain(_as_meant(content))
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
+
+
+def _as_meant(value: Any) -> Any:
+    """Return numbers for texts such as 1e-3, which YAML takes for text."""
+    if isinstance(value, dict):
+        return {name: _as_meant(one) for name, one in value.items()}
+    number = isinstance(value, str) and re.fullmatch(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+", value)
+    return float(value) if number else value
 
 
 def flat(options: Mapping[str, Any], section: str = "") -> dict[str, Any]:

@@ -50,6 +50,7 @@ class MoleculeDataModule(LightningDataModule):
         config: What they are and how they are batched; None: the options that are given by name.
         max_path_length: Hops of a shortest path that enter the edge encoding.
         seed: Decides the order of training.
+        splits: See `from_splits`.
         **options: Options of `DataConfig` by name, where there is no `config`.
     """
 
@@ -59,6 +60,7 @@ class MoleculeDataModule(LightningDataModule):
         *,
         max_path_length: int = 20,
         seed: int = 0,
+        splits: DatasetSplits | None = None,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -93,8 +95,9 @@ class MoleculeDataModule(LightningDataModule):
         self.num_workers = config.num_workers
         self.attention_blocks = config.attention_blocks
         self.member_folds: MemberFolds | None = None
-        self._splits: DatasetSplits | None = None
-        self._given = False
+        self._splits, self._given = splits, splits is not None
+        if splits is not None:
+            self.dataset = splits.name
         self._store: GraphStore | None = None
         self._numbers: GraphNumbers | None = None
         self._labels: np.ndarray | None = None
@@ -105,7 +108,9 @@ class MoleculeDataModule(LightningDataModule):
             self.deal_members(own)
 
     @classmethod
-    def from_splits(cls, splits: DatasetSplits, **options: Any) -> MoleculeDataModule:
+    def from_splits(
+        cls, splits: DatasetSplits, config: DataConfig | None = None, **options: Any
+    ) -> MoleculeDataModule:
         """Make a data module of your own PyG data sets.
 
         Their graph store is found again by what `splits` say of the graphs (`fingerprint`,
@@ -113,12 +118,12 @@ class MoleculeDataModule(LightningDataModule):
 
         Args:
             splits: The graphs of the three splits and what their labels mean.
+            config: How they are batched, with dataset sample; None: see `options`.
             options: Arguments of the class except `dataset`.
         """
-        module = cls(**{"dataset": "sample", **options})
-        module.dataset = splits.name
-        module._splits, module._given = splits, True
-        return module
+        if config is None:
+            options = {"dataset": "sample", **options}
+        return cls(config, splits=splits, **options)
 
     def deal_members(self, folds: MemberFolds) -> None:
         """Have an ensemble's members, or this one of them, train and validate on folds.
@@ -126,7 +131,7 @@ class MoleculeDataModule(LightningDataModule):
         Raises:
             ConfigError: The data set is no table.
         """
-        if self.table_options is None:
+        if self.table_options is None and not (self._given and self.splits.groups):
             raise ConfigError(
                 f"folds of an ensemble are for a table of your own, and {self.dataset} has its own "
                 "validation split: give --ensemble_by seeds"

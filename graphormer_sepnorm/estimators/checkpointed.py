@@ -49,6 +49,14 @@ class Checkpointed(BaseEstimator):
         Raises:
             InputError: A row has none, where that is to be an error.
         """
+        return self._found(ask, X).values
+
+    def _found(self, ask: Any, X: Any) -> Any:
+        """Return the `Predictions` or `Embeddings` of all rows.
+
+        Raises:
+            InputError: A row has none, where that is to be an error.
+        """
         found = ask(smiles_of(X, self.on_invalid), max_atoms=sys.maxsize)
         bad = [(row, error) for row, error in enumerate(found.errors) if error]
         if bad and self.on_invalid == "error":
@@ -62,7 +70,7 @@ class Checkpointed(BaseEstimator):
                 f"X[{new[0]}]: {found.warnings[new[0]].partition('; ')[0]}",
                 stacklevel=3,
             )
-        return found.values
+        return found
 
     def __getstate__(self) -> Any:
         # No network: the checkpoint has it, and reading that runs no code.

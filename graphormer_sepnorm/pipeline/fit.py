@@ -22,6 +22,7 @@ from lightning.pytorch.callbacks import LambdaCallback
 from graphormer_sepnorm.config import FitConfig, save_config
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.graph_numbers import MemberFolds
+from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import DataError, Interrupted
 from graphormer_sepnorm.files import is_full
 from graphormer_sepnorm.inference.checkpoint import (
@@ -106,11 +107,14 @@ def fit(
     resumed: Resumed | None = None,
     place: RunPlace | None = None,
     show: Show = print,
+    splits: DatasetSplits | None = None,
 ) -> Outcome | None:
     """Train a model, make what goes with it, test it and save it.
 
     Args:
         config: All options.
+        splits: The data, where they are in memory; members of an ensemble are trained in this
+            process then, one after the other. None: what ``data`` of the options names.
         name: Of the run, where ``output`` is not given; None: that of the data.
         resumed: The run that is continued.
         place: Holds the directory of the run; None: it is let go at the end.
@@ -125,9 +129,9 @@ def fit(
     """
     if place is None:
         with RunPlace() as place:
-            return fit(config, name=name, resumed=resumed, place=place, show=show)
+            return fit(config, name=name, resumed=resumed, place=place, show=show, splits=splits)
     with explaining(), _explaining_full_disks(place), ending_with(lambda: nothing_trained(place)):
-        return _Fit(config, name, resumed, place, show).run()
+        return _Fit(config, name, resumed, place, show, splits).run()
 
 
 def nothing_trained(place: RunPlace) -> str:
@@ -136,7 +140,9 @@ def nothing_trained(place: RunPlace) -> str:
     return "interrupted before the first step; nothing was saved"
 
 
-def prepared(config: FitConfig) -> tuple[GraphormerModule, MoleculeDataModule]:
+def prepared(
+    config: FitConfig, splits: DatasetSplits | None = None
+) -> tuple[GraphormerModule, MoleculeDataModule]:
     """Return network and data of a training, nothing loaded yet.
 
     Raises:
@@ -145,7 +151,11 @@ def prepared(config: FitConfig) -> tuple[GraphormerModule, MoleculeDataModule]:
     seed = config.seed_everything
     module = GraphormerModule(config.model, seed=seed)
     length = module.architecture.max_path_length  # a pre-trained network has its own
-    data = MoleculeDataModule(config.data, seed=seed, max_path_length=length)
+    options: dict[str, Any] = {"seed": seed, "max_path_length": length}
+    if splits is None:
+        data = MoleculeDataModule(config.data, **options)
+    else:
+        data = MoleculeDataModule.from_splits(splits, config.data, **options)
     if config.ensemble > 1 and config.ensemble_by == "folds":
         data.deal_members(MemberFolds(config.ensemble))
     if config.blend:
@@ -163,11 +173,13 @@ class _Fit:
         resumed: Resumed | None,
         place: RunPlace,
         show: Show,
+        splits: DatasetSplits | None,
     ) -> None:
         self.name, self.resumed, self.place, self.show = name, resumed, place, show
+        self.splits = splits
         torch.manual_seed(config.seed_everything)
         effective = config if resumed is None else resumed.effective
-        self.module, self.data = prepared(effective)
+        self.module, self.data = prepared(effective, splits)
         epochs = settled_epochs(config.trainer, self.data)
         trainer = dataclasses.replace(config.trainer, max_epochs=epochs)
         self.config = dataclasses.replace(config, trainer=trainer)
@@ -266,6 +278,7 @@ class _Fit:
             None if checkpoint is None else self._first_step,
             more,
             validated=len(self.data.numbers.validated) > 0,
+            alone=self.splits is not None,
         )
         with interruptible(self.trainer, self._what_was_saved):
             try:
@@ -291,7 +304,11 @@ class _Fit:
         """Train the members, each in a process of its own, and test the mean of them."""
         self.trainer = make_evaluator(self.config.trainer, devices=1)
         members = members_of(self.files, self.config)
-        train_members(members, self.config, self.data, self.place)
+        if self.splits is None:
+            train_members(members, self.config, self.data, self.place)
+        else:
+            for one in members:
+                fit(one.config, show=self.show, splits=self.splits)
         with interruptible(self.trainer, self._what_is_done):
             self._forget_earlier_end()
             return evaluate_ensemble(self.trainer, self.module, self.data, members, self.files)

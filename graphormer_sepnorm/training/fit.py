@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.accelerators import CUDAAccelerator
@@ -126,7 +127,9 @@ def training_trainer(
     shown: Metric,
     resumed_step: int | None,
     more: list[Callback],
+    *,
     validated: bool = True,
+    alone: bool = False,
 ) -> Trainer:
     """Return the trainer of a run.
 
@@ -138,6 +141,8 @@ def training_trainer(
         resumed_step: Of the checkpoint that it goes on from; None: it begins.
         more: Callbacks beside ours.
         validated: Whether there are molecules to validate on.
+        alone: Whether it is no command that trains: one process, also inside a job of a batch
+            system that could start more, and no picture is drawn.
     """
     metrics_file = MetricsFile(run.path)
     if resumed_step is None:  # there may be something of an earlier attempt
@@ -157,8 +162,8 @@ def training_trainer(
         *checkpoint_callbacks(
             run.path, selected.name, config.early_stopping, config.checkpoint_minutes
         ),
-        LearningCurve(run.learning_curve_file, shown.name, selected.name),
-        ModelTable(),
+        *([] if alone else [LearningCurve(run.learning_curve_file, shown.name, selected.name)]),
+        *([] if alone else [ModelTable()]),
         RunRecord(run, [Path(sys.argv[0]).name, *sys.argv[1:]]),
         StopBetweenSteps(),
         *([TrainingProgress(shown.name)] if config.trainer.enable_progress_bar else []),
@@ -171,7 +176,7 @@ def training_trainer(
         config.trainer,
         default_root_dir=run.path,
         callbacks=callbacks,
-        plugins=[DurableCheckpointIO()],
+        plugins=[DurableCheckpointIO(), *([LightningEnvironment()] if alone else [])],
         logger=loggers,
         **({} if validated else {"limit_val_batches": 0}),
     )

@@ -78,7 +78,7 @@ def settled_epochs(trainer: Any, data: Any) -> int | None:
         data: The data module.
     """
     open_ended = trainer.max_epochs is None and trainer.max_steps == -1
-    if open_ended and data.table_options is not None:
+    if open_ended and data.splits.groups is not None:
         return epochs_of_table(data.numbers.trained_on, data.splits.task.kind)
     return trainer.max_epochs
 
