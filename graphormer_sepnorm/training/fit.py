@@ -154,6 +154,7 @@ def training_trainer(
         # First what belongs to a step, then what checkpoints keep of it; what may fail and what
         # gives the signals back comes after what saves.
         *([AveragedWeights(config.ema_decay)] if config.ema_decay else []),
+        *([] if validated else [_MeasureAtTheEnd()]),
         *_captured(config.engine),
         LogTraining(metrics_file),
         StopWhenDiverged(run.path),
@@ -180,6 +181,13 @@ def training_trainer(
         logger=loggers,
         **({} if validated else {"limit_val_batches": 0}),
     )
+
+
+class _MeasureAtTheEnd(Callback):
+    """Measures BatchNorm's statistics for the last weights, which no validation does."""
+
+    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
+        pl_module.measure_batch_norm()
 
 
 def _captured(engine: str) -> list[Callback]:
