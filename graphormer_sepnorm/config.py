@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
+import yaml
+
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.values import Options, ranged
@@ -391,6 +395,17 @@ SECTIONS: dict[str, type[Options]] = {
     "model": ModelConfig,
     "trainer": TrainerConfig,
 }
+
+
+def save_config(config: FitConfig, path: Path) -> None:
+    """Write all options as a configuration file, whole or not at all.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    with replacing(path) as partial:
+        text = yaml.safe_dump(config.to_plain(), sort_keys=False, allow_unicode=True)
+        partial.write_text(text, encoding="utf-8")
 
 
 def flat(options: Mapping[str, Any], section: str = "") -> dict[str, Any]:

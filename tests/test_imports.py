@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "graphormer_sepnorm"
 
 # Room -> what of the package it may import, anywhere in its files.
-# All may import `errors`, `files`, `metrics`, `formatting`, `process`, `streams` and `values`.
+# All may import `errors`, `files`, `metrics`, `formatting`, `process`, `streams`, `values` and `config`.
 ALL_ROOMS = {
     "chem",
     "tables",
@@ -58,9 +58,10 @@ ROOMS = {
         "resources",
         "runs",
     },
-    "runs": {"model"},
+    "runs": {"compare"},
     "estimators": ALL_ROOMS - {"compare", "runs"} | {"resources"},
     "cli": ALL_ROOMS | {"cli", "kernels", "resources"},
+    "config": {"model"},
     "errors": set(),
     "files": set(),
     "metrics": set(),
@@ -81,8 +82,13 @@ ONLY_MODULES = {
     },
     ("inference", "runs"): {"graphormer_sepnorm.runs.directory"},
     ("training", "runs"): {"graphormer_sepnorm.runs.directory"},
-    ("compare", "runs"): {"graphormer_sepnorm.runs.directory"},
-    ("runs", "model"): {"graphormer_sepnorm.model.norm_arms"},
+    ("compare", "runs"): {
+        "graphormer_sepnorm.runs.directory",
+        "graphormer_sepnorm.runs.place",
+        "graphormer_sepnorm.runs.plan",
+    },
+    ("runs", "compare"): {"graphormer_sepnorm.compare.process_lifetime"},
+    ("config", "model"): {"graphormer_sepnorm.model.config"},
     ("model", "graphs"): {
         "graphormer_sepnorm.graphs.batch",
         "graphormer_sepnorm.graphs.extra_inputs",
@@ -122,7 +128,7 @@ ONLY_LIBRARIES = {
     "kernels": {"numpy"},
     "model": {"torch"},
     "tables": {"pyarrow", "openpyxl"},
-    "runs": {"yaml"},
+    "runs": {"yaml", "rich", "torch"},
     "errors": set(),
     "files": set(),
     "metrics": {"numpy", "scipy", "sklearn"},
@@ -137,7 +143,6 @@ LAZY = {
     "cli/main.py": {"torch", "lightning", "numpy"},
     "cli/train.py": {"torch", "lightning", "numpy"},
     "cli/compare.py": {"torch", "lightning", "numpy", "rich"},
-    "cli/comparison_job.py": {"torch", "lightning", "numpy", "rich"},
     "cli/many_runs.py": {"torch", "lightning", "numpy", "rich"},
     "cli/crossvalidate.py": {"torch", "lightning", "numpy", "rich"},
     "cli/geometry.py": {"torch", "lightning", "numpy", "rdkit"},
@@ -244,6 +249,7 @@ def test_rooms_import_along_the_arrows():
             other
             in (
                 *("errors", "files", "metrics", "process", "formatting", "streams", "values"),
+                "config",
                 "__version__",
             )
             or other == room

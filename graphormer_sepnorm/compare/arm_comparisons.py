@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from graphormer_sepnorm.compare.arms import NORM
-from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.results_file import ArmComparison, ArmResult, Results, RunResult
 from graphormer_sepnorm.compare.roc_statistics import AreaTests, auc_standard_error, delong
 from graphormer_sepnorm.compare.statistics import (
@@ -27,6 +26,7 @@ from graphormer_sepnorm.compare.statistics import (
 )
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.model.config import NORM_ALIASES, norm_name
+from graphormer_sepnorm.runs.plan import Comparison
 
 # Graphormer without and with SepNorm in the paper's table of graph tasks (Chen et al. 2023): test
 # MAE, for ogbg-molhiv test ROC-AUC; single numbers, without seeds, of a variant that is not named.

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.compare.arms import Arm
-from graphormer_sepnorm.compare.crossvalidation import CrossValidation, FoldRun
 from graphormer_sepnorm.compare.predictions_figure import draw_predictions
 from graphormer_sepnorm.compare.statistics import FoldDifference, fold_difference, mean_sd
 from graphormer_sepnorm.datasets.splits import SPLITS
@@ -22,6 +20,7 @@ from graphormer_sepnorm.files import replacing, require_json, write_json
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS, metrics_of
 from graphormer_sepnorm.runs.directory import RunDirectory
+from graphormer_sepnorm.runs.plan import Arm, CrossValidation, RunSpec
 
 FOLDS, OUT_OF_FOLD, SUMMARY = "folds.csv", "out_of_fold.csv", "summary.json"
 FIGURE = "out_of_fold.png"
@@ -50,7 +49,7 @@ class Fold:
         confidence: How good it is what the model says of its errors, as the summary keeps it.
     """
 
-    run: FoldRun
+    run: RunSpec
     data: str
     network: str
     molecules: dict[str, int]
@@ -144,7 +143,7 @@ class FoldResults:
         write_json(path, plain)
 
 
-def collect(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> FoldResults:
+def collect(plan: CrossValidation, runs: Sequence[RunSpec], directory: Path) -> FoldResults:
     """Collect what the finished ones of all runs came to; write the files of results.
 
     Raises:
@@ -221,7 +220,7 @@ def _refuse_rows_twice(folds: Sequence[Fold], directory: Path) -> None:
             seen.add(place)
 
 
-def _read(run: FoldRun) -> Fold:
+def _read(run: RunSpec) -> Fold:
     summary = run.files.summary()
     if summary is None or not run.files.data_report_file.is_file():
         raise DataError(f"{run.directory} is damaged: remove it and start the same command again")

@@ -14,7 +14,6 @@ import numpy as np
 
 from graphormer_sepnorm.compare.analysis import RunAnalysis, analyse, device_of
 from graphormer_sepnorm.compare.arm_comparisons import compare_arms
-from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.predictions import write_predictions
 from graphormer_sepnorm.compare.results_file import (
     RESULTS,
@@ -25,11 +24,12 @@ from graphormer_sepnorm.compare.results_file import (
     SimpleModel,
     typed,
 )
-from graphormer_sepnorm.compare.runner import OF_ALL_RUNS, Run
+from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.datasets.baselines import baselines_of
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.runs.directory import RunDirectory, Summary
+from graphormer_sepnorm.runs.plan import Comparison, RunSpec
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ def collect(directory: Path, baseline: str | None = None) -> None:
         unit=task.unit_of(task.main),
         command=tuple(comparison.command_line()),
         base_options=comparison.base_options,
-        configuration={**comparison.configuration, **OF_ALL_RUNS},
+        configuration=comparison.configuration,
         seeds=comparison.seeds,
         baseline=comparison.baseline,
         complete=len(summaries) == len(runs),
@@ -123,7 +123,7 @@ def runs_are_gone(directory: Path) -> bool:
     """
     earlier = Results.read(directory)
     collected = [
-        Run(arm.name, run.seed, directory / run.directory, ())
+        RunSpec(arm.name, FitConfig(), directory / run.directory)
         for arm in (earlier.arms if earlier else ())
         for run in arm.finished
     ]
@@ -139,7 +139,7 @@ def runs_are_gone(directory: Path) -> bool:
     return False
 
 
-def _selections(finished: Iterable[Run]) -> dict[str, str | None]:
+def _selections(finished: Iterable[RunSpec]) -> dict[str, str | None]:
     """What chose the tested checkpoints of each arm: it may have a ``metric`` of its own."""
     found: dict[str, str | None] = {}
     for run in finished:
@@ -170,11 +170,11 @@ def _test_smiles(data: MoleculeDataModule) -> Sequence[str]:
 
 
 def _analyse_all(
-    summaries: dict[Run, Summary],
-) -> tuple[MoleculeDataModule, dict[Run, RunAnalysis]]:
+    summaries: dict[RunSpec, Summary],
+) -> tuple[MoleculeDataModule, dict[RunSpec, RunAnalysis]]:
     """Return the data of the first run, and what was computed of each finished one."""
     loaded: dict[str, MoleculeDataModule] = {}
-    analyses: dict[Run, RunAnalysis] = {}
+    analyses: dict[RunSpec, RunAnalysis] = {}
     for place, (run, summary) in enumerate(summaries.items(), start=1):
         data = _data_of(run, loaded)
         if data.splits.fingerprint != summary.get("dataset_fingerprint"):
@@ -192,7 +192,7 @@ def _analyse_all(
     return next(iter(loaded.values())), analyses
 
 
-def _data_of(run: Run, loaded: dict[str, MoleculeDataModule]) -> MoleculeDataModule:
+def _data_of(run: RunSpec, loaded: dict[str, MoleculeDataModule]) -> MoleculeDataModule:
     """The data of a run, as its configuration loads them; most runs have the same."""
     config = run.files.configuration()
     options = config["data"] | {
@@ -206,7 +206,7 @@ def _data_of(run: Run, loaded: dict[str, MoleculeDataModule]) -> MoleculeDataMod
 
 
 def _result(
-    run: Run, summary: Summary | None, analysis: RunAnalysis | None, metric: str
+    run: RunSpec, summary: Summary | None, analysis: RunAnalysis | None, metric: str
 ) -> RunResult:
     kept: dict[str, Any] = {"seed": run.seed, "directory": f"{run.arm}/{run.directory.name}"}
     if summary is not None:
@@ -238,7 +238,7 @@ def learning_curve(run: RunDirectory, metric: str) -> tuple[CurvePoint, ...]:
     return tuple(points[step] for step in sorted(points))
 
 
-def _environments(finished: Iterable[Run]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _environments(finished: Iterable[RunSpec]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Where the runs were trained: the first one's first session, and what differs from it.
 
     A run that was continued has several sessions; all of them, of all runs, are looked through.

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.compare.comparison import other_format
 from graphormer_sepnorm.compare.model_geometry import CloudGeometry
 from graphormer_sepnorm.compare.roc_statistics import AreaTests
 from graphormer_sepnorm.compare.statistics import PairedDifference, PairedErrors
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import read_json, write_json
 from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.runs.plan import other_format
 
 FORMAT_VERSION = 1
 RESULTS = "results.json"

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from graphormer_sepnorm.compare.arm_comparisons import compare_arms, paper_in_words
-from graphormer_sepnorm.compare.arms import Arm
-from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.results_file import ArmComparison, RunResult
+from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.runs.plan import Arm, Comparison
 
 REGRESSION = Task("regression", ("y",), ("",), "mae")
 BINARY = Task("binary", ("active",), ("",), "auroc")
@@ -21,7 +21,7 @@ BINARY = Task("binary", ("active",), ("",), "auroc")
 def comparison(*norms: str) -> Comparison:
     """Arms of these norms, the first one the baseline, with seeds 0, 1 and 2."""
     arms = tuple(Arm(norm, {"model.norm": norm}) for norm in norms)
-    return Comparison((), arms, (0, 1, 2), norms[0])
+    return Comparison(FitConfig(), arms, (0, 1, 2), norms[0])
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def test_numbers_of_the_paper_are_of_sepnorm_against_sharenorm(
     assert words is None or paper_in_words(dataset) == words
     # Not of arms that differ in more.
     arms = comparison(*norms)
-    narrow = Arm("sepnorm", {"model.norm": "sepnorm", "model.width": "40"})
+    narrow = Arm("sepnorm", {"model.norm": "sepnorm", "model.width": 40})
     others = replace(arms, arms=(arms.arms[0], narrow))
     (found,) = compare(others, runs, column(0, 1, 2), REGRESSION, dataset)
     assert math.isnan(found.paper_relative_percent)

@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 
 from graphormer_sepnorm.compare import fold_results
-from graphormer_sepnorm.compare.arms import Arm
-from graphormer_sepnorm.compare.crossvalidation import ONE_MODEL, CrossValidation, FoldRun
 from graphormer_sepnorm.compare.fold_results import (
     Difference,
     FoldResults,
@@ -27,9 +25,11 @@ from graphormer_sepnorm.compare.fold_results import (
 )
 from graphormer_sepnorm.compare.fold_text import results_text
 from graphormer_sepnorm.compare.statistics import fold_difference
+from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.runs.directory import Record
+from graphormer_sepnorm.runs.plan import ONE_MODEL, Arm, CrossValidation, RunSpec
 
 BLENDS = {"sharenorm": 0.52, "sepnorm": 0.72}
 ALONE = {"sharenorm": 0.62, "sepnorm": 0.80}
@@ -89,14 +89,14 @@ def test_trees_that_had_other_molecules_stand_beside_their_own_network() -> None
     ("options", "own", "trained"),
     [
         ({"ensemble": 5, "ensemble_by": "folds"}, {}, 85),
-        ({"ensemble": 5, "ensemble_by": "folds"}, {"ensemble": "1"}, 75),
+        ({"ensemble": 5, "ensemble_by": "folds"}, {"ensemble": 1}, 75),
         ({"ensemble": 5, "ensemble_by": "seeds"}, {}, 75),
         ({"ensemble": 1, "ensemble_by": "folds"}, {}, 75),
         ({}, {}, 75),
     ],
 )
 def test_where_members_have_folds_the_validation_split_is_trained_on(
-    options: dict[str, Any], own: dict[str, str], trained: float
+    options: dict[str, Any], own: dict[str, int], trained: float
 ) -> None:
     sizes = [
         {"train": 70, "validation": 10, "test": 20},
@@ -115,10 +115,10 @@ ROWS = ((2, 3, 11), (1, 4, 5, 6, 7, 8, 9, 10, 12))  # of the table, that each fo
 
 
 def planned(arms: tuple[Arm, ...], repeats: int) -> CrossValidation:
-    return CrossValidation((), arms, tuple(range(repeats)), arms[0].name, folds=2)
+    return CrossValidation(FitConfig(), arms, tuple(range(repeats)), arms[0].name, folds=2)
 
 
-def finish(run: FoldRun, error: float, data: str = "a") -> None:
+def finish(run: RunSpec, error: float, data: str = "a") -> None:
     """Write what a run leaves that is wrong by so much, and says that a share of as much is in."""
     run.directory.mkdir(parents=True)
     rows = ROWS[run.fold]

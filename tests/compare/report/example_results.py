@@ -14,15 +14,15 @@ import numpy as np
 from rdkit import Chem
 
 from graphormer_sepnorm.compare.arm_comparisons import compare_arms
-from graphormer_sepnorm.compare.arms import Arm
-from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.geometry import uniformity_floor
 from graphormer_sepnorm.compare.model_geometry import CloudGeometry
 from graphormer_sepnorm.compare.predictions import write_predictions
 from graphormer_sepnorm.compare.results_file import ArmResult, CurvePoint, Results, RunResult
+from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.files import require_json
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.resources import sample_path
+from graphormer_sepnorm.runs.plan import Arm, Comparison
 
 LAYERS = [*(f"layer {number}" for number in range(1, 13)), "output"]
 NORMS = {"sharenorm": "shared-ln", "sepnorm": "bn+ln", "bn+bn": "bn+bn"}
@@ -142,8 +142,8 @@ def _write(
     for place, run in lacking.items():
         runs[place] = replace(run, curve=runs[place].curve)
     arms = tuple(Arm(name, {"model.norm": NORMS[name]}) for name in tests)
-    options = ("-c", "configs/zinc_subset.yaml", "--data.batch_size", "64")
-    comparison = Comparison(options, arms, tuple(range(seeds)), arms[0].name)
+    base = FitConfig().with_options({"data.batch_size": 64})
+    comparison = Comparison(base, arms, tuple(range(seeds)), arms[0].name)
     columns = {name: column[:, None] for name, column in predictions.items()}
     finished = {place: columns[place[0]] for place, run in runs.items() if run.status == "finished"}
     compared = compare_arms(comparison, runs, finished, target[:, None], task, dataset)
@@ -156,7 +156,7 @@ def _write(
         better=task.main.better,
         unit="",
         command=tuple(comparison.command_line()),
-        base_options=options,
+        base_options=comparison.base_options,
         configuration={"data": {"batch_size": 64}, "model": {"layers": 12}},
         seeds=comparison.seeds,
         baseline=comparison.baseline,

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from example_results import binary, incomplete, regression
 
-from graphormer_sepnorm.cli.comparison_job import make_report
+from graphormer_sepnorm.cli.compare import make_report
 from graphormer_sepnorm.compare.predictions import Predictions
 from graphormer_sepnorm.compare.report import figures, tables
 from graphormer_sepnorm.compare.report.document import rendered, write_report
