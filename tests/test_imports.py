@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "graphormer_sepnorm"
 
 # Room -> what of the package it may import, anywhere in its files.
-# All may import `errors`, `files`, `metrics`, `formatting`, `process`, `streams`, `values` and `config`.
+# All may import `errors`, `files`, `metrics`, `formatting`, `process`, `streams`, `values` and
+# `config`.
 ALL_ROOMS = {
     "chem",
     "tables",

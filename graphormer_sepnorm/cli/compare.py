@@ -15,10 +15,8 @@ from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.cli.main import check_least
 from graphormer_sepnorm.cli.many_runs import (
     EXIT_FAILED,
-    OF_ALL_ARMS,
     OWN,
     Job,
-    directory_of,
     parse_base,
     parser_of,
     show,
@@ -32,36 +30,26 @@ DESCRIPTION = """\
 Train every arm with every seed, each run a process of its own, and report what differs.
 
 The same seed gives all arms the same initial values, order of training and dropout. Options that
-are not listed here go to fit, for all arms: see train.py fit --help.
-
--c may name a set of comparisons, a YAML file {name: {config: FILE, option: value}}: each of them is
-made in a folder of DIR, and a table of all stands in DIR. With the package comes paper_table, the
-graph table of SepNorm's paper with a short schedule.
+are not listed here go to fit, for all arms: see train.py fit --help. -c may name a set, a YAML file
+{name: {config: FILE, option: value}}: a comparison for each, in a folder of DIR, and a table of
+them. With the package comes paper_table, the graph table of SepNorm's paper with a short schedule.
 """
 
 EPILOG = """\
-The same command again continues: finished runs stay, interrupted and failed ones go on from their
-last checkpoint. -o DIR alone is enough for that. Seeds and arms can be added in this way.
+The same command again, or -o DIR alone, continues: finished runs stay, others go on from their last
+checkpoint. Seeds and arms can be added in this way.
 
-exit status: 0 all runs are finished (with --report-only: the report is made), 1 some have failed,
-130 interrupted
+exit status: 0 all runs are finished, 1 some have failed, 130 interrupted
 
 examples:
   train.py compare -c configs/zinc_subset.yaml --arms sharenorm,sepnorm -o runs/zinc-compare
-  train.py compare -c configs/quickstart.yaml --arms arms.yaml --seeds 0,1,2 -o runs/mine
-  train.py compare -o runs/mine --seeds 3,4,5
+  train.py compare -o runs/zinc-compare --seeds 4-7
   train.py compare -c paper_table --arms sharenorm,sepnorm --data.root DIR -o runs/paper
 """
 SEEDS = "0-3"
-_SINGLE = "each run is a single network, with the seeds of --seeds"
-_REFUSED = OWN | {
-    "seed_everything": "the seeds are given by --seeds",
-    "blend": "networks are compared; train the one that you choose again with it",
-    "ensemble": _SINGLE,
-    "ensemble_by": _SINGLE,
-    "keep": "it changes no network; train the one that you choose again with it",
-}
-_OF_ALL_ARMS = OF_ALL_ARMS | {"baselines": "simple models stand beside all arms, once"}
+# What it decides itself; and what arms have in common.
+_REFUSED = (*OWN, "seed_everything", "blend", "ensemble", "ensemble_by", "keep")
+_OF_ALL_ARMS = (*_REFUSED, "config", "baselines")
 
 
 def compare(arguments: list[str]) -> int:
@@ -72,7 +60,7 @@ def compare(arguments: list[str]) -> int:
         Interrupted: After Ctrl-C, SIGTERM or SIGHUP.
     """
     options, words = _parse(arguments)
-    directory = directory_of(options)
+    directory = options.output
     from graphormer_sepnorm.cli.configs import find_set
     from graphormer_sepnorm.compare.comparison_set import CONFIG, names_in, read_set, write_names
     from graphormer_sepnorm.runs.plan import Comparison
@@ -136,8 +124,7 @@ def _check(
     request = parse_base(files, words, _REFUSED, stored)
     changed = {name: value for name, value in (own or {}).items() if name not in request.typed}
     base = request.config.with_options(changed)
-    refused = _REFUSED | _OF_ALL_ARMS
-    arms = parse_arms(options.arms, refused) if options.arms is not None else ()
+    arms = parse_arms(options.arms, _OF_ALL_ARMS) if options.arms is not None else ()
     seeds = parse_seeds(options.seeds) if options.seeds is not None else ()
     if stored is not None:
         plan = stored.with_more(base, arms, seeds)
@@ -172,6 +159,9 @@ def _one_by_one(directory: Path, places: Sequence[Path], work: Sequence[Callable
 
     What is wrong with one does not stop the others.
     """
+    from graphormer_sepnorm.compare.comparison_set import TABLE
+    from graphormer_sepnorm.compare.report.set_table import write_set_table
+
     statuses = []
     for place, do in zip(places, work, strict=True):
         print(f"comparison  {place}", flush=True)
@@ -180,19 +170,10 @@ def _one_by_one(directory: Path, places: Sequence[Path], work: Sequence[Callable
         except GraphormerError as error:
             print(f"train.py: {place.name}: {error}", file=sys.stderr, flush=True)
             statuses.append(EXIT_FAILED)
-        _table(directory)
+        if (text := write_set_table(directory)) is not None:
+            show(f"{text}\n")
+            print(f"table  {directory / TABLE}", flush=True)
     return max(statuses)
-
-
-def _table(directory: Path) -> None:
-    """Make the table of a set, if one of its comparisons has results."""
-    from graphormer_sepnorm.compare.comparison_set import TABLE
-    from graphormer_sepnorm.compare.report.set_table import write_set_table
-
-    text = write_set_table(directory)
-    if text is not None:
-        show(f"{text}\n")
-        print(f"table  {directory / TABLE}", flush=True)
 
 
 def make_report(directory: Path, baseline: str | None = None) -> int:

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 from graphormer_sepnorm.cli.main import check_least
 from graphormer_sepnorm.cli.many_runs import (
-    OF_ALL_ARMS,
     OWN,
     Job,
-    directory_of,
     parse_base,
     parser_of,
     show,
@@ -38,23 +36,16 @@ In DIR: folds.csv (every test metric of every fold), out_of_fold.csv (every row 
 run predicts it that has not seen it; drawn in out_of_fold.png), summary.json, and the runs,
 DIR/repeat0/fold0 and so on. Each of them is a model for predict.py.
 
-The same command again continues: finished folds stay, others go on from their last checkpoint. -o
-DIR alone is enough for that; --repeats 3 adds repeats, with other folds and other initial values.
+The same command again, or -o DIR alone, continues: finished folds stay, others go on from their
+last checkpoint; --repeats 3 adds repeats, with other folds and other initial values.
 
 exit status: 0 all folds are finished, 1 some have failed, 130 interrupted
-
-examples:
-  train.py crossvalidate -c table_regression --data.table mine.csv -o runs/mine
-  train.py crossvalidate -c table_regression --data.table mine.csv --data.split random -o runs/it
-  train.py crossvalidate -o runs/mine --repeats 3
 """
 
 FOLDS = 5
-_REFUSED = OWN | {"data.folds": "give --folds", "data.fold": "every fold is trained on"}
-_OF_ALL_ARMS = OF_ALL_ARMS | {
-    "data.split_seed": "all have the same folds",
-    "seed_everything": "all have the same seeds, the first is that of the command",
-}
+# What it decides itself; and what arms have in common.
+_REFUSED = (*OWN, "data.folds", "data.fold")
+_OF_ALL_ARMS = (*_REFUSED, "config", "data.split_seed", "seed_everything")
 
 
 def crossvalidate(arguments: list[str]) -> int:
@@ -81,7 +72,7 @@ def crossvalidate(arguments: list[str]) -> int:
         "others are compared with",
     )
     options, words = parser.parse_known_args(arguments)
-    directory = directory_of(options)
+    directory = options.output
     check_least(options, {"folds": 2, "repeats": 1, "jobs": 1})
     from graphormer_sepnorm.compare.arms import parse_arms
     from graphormer_sepnorm.runs.plan import ONE_MODEL, CrossValidation
@@ -90,8 +81,7 @@ def crossvalidate(arguments: list[str]) -> int:
     base = parse_base(options.config, words, _REFUSED, stored).config
     if base.data.folds is not None:
         raise ConfigError("a configuration has data.folds: take it out, and give --folds")
-    refused = _REFUSED | _OF_ALL_ARMS
-    arms = parse_arms(options.arms, refused) if options.arms is not None else ()
+    arms = parse_arms(options.arms, _OF_ALL_ARMS) if options.arms is not None else ()
     first = base.seed_everything
     seeds = tuple(first + repeat for repeat in range(options.repeats))
     if stored is None:

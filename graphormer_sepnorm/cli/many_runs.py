@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,13 +21,7 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.runs.plan import Plan
 
 EXIT_FAILED = 1
-# Options of `fit` that a verb decides itself, and what to use in their place.
-OWN = {
-    "output": "the directory is given by -o",
-    "resume": "the same command again continues what is unfinished",
-}
-# And what no arm has of its own.
-OF_ALL_ARMS = {"config": "all begin with that of the command; give the options that differ"}
+OWN = ("output", "resume")  # options of `fit` that both verbs decide themselves
 
 
 def parser_of(verb: str, usage: str, description: str, epilog: str) -> OneLineParser:
@@ -38,7 +31,14 @@ def parser_of(verb: str, usage: str, description: str, epilog: str) -> OneLinePa
     )
     add = parser.add_argument
     add("-c", "--config", metavar="FILE", action="append", default=[], help="see train.py fit")
-    add("-o", "--output", metavar="DIR", help="directory of all runs, and of what they come to")
+    add(
+        "-o",
+        "--output",
+        metavar="DIR",
+        type=lambda text: Path(text).expanduser(),
+        required=True,
+        help="directory of all runs, and of what they come to",
+    )
     add(
         "--jobs",
         metavar="N",
@@ -49,15 +49,8 @@ def parser_of(verb: str, usage: str, description: str, epilog: str) -> OneLinePa
     return parser
 
 
-def directory_of(options: argparse.Namespace) -> Path:
-    """Return the directory that ``-o`` names."""
-    if options.output is None:
-        raise ConfigError("-o DIR is needed, the directory of all runs")
-    return Path(options.output).expanduser()
-
-
 def parse_base(
-    files: Sequence[str], words: Sequence[str], refused: Mapping[str, str], stored: Plan | None
+    files: Sequence[str], words: Sequence[str], refused: Collection[str], stored: Plan | None
 ) -> Request:
     """Parse the options of ``fit`` that all runs share.
 
@@ -66,7 +59,7 @@ def parse_base(
     Args:
         files: Configuration files.
         words: The others.
-        refused: Options that must not be among them, and why.
+        refused: Options that must not be among them.
         stored: What was begun.
 
     Raises:
@@ -78,7 +71,7 @@ def parse_base(
     for word in words:
         name = word.partition("=")[0].removeprefix("--").replace("-", "_")
         if word.startswith("--") and name in refused:
-            raise ConfigError(f"--{name} is not for this verb: {refused[name]}")
+            raise ConfigError(f"--{name} is decided by this verb: leave it out, see its --help")
     before = flat(stored.base.to_plain()) if stored and not files else None
     request = parse("fit", [*(f"--config={file}" for file in files), *words], before)
     if stored is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection
 from pathlib import Path
 
 import yaml
@@ -34,14 +34,14 @@ _NUMBER = re.compile(r"[-+]?\d[\d.]*[eE][-+]?\d+$")
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, [*"-+0123456789"])
 
 
-def parse_arms(text: str, refused: Mapping[str, str]) -> tuple[Arm, ...]:
+def parse_arms(text: str, refused: Collection[str] = ()) -> tuple[Arm, ...]:
     """Read the arms that ``--arms`` names.
 
     Args:
         text: Names of norms with commas between, or a YAML file: ``{arm: {option: value}}``, or the
             name of one that comes with the package. An option may also be written in sections, as
             in a configuration.
-        refused: Options that arms may not have, and why.
+        refused: Options that arms may not have.
 
     Raises:
         ConfigError: There is no such norm or file, it is of another form, or has options that are
@@ -61,12 +61,12 @@ def parse_arms(text: str, refused: Mapping[str, str]) -> tuple[Arm, ...]:
     return tuple(Arm(name, {NORM: name}) for name in names)
 
 
-def read_arms(path: Path, refused: Mapping[str, str], what: str = "arm") -> tuple[Arm, ...]:
+def read_arms(path: Path, refused: Collection[str] = (), what: str = "arm") -> tuple[Arm, ...]:
     """Read a YAML file ``{arm: {option: value}}``; see `parse_arms`.
 
     Args:
         path: Of the file.
-        refused: Options that no entry may have, and why.
+        refused: Options that no entry may have.
         what: The entries are called in messages.
     """
     try:
@@ -83,6 +83,6 @@ def read_arms(path: Path, refused: Mapping[str, str], what: str = "arm") -> tupl
         options = flat(own or {})
         for option in options:
             if option in refused:
-                raise ConfigError(f"{where}: --{option} is not for it: {refused[option]}")
+                raise ConfigError(f"{where}: --{option} is the same for all of them: take it out")
         arms.append(Arm(str(name), options))
     return tuple(arms)

@@ -7,7 +7,7 @@ is a comparison like any other, and ``set.yaml`` with their names in order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import yaml
@@ -22,12 +22,12 @@ CONFIG = "config"
 _COMPARISONS = "comparisons"
 
 
-def read_set(path: Path, refused: Mapping[str, str]) -> tuple[Arm, ...]:
+def read_set(path: Path, refused: Collection[str] = ()) -> tuple[Arm, ...]:
     """Read a set: its comparisons, each with ``config`` among its options.
 
     Args:
         path: Of the file.
-        refused: Options that comparisons may not have, and why.
+        refused: Options that comparisons may not have.
 
     Raises:
         ConfigError: It cannot be read or used.

@@ -70,11 +70,8 @@ def train(
     gpus, jobs = places(jobs, specs[0].config.trainer, len(specs))
     if threads is None:
         threads = max(1, (_wanted_threads() or cores()) // jobs)
-    console = _Console(stderr=True)
-    bars = sys.stderr.isatty() and not console.is_dumb_terminal
-    display = Display(specs, metric, steps, console, bars)
     found = environments(min(jobs, len(unfinished)), threads, gpus)
-    return Scheduler(unfinished, found, display, lock).run()
+    return Scheduler(unfinished, found, Display(specs, metric, steps), lock).run()
 
 
 def places(wanted: int | None, trainer: TrainerConfig, runs: int) -> tuple[list[str], int]:
@@ -335,8 +332,7 @@ class Display:
         specs: All runs, those finished earlier too.
         metric: That is shown.
         steps: Optimizer steps of a run of each arm.
-        console: Where.
-        bars: Whether it is a terminal.
+        console: Where; None: stderr.
     """
 
     def __init__(
@@ -344,9 +340,9 @@ class Display:
         specs: Sequence[RunSpec],
         metric: str,
         steps: Mapping[str, int],
-        console: Console,
-        bars: bool,
+        console: Console | None = None,
     ) -> None:
+        console = console or _Console(stderr=True, force_terminal=sys.stderr.isatty())
         self._specs, self._metric, self._steps = specs, metric, steps
         self._bars: dict[RunSpec, TaskID] = {}
         # Optimizer steps that are not to be taken any more.
@@ -361,7 +357,7 @@ class Display:
             TimeRemainingColumn(),
             console=console,
             auto_refresh=False,
-            disable=not bars,
+            disable=not console.is_terminal or console.is_dumb_terminal,
             speed_estimate_period=_SPEED_OVER,
             # Nothing else prints to the terminal.
             redirect_stdout=False,

@@ -480,9 +480,8 @@ def test_nothing_is_left_to_do(
     files = [path for path in straight.directory.glob("*/*/**/*") if path.is_file()]
     before = {path: path.stat().st_mtime_ns for path in files}
     # The same in other words, a seed less: what is there is the comparison.
-    same = [option.replace("--data.root", "--data-root") for option in options(table)]
-    arguments = ["--arms=sharenorm,bn+ln", "--seeds", "1", "--baseline", "sepnorm"]
-    arguments[0] = "--arms=sharenorm,sepnorm"
+    same = [option.replace("ffn_width", "ffn-width") for option in options(table)]
+    arguments = ["--arms=sharenorm,sepnorm", "--seeds", "1", "--baseline", "sepnorm"]
     assert main(["compare", *same, *arguments, "-o", str(straight.directory)]) == 0
     assert capsys.readouterr().err == ""
     assert reports == [straight.directory]
@@ -765,7 +764,7 @@ def test_mistakes_are_one_line_and_nothing_is_started(
 
 
 def test_directory_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "-o DIR" in refused(capsys, main, "compare", *BOTH.split())
+    assert "-o/--output" in refused(capsys, main, "compare", *BOTH.split())
 
 
 @pytest.mark.parametrize(

@@ -246,7 +246,7 @@ def test_bundled_sets_go_by_name(
     monkeypatch.chdir(tmp_path)
     file = find_set(written)
     assert file is not None
-    members = read_set(file, {})
+    members = read_set(file)
     assert [one.name for one in members] == ["zinc-subset", "ogbg-molhiv", "zinc"]
     for one in members:
         own = {name: value for name, value in one.options.items() if name != "config"}

@@ -416,7 +416,7 @@ def test_a_directory_goes_on_as_it_was_begun(
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        ([], "-o DIR"),
+        ([], "-o/--output"),
         (["-o", "x", "--folds", "1"], "--folds is 1"),
         (["-o", "x", "--repeats", "0"], "--repeats is 0"),
         (["-o", "x", "--data.folds", "4"], "--data.folds"),

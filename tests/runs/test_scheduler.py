@@ -426,7 +426,7 @@ def test_bars_in_a_terminal(workplace: Workplace, half_way: RunSpec) -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=100, height=9, color_system=None)
     steps = dict.fromkeys("abcd", 100)
-    bars = Display([half_way, *waiting, done], "mae", steps, console, bars=True)
+    bars = Display([half_way, *waiting, done], "mae", steps, console)
     bars.started(half_way)
     for run in waiting[:2]:
         bars.started(run)
