@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import TypeVar
 
 Given = TypeVar("Given")
@@ -69,6 +70,20 @@ def command(name: str) -> str:
 def resuming(directory: Path) -> str:
     """Return the command that continues a run."""
     return f"{command('train')} fit --resume {shlex.quote(str(directory))}"
+
+
+@contextmanager
+def answered_by(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Answer `STOPS`; what is ignored stays so: SIGINT in the background, SIGHUP under nohup."""
+    before = {number: signal.getsignal(number) for number in STOPS}
+    for number, known in before.items():
+        if known != signal.SIG_IGN:
+            signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, known in before.items():
+            signal.signal(number, known)
 
 
 def name_and_version() -> str:

@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "graphormer_sepnorm"
 
 # Room -> what of the package it may import, anywhere in its files.
-# All may import `errors`, `files`, `metrics`, `formatting`, `process`, `streams` and `values`.
+# All may import `errors`, `files`, `metrics`, `formatting`, `process`, `streams`, `values` and
+# `config`.
 ALL_ROOMS = {
     "baselines",
     "chem",
@@ -61,9 +62,10 @@ ROOMS = {
         "resources",
         "runs",
     },
-    "runs": {"model"},
+    "runs": {"compare"},
     "estimators": ALL_ROOMS - {"compare", "runs"} | {"resources"},
     "cli": ALL_ROOMS | {"cli", "kernels", "resources"},
+    "config": {"model"},
     "errors": set(),
     "files": set(),
     "metrics": set(),
@@ -87,8 +89,13 @@ ONLY_MODULES = {
     },
     ("inference", "runs"): {"graphormer_sepnorm.runs.directory"},
     ("training", "runs"): {"graphormer_sepnorm.runs.directory"},
-    ("compare", "runs"): {"graphormer_sepnorm.runs.directory", "graphormer_sepnorm.runs.place"},
-    ("runs", "model"): {"graphormer_sepnorm.model.norm_arms"},
+    ("compare", "runs"): {
+        "graphormer_sepnorm.runs.directory",
+        "graphormer_sepnorm.runs.place",
+        "graphormer_sepnorm.runs.plan",
+    },
+    ("runs", "compare"): {"graphormer_sepnorm.runs.lifetime"},
+    ("config", "model"): {"graphormer_sepnorm.model.config"},
     ("model", "graphs"): {
         "graphormer_sepnorm.graphs.batch",
         "graphormer_sepnorm.graphs.extra_inputs",
@@ -127,7 +134,7 @@ ONLY_LIBRARIES = {
     "kernels": {"numpy"},
     "model": {"torch"},
     "tables": {"pyarrow", "openpyxl"},
-    "runs": {"yaml", "filelock"},
+    "runs": {"yaml", "rich", "torch", "filelock"},
     "errors": set(),
     "files": set(),
     "metrics": {"numpy", "scipy", "sklearn"},
@@ -142,11 +149,10 @@ LAZY = {
     "cli/main.py": {"torch", "lightning", "numpy"},
     "cli/train.py": {"torch", "lightning", "numpy"},
     "cli/compare.py": {"torch", "lightning", "numpy", "rich"},
-    "cli/comparison_job.py": {"torch", "lightning", "numpy", "rich"},
     "cli/many_runs.py": {"torch", "lightning", "numpy", "rich"},
     "cli/crossvalidate.py": {"torch", "lightning", "numpy", "rich"},
     "cli/geometry.py": {"torch", "lightning", "numpy", "rdkit"},
-    "compare/process_lifetime.py": {"torch", "lightning", "numpy"},
+    "runs/lifetime.py": {"torch", "lightning", "numpy"},
     "cli/predict.py": {"torch", "lightning", "numpy", "rdkit"},
     "tables/parquet.py": {"pyarrow"},
     "inference/ray_engine.py": {"pyarrow", "ray"},
@@ -249,6 +255,7 @@ def test_rooms_import_along_the_arrows():
             other
             in (
                 *("errors", "files", "metrics", "process", "formatting", "streams", "values"),
+                "config",
                 "__version__",
             )
             or other == room

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +13,7 @@ from typing import Any, NoReturn
 
 from graphormer_sepnorm.errors import ConfigError, GraphormerError, Interrupted
 from graphormer_sepnorm.files import cannot_be_written
-from graphormer_sepnorm.process import STOPS, is_first_process, said_at_the_end
+from graphormer_sepnorm.process import answered_by, is_first_process, said_at_the_end
 from graphormer_sepnorm.streams import to_nowhere, usable
 
 EXIT_USER_ERROR = 2
@@ -129,20 +128,6 @@ def _signals(name: str) -> Iterator[None]:
         return
     with answered_by(interrupt):
         yield
-
-
-@contextmanager
-def answered_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Answer `STOPS`; what is ignored stays so: SIGINT in the background, SIGHUP under nohup."""
-    before = {number: signal.getsignal(number) for number in STOPS}
-    for number, known in before.items():
-        if known != signal.SIG_IGN:
-            signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        for number, known in before.items():
-            signal.signal(number, known)
 
 
 def _importing(frame: FrameType | None) -> bool:

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.compare.arms import Arm
-from graphormer_sepnorm.compare.crossvalidation import CrossValidation, FoldRun
 from graphormer_sepnorm.compare.predictions_figure import draw_predictions
 from graphormer_sepnorm.compare.report.numbers import (
     NONE,
@@ -32,6 +30,7 @@ from graphormer_sepnorm.files import replacing, require_json, write_json
 from graphormer_sepnorm.formatting import aligned
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS, metrics_of
+from graphormer_sepnorm.runs.plan import Arm, CrossValidation, RunSpec
 from graphormer_sepnorm.uncertainty.quality import in_words
 
 FOLDS, OUT_OF_FOLD, SUMMARY = "folds.csv", "out_of_fold.csv", "summary.json"
@@ -48,7 +47,7 @@ Metrics = dict[str, float]
 class Fold(Finished):
     """A finished run of a cross-validation."""
 
-    run: FoldRun
+    run: RunSpec
 
     @cached_property
     def report(self) -> dict[str, Any]:
@@ -91,7 +90,7 @@ def _numbers(values: Mapping[str, Any], prefix: str = "") -> Metrics:
     }
 
 
-def collect(plan: CrossValidation, runs: Sequence[FoldRun], directory: Path) -> dict[str, Any]:
+def collect(plan: CrossValidation, runs: Sequence[RunSpec], directory: Path) -> dict[str, Any]:
     """Collect what the finished ones of all runs came to; write the files of results.
 
     Returns:

@@ -18,15 +18,15 @@ from typing import Any, Self
 import numpy as np
 
 from graphormer_sepnorm.baselines.evaluation import baselines_of
-from graphormer_sepnorm.compare.comparison import Comparison, other_format
 from graphormer_sepnorm.compare.model_geometry import CloudGeometry, geometry_of
-from graphormer_sepnorm.compare.runner import OF_ALL_RUNS, Run
 from graphormer_sepnorm.compare.statistics import PairedDifference, holm, paired_difference, verdict
+from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import read_json, typed, write_columns, write_json
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.runs.directory import Record, RunDirectory, Summary
+from graphormer_sepnorm.runs.plan import Comparison, RunSpec, other_format
 
 log = logging.getLogger(__name__)
 
@@ -45,13 +45,13 @@ class Finished:
         rows: Of ``test_predictions.csv``; empty where it has left none.
     """
 
-    run: Run
+    run: RunSpec
     summary: Summary
     record: Record | None
     rows: list[dict[str, str]]
 
     @classmethod
-    def read(cls, run: Run) -> Self | None:
+    def read(cls, run: RunSpec) -> Self | None:
         """Read a run; None if it is not finished.
 
         Raises:
@@ -310,7 +310,7 @@ def collect(directory: Path, baseline: str | None = None) -> None:
         better=task.main.better,
         unit=task.unit_of(task.main),
         command=tuple(comparison.command_line()),
-        configuration={**comparison.configuration, **OF_ALL_RUNS},
+        configuration=comparison.configuration,
         seeds=comparison.seeds,
         baseline=baseline or comparison.baseline,
         complete=len(finished) == len(runs),
@@ -333,7 +333,7 @@ def runs_are_gone(directory: Path) -> bool:
     """
     earlier = Results.read(directory)
     collected = [
-        Run(arm.name, run.seed, directory / run.directory, ())
+        RunSpec(arm.name, FitConfig(), directory / run.directory)
         for arm in (earlier.arms if earlier else ())
         for run in arm.finished
     ]
@@ -349,11 +349,11 @@ def runs_are_gone(directory: Path) -> bool:
 
 
 def _measure(
-    finished: Mapping[Run, Finished],
-) -> tuple[MoleculeDataModule, dict[Run, tuple[CloudGeometry, ...]]]:
+    finished: Mapping[RunSpec, Finished],
+) -> tuple[MoleculeDataModule, dict[RunSpec, tuple[CloudGeometry, ...]]]:
     """Return the data of the first run, and the geometry of each finished one."""
     loaded: dict[str, MoleculeDataModule] = {}
-    found: dict[Run, tuple[CloudGeometry, ...]] = {}
+    found: dict[RunSpec, tuple[CloudGeometry, ...]] = {}
     for place, (run, one) in enumerate(finished.items(), start=1):
         config = run.files.configuration()
         length = config["model"]["max_path_length"]
@@ -377,7 +377,7 @@ def _measure(
 
 
 def _write_predictions(
-    path: Path, data: MoleculeDataModule, finished: Mapping[Run, Finished]
+    path: Path, data: MoleculeDataModule, finished: Mapping[RunSpec, Finished]
 ) -> None:
     """Write what each arm predicts of the test molecules, the mean over its seeds."""
     numbers, targets = data.indices("test"), data.splits.task.targets
@@ -415,7 +415,7 @@ def _baselines(
 
 
 def _result(
-    run: Run, finished: Finished | None, geometry: tuple[CloudGeometry, ...], metric: str
+    run: RunSpec, finished: Finished | None, geometry: tuple[CloudGeometry, ...], metric: str
 ) -> RunResult:
     kept: dict[str, Any] = {"seed": run.seed, "directory": f"{run.arm}/{run.directory.name}"}
     if finished is not None:

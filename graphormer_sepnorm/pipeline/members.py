@@ -18,10 +18,7 @@ from typing import Any
 import numpy as np
 from lightning.pytorch import Trainer
 
-from graphormer_sepnorm.compare.process_lifetime import locked
-from graphormer_sepnorm.compare.progress import choose_display
-from graphormer_sepnorm.compare.runner import FIT, ROOT, Run, Runner, environments, places
-from graphormer_sepnorm.config import FitConfig, save_config
+from graphormer_sepnorm.config import FitConfig, flat
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, GraphormerError, Interrupted
 from graphormer_sepnorm.graphs.loading import EpochBatches
@@ -33,8 +30,11 @@ from graphormer_sepnorm.inference.checkpoint import (
 )
 from graphormer_sepnorm.pipeline.held_out import HeldOut, out_of_fold
 from graphormer_sepnorm.process import resuming
-from graphormer_sepnorm.runs.directory import RunDirectory, flat
+from graphormer_sepnorm.runs.directory import RunDirectory
+from graphormer_sepnorm.runs.lifetime import locked
 from graphormer_sepnorm.runs.place import RunPlace
+from graphormer_sepnorm.runs.plan import RunSpec
+from graphormer_sepnorm.runs.scheduler import train
 from graphormer_sepnorm.training.fit import Tested, tested, whole_test
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.steps import planned_steps
@@ -46,7 +46,7 @@ _OWN = (
     "model.seed",
     "data.seed",
     "data.member_fold",
-    ROOT,
+    "data.root",
     "output",
     "resume",
     "ensemble",
@@ -58,7 +58,7 @@ _OWN = (
 _SUMS = ("steps", "parameters", "seconds", "training_seconds")
 
 
-def members_of(run: RunDirectory, config: FitConfig) -> list[Run]:
+def members_of(run: RunDirectory, config: FitConfig) -> list[RunSpec]:
     """Return the runs of an ensemble, by their seeds."""
     seed, number = config.seed_everything, config.ensemble
     runs = []
@@ -69,16 +69,13 @@ def members_of(run: RunDirectory, config: FitConfig) -> list[Run]:
         own |= {"seed_everything": seed + fold, "output": str(place)}
         if config.ensemble_by == "folds":
             own |= {"data.member_folds": number, "data.member_fold": fold}
-        file = place.with_suffix(".yaml")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        save_config(config.with_options(own), file)
-        again = (f"--{ROOT}={config.data.root}",)
-        runs.append(Run(_MEMBER, seed + fold, place, ("-c", str(file)), again=again))
+        name = f"{_MEMBER} seed {seed + fold}"
+        runs.append(RunSpec(name, config.with_options(own), place, _MEMBER))
     return runs
 
 
 def train_members(
-    members: Sequence[Run],
+    members: Sequence[RunSpec],
     config: FitConfig,
     data: MoleculeDataModule,
     place: RunPlace,
@@ -98,10 +95,6 @@ def train_members(
     unfinished = [one for one in members if not one.finished]
     if not unfinished:
         return
-    devices = config.trainer.accelerator, str(config.trainer.devices)
-    # By all members, finished or not: the threads of a member stay what they were.
-    gpus, jobs = places(None, devices, len(members))
-    threads = os.environ.get("OMP_NUM_THREADS", "")
     trained_on = data.indices("train")
     if data.member_folds is not None:  # folds are nearly of one size
         trained_on = np.flatnonzero(data.numbers.dealt > 0)
@@ -111,16 +104,13 @@ def train_members(
     folder.mkdir(exist_ok=True)
     for one in unfinished:
         one.failure.unlink(missing_ok=True)  # of an earlier attempt
+    # One thread each, unless more are wanted: sums are the same then on any number of cores.
+    threads = None if os.environ.get("OMP_NUM_THREADS", "").isdigit() else 1
     ended = False
     try:
         with locked(folder) as lock:
-            ended = Runner(
-                unfinished,
-                environments(jobs, max(1, int(threads) // jobs) if threads.isdigit() else 1, gpus),
-                choose_display(members, data.splits.task.metric, steps),
-                lock,
-                FIT,
-            ).run()
+            metric = data.splits.task.metric
+            ended = train(members, metric=metric, steps=steps, lock=lock, threads=threads)
     finally:  # however it ended, what was trained is kept
         unfinished = [one for one in members if not one.finished]
         failed = next((one for one in unfinished if one.failure.is_file()), None)
@@ -143,12 +133,12 @@ def train_members(
     raise Interrupted(f"interrupted, {done}; continue with: {again}")
 
 
-def _check_same_options(members: Sequence[Run]) -> None:
+def _check_same_options(members: Sequence[RunSpec]) -> None:
     """Refuse members that were trained with different options.
 
     A configuration file may have been edited while others were trained.
     """
-    first, *others = (dict(flat(one.files.configuration())) for one in members)
+    first, *others = (flat(one.files.configuration()) for one in members)
     for one, options in zip(members[1:], others, strict=True):
         for name in sorted((first.keys() | options.keys()) - set(_OWN)):
             if options.get(name) != first.get(name):
@@ -163,7 +153,7 @@ def evaluate_ensemble(
     trainer: Trainer,
     module: GraphormerModule,
     data: MoleculeDataModule,
-    members: Sequence[Run],
+    members: Sequence[RunSpec],
     run: RunDirectory,
 ) -> tuple[Tested, HeldOut | None]:
     """Join the members and test the mean of their values.

@@ -18,10 +18,10 @@ from tiny_run import TINY, Run
 from graphormer_sepnorm.baselines import fit as baselines
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.cli.train import main
-from graphormer_sepnorm.compare import runner
 from graphormer_sepnorm.datasets import data_module
 from graphormer_sepnorm.inference import stream
 from graphormer_sepnorm.pipeline import calibrate
+from graphormer_sepnorm.runs import scheduler
 from graphormer_sepnorm.training.callbacks import learning_curve
 
 DRAW = learning_curve.draw_learning_curve
@@ -50,7 +50,7 @@ def _runs_take_a_moment() -> Iterator[None]:
             patch.setitem(baselines.FOREST, kind, 5)
         patch.setattr(calibrate, "MOST_KEPT", 500)
         patch.setattr(calibrate, "MOST_TOKENS", 500)
-        patch.setattr(runner, "subprocess", FORKING)
+        patch.setattr(scheduler, "subprocess", FORKING)
         # A learning curve is a tenth of such a run.
         patch.setattr(learning_curve, "draw_learning_curve", lambda *of, **_: of[2].touch())
         yield
@@ -103,4 +103,4 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     def started(*arguments: object, **options: object) -> None:
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr(runner.subprocess, "Popen", started)
+    monkeypatch.setattr(scheduler.subprocess, "Popen", started)

@@ -11,24 +11,24 @@ from typing import Any
 import pytest
 
 from graphormer_sepnorm.compare import fold_results
-from graphormer_sepnorm.compare.arms import Arm
-from graphormer_sepnorm.compare.crossvalidation import ONE_MODEL, CrossValidation, FoldRun
 from graphormer_sepnorm.compare.fold_results import _trained_and_tested, collect, results_text
+from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.runs.plan import ONE_MODEL, Arm, CrossValidation, RunSpec
 
 
 @pytest.mark.parametrize(
     ("options", "own", "trained"),
     [
         ({"ensemble": 5, "ensemble_by": "folds"}, {}, 85),
-        ({"ensemble": 5, "ensemble_by": "folds"}, {"ensemble": "1"}, 75),
+        ({"ensemble": 5, "ensemble_by": "folds"}, {"ensemble": 1}, 75),
         ({"ensemble": 5, "ensemble_by": "seeds"}, {}, 75),
         ({"ensemble": 1, "ensemble_by": "folds"}, {}, 75),
         ({}, {}, 75),
     ],
 )
 def test_where_members_have_folds_the_validation_split_is_trained_on(
-    options: dict[str, Any], own: dict[str, str], trained: float
+    options: dict[str, Any], own: dict[str, int], trained: float
 ) -> None:
     sizes = [
         {"train": 70, "validation": 10, "test": 20},
@@ -47,10 +47,10 @@ ROWS = ((2, 3, 11), (1, 4, 5, 6, 7, 8, 9, 10, 12))  # of the table, that each fo
 
 
 def planned(arms: tuple[Arm, ...], repeats: int) -> CrossValidation:
-    return CrossValidation((), arms, tuple(range(repeats)), arms[0].name, folds=2)
+    return CrossValidation(FitConfig(), arms, tuple(range(repeats)), arms[0].name, folds=2)
 
 
-def finish(run: FoldRun, error: float, data: str = "a", **simple: float) -> None:
+def finish(run: RunSpec, error: float, data: str = "a", **simple: float) -> None:
     """Write what a run leaves that is wrong by so much, and says that a share of as much is in.
 
     `simple` are how much larger the errors of simple models are.

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from example_results import binary, incomplete, regression, written
 
-from graphormer_sepnorm.cli.comparison_job import make_report
+from graphormer_sepnorm.cli.compare import make_report
 from graphormer_sepnorm.compare.report import figures
 from graphormer_sepnorm.compare.report.document import (
     markdown,
