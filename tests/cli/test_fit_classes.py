@@ -104,7 +104,7 @@ def test_train_py_test_says_the_same(
         values = Predictor.load(checkpoint, "cpu").predict([row["smiles"] for row in rows]).values
         labels = np.array([[float(row[f"label_kind_{name}"]) for name in ORDER] for row in rows])
         result = {"test_log_loss": log_loss(labels.argmax(axis=1), values)}
-    assert train(["test", f"--ckpt_path={checkpoint}"]) == 0
+    assert train(["test", str(checkpoint)]) == 0
     said = dict(line.split()[:2] for line in capsys.readouterr().out.splitlines())
     for name in {"test_auroc", "test_accuracy", "test_log_loss"} & result.keys():
         assert float(said[name]) == pytest.approx(result[name], rel=1e-4)

@@ -233,12 +233,12 @@ def test_probabilities_are_calibrated_in_all_that_is_said(classes: Fitted, capsy
     assert summary["test_brier"] == pytest.approx(np.mean((values - labels) ** 2))
     assert "expected calibration error of the test probabilities" in classes.out
     capsys.readouterr()
-    assert train(["test", f"--ckpt_path={classes.run}"]) == 0
+    assert train(["test", str(classes.run)]) == 0
     assert f"test_brier              {summary['test_brier']:.6g}" in capsys.readouterr().out
 
 
 def test_of_a_part_of_a_split_the_network_alone_is_evaluated(classes: Fitted, capsys: Any) -> None:
-    words = ["test", f"--ckpt_path={classes.run}", "--data.eval_batch_size=8"]
+    words = ["test", str(classes.run), "--data.eval_batch_size=8"]
     assert train([*words, "--trainer.limit_test_batches=2"]) == 0
     assert "these are of the network alone" in capsys.readouterr().out
 

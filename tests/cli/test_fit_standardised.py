@@ -46,7 +46,7 @@ def test_salt_and_acid_are_one_molecule(tmp_path: Path, capsys: pytest.CaptureFi
         found.append(capsys.readouterr().out)
     assert found[0] == found[1]
     # The test split is predicted as the model predicts it.
-    assert train(["test", f"--ckpt_path={tmp_path / 'run'}"]) == 0
+    assert train(["test", str(tmp_path / "run")]) == 0
 
 
 def test_nothing_but_what_is_left_is_known_of_a_molecule(tmp_path: Path) -> None:

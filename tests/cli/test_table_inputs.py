@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -177,10 +178,8 @@ def test_evaluation_takes_up_the_inputs(
 
 
 def test_training_goes_on(trained: Fitted, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    words = ["fit", str(trained.run), "--data.root", str(trained.folder / "root")]
-    words += ["--trainer.max_steps=6", "--trainer.max_epochs=-1", "--output", str(run)]
-    assert train([*words, "--trainer.accelerator=cpu"]) == 0
+    run = shutil.copytree(trained.run, tmp_path / "run")
+    assert train(["fit", "--resume", str(run), "--trainer.max_steps=6"]) == 0
     assert summary(run)["steps"] == 6
     before, after = (read_checkpoint(one)["state_dict"] for one in (trained.run, run))
     scaling, learned = (f"model.extra_readout.{name}" for name in ("training_mean", "read.weight"))

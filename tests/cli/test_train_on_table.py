@@ -645,9 +645,9 @@ def test_a_fine_tuning_that_was_interrupted_goes_on(tmp_path, capsys, monkeypatc
         assert torch.equal(value, other["state_dict"][name]), name
     assert other[KEY]["from_pretrained"] == "graphormer-small"
     monkeypatch.chdir(tmp_path)
-    again = [*options("other"), f"--ckpt_path={RunDirectory(tmp_path / 'run').last}"]
-    assert train([*again, "--model.from_pretrained=esol"]) == 2
-    assert "--model.from_pretrained is esol here" in capsys.readouterr().err
+    again = ["fit", "--resume", str(tmp_path / "run"), "--model.from_pretrained=esol"]
+    assert train(again) == 2
+    assert "--model.from_pretrained" in capsys.readouterr().err
 
 
 def test_a_shape_beside_a_pre_trained_network_is_refused(tmp_path, capsys) -> None:
