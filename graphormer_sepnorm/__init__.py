@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from graphormer_sepnorm.config import FitConfig
     from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError, GraphormerError
     from graphormer_sepnorm.estimators import (
         GraphormerClassifier,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.model.graphormer import Graphormer
     from graphormer_sepnorm.model.replace_norms import replace_norms
     from graphormer_sepnorm.model.sepnorm import SepNorm
+    from graphormer_sepnorm.pipeline.fit import fit
 
 __version__ = "0.1.0"
 
@@ -34,6 +36,8 @@ _HOMES = {
     "SepNorm": "graphormer_sepnorm.model.sepnorm",
     "replace_norms": "graphormer_sepnorm.model.replace_norms",
     "Predictor": "graphormer_sepnorm.inference.predictor",
+    "FitConfig": "graphormer_sepnorm.config",
+    "fit": "graphormer_sepnorm.pipeline.fit",
     "GraphormerRegressor": "graphormer_sepnorm.estimators",
     "GraphormerClassifier": "graphormer_sepnorm.estimators",
     "GraphormerEmbedding": "graphormer_sepnorm.estimators",
@@ -47,6 +51,7 @@ __all__ = [
     "CheckpointError",
     "ConfigError",
     "DataError",
+    "FitConfig",
     "GraphBatch",
     "GraphVocabulary",
     "Graphormer",
@@ -58,6 +63,7 @@ __all__ = [
     "Predictor",
     "SepNorm",
     "__version__",
+    "fit",
     "replace_norms",
 ]
 

@@ -18,6 +18,7 @@ from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
+from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.values import Options, ranged
 
 LossChoice = Literal["auto", "l1", "mse", "bce"]
@@ -373,6 +374,30 @@ class FitConfig(Options):
                 raise ConfigError(f"--ensemble and --{name}: leave one of them out")
 
     @classmethod
+    def read(cls, name: str | Path, options: Mapping[str, Any] | None = None) -> Self:
+        """Read a configuration: a YAML file, or one that comes with the package, by its name.
+
+        Args:
+            name: Such as ``table``, or a path.
+            options: In place of those that stand there, as ``{"data.table": "mine.csv"}``.
+
+        Raises:
+            ConfigError: There is none, or an option cannot be.
+        """
+        path = Path(name).expanduser()
+        path = path if path.is_file() else config_path(str(name))
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise ConfigError(f"{path} cannot be read ({' '.join(str(error).split())})") from error
+        if not isinstance(content, dict):
+            raise ConfigError(f"{path}: expected sections such as data:, model: and trainer:")
+        try:
+            return cls.from_plain(_as_meant(content)).with_options(options or {})
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from error
+
+    @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
         """Make it of a dictionary in sections, as `to_plain` gives it.
 
@@ -426,24 +451,6 @@ def save_config(config: FitConfig, path: Path) -> None:
     with replacing(path) as partial:
         text = yaml.safe_dump(config.to_plain(), sort_keys=False, allow_unicode=True)
         partial.write_text(text, encoding="utf-8")
-
-
-def read_config(path: Path) -> FitConfig:
-    """Read a configuration file; what it does not name has its default.
-
-    Raises:
-        ConfigError: It is not there, is damaged, or has an option that cannot be.
-    """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path} cannot be read ({' '.join(str(error).split())})") from error
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path}: expected sections such as data:, model: and trainer:")
-    try:
-        return FitConfig.from_plain(_as_meant(content))
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
 
 
 def _as_meant(value: Any) -> Any:

@@ -69,7 +69,7 @@ ROOMS = {
     "estimators": {"chem", "datasets", "graphs", "inference", "model", "pipeline", "resources"}
     | {"tables"},
     "cli": ALL_ROOMS | {"cli", "kernels", "resources"},
-    "config": {"model"},
+    "config": {"model", "resources"},
     "errors": set(),
     "files": set(),
     "metrics": set(),

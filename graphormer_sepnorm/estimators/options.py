@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graphormer_sepnorm.config import DataConfig, FitConfig, read_config
+from graphormer_sepnorm.config import DataConfig, FitConfig
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
-from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.values import is_number
 
 # Parameter -> the option that it is.
@@ -76,8 +75,7 @@ def in_memory(config: FitConfig, folder: Path) -> FitConfig:
 
 
 def _read(name: str) -> FitConfig:
-    path = Path(name).expanduser()
-    config = read_config(path if path.is_file() else config_path(name))
+    config = FitConfig.read(name)
     for option in ("descriptors", "descriptor_columns"):
         if getattr(config.data, option):
             raise ConfigError(

@@ -31,6 +31,7 @@ from graphormer_sepnorm.inference.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
+from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.pipeline.calibrate import Measured, measure
 from graphormer_sepnorm.pipeline.held_out import HeldOut, networks_of, of_validation_split
@@ -75,7 +76,7 @@ class Outcome:
     """What a training came to.
 
     Attributes:
-        run: Its directory, from which `Predictor.load` takes the model.
+        run: Its directory.
         selected: What decided on the best checkpoint.
         network: The test of the network, or of the mean of an ensemble.
         summary: As ``summary.json`` keeps it, of all that the checkpoint holds.
@@ -98,6 +99,10 @@ class Outcome:
     measured: Measured | None = None
     interrupted: str = ""
     new_elements: str = ""
+
+    def model(self, device: str | None = None) -> Predictor:
+        """Return the model, ready to predict."""
+        return Predictor.load(self.run.path, device)
 
 
 def fit(

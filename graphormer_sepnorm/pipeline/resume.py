@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphormer_sepnorm.config import CHANGEABLE, FitConfig, ModelConfig, read_config
+from graphormer_sepnorm.config import CHANGEABLE, FitConfig, ModelConfig
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.process import is_first_process
@@ -64,7 +64,7 @@ def stored_options(directory: Path) -> FitConfig:
             f"{directory} is no run directory: there is no {config.name} in it; --resume takes a "
             "directory that train.py fit has made"
         )
-    return read_config(config)
+    return FitConfig.read(config)
 
 
 def resume(directory: Path, config: FitConfig, typed: Collection[str], place: RunPlace) -> Resumed:

@@ -14,7 +14,7 @@ import yaml
 from graphormer_sepnorm.cli.options import VERBS, make_parser, option_names, parse
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare.arms import Arm, parse_arms
-from graphormer_sepnorm.config import FitConfig, ModelConfig, flat, read_config, save_config
+from graphormer_sepnorm.config import FitConfig, ModelConfig, flat, save_config
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model import config as model_config
 from graphormer_sepnorm.model.config import EXTENSIONS, GraphormerConfig, norm_name
@@ -71,7 +71,7 @@ def test_options_go_to_a_file_and_back(tmp_path: Path) -> None:
     for name in config_names():
         config = config_of("-c", name)
         save_config(config, tmp_path / "a.yaml")
-        assert read_config(tmp_path / "a.yaml") == config
+        assert FitConfig.read(tmp_path / "a.yaml") == config
         assert config_of("-c", str(tmp_path / "a.yaml")) == config
 
 
