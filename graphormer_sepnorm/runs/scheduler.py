@@ -244,7 +244,7 @@ class Scheduler:
         spec, status = process.spec, process.popen.returncode
         if spec.finished:
             took = clock(time.monotonic() - process.started)
-            self._display.ended(spec, f"finished ({self._display.done}), {_outcome(spec)}, {took}")
+            self._display.ended(spec, f"finished ({{done}}), {_outcome(spec)}, {took}")
         elif self._passed_on:
             self._display.ended(spec, "stopped")
         else:
@@ -373,7 +373,9 @@ class Display:
     @property
     def done(self) -> str:
         """How many are finished, of how many."""
-        return f"{sum(spec.finished for spec in self._specs)} of {len(self._specs)}"
+        # Not of those whose end is still to be said.
+        finished = sum(spec.finished for spec in self._specs if spec not in self._bars)
+        return f"{finished} of {len(self._specs)}"
 
     def say(self, line: str) -> None:
         """Show a line, above the bars."""
@@ -396,7 +398,7 @@ class Display:
         if failed or spec.finished:
             self._taken[spec] = self._steps[spec.arm]
         self._progress.remove_task(self._bars.pop(spec))
-        self.say(f"{spec.name}: {how}")
+        self.say(f"{spec.name}: {how.replace('{done}', self.done)}")
 
     def refresh(self) -> None:
         """Draw; time has passed."""

@@ -33,8 +33,7 @@ from graphormer_sepnorm.baselines import fit as fitted_baselines
 from graphormer_sepnorm.baselines.evaluation import baselines_of
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
-from graphormer_sepnorm.compare import progress, runner
-from graphormer_sepnorm.compare.runner import Run
+from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.graph_numbers import MemberFolds
 from graphormer_sepnorm.inference.checkpoint import (
@@ -43,7 +42,8 @@ from graphormer_sepnorm.inference.checkpoint import (
     read_checkpoint,
 )
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.pipeline import members
+from graphormer_sepnorm.runs import scheduler
+from graphormer_sepnorm.runs.plan import RunSpec
 
 SEEDS = (3, 4)
 
@@ -256,8 +256,8 @@ def test_half_done_ensemble_trains_what_is_missing(seeds: Fitted, copied: Path, 
 
 def test_a_fold_that_is_an_ensemble_goes_on_with_its_members(seeds: Fitted, tmp_path) -> None:
     """A cross-validation begins a run again that has nothing to go on from."""
-    assert Run("fold", 0, seeds.run, ()).begun
-    assert not Run("fold", 0, tmp_path, ()).begun
+    assert RunSpec("fold seed 0", FitConfig(), seeds.run, "fold").begun
+    assert not RunSpec("fold seed 0", FitConfig(), tmp_path, "fold").begun
 
 
 def test_members_with_other_options_are_not_joined(copied: Path, capsys) -> None:
@@ -291,8 +291,8 @@ def members_are(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Lets members be some Python code, in a process that this one has started itself."""
 
     def be(program: str) -> None:
-        monkeypatch.setattr(members, "FIT", (sys.executable, "-c", program))
-        monkeypatch.setattr(runner, "subprocess", subprocess)
+        monkeypatch.setattr(scheduler, "FIT", (sys.executable, "-c", program))
+        monkeypatch.setattr(scheduler, "subprocess", subprocess)
 
     return be
 
@@ -325,11 +325,11 @@ def test_finished_members_are_kept_however_the_rest_ends(
 ) -> None:
     """As where the terminal has gone that it is said to, or there is no room for what is said."""
 
-    def run(self: runner.Runner) -> bool:
+    def run(self: scheduler.Scheduler) -> bool:
         shutil.copytree(seeds.run / "members", tmp_path / "run" / "members", dirs_exist_ok=True)
         raise error
 
-    monkeypatch.setattr(runner.Runner, "run", run)
+    monkeypatch.setattr(scheduler.Scheduler, "run", run)
     try:
         status = fit(tmp_path, table, *TWO)
     except SystemExit as ended:
@@ -342,7 +342,7 @@ def test_members_that_nobody_stopped_were_not_interrupted(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As where there is no memory for their processes, or no room to note why they failed."""
-    monkeypatch.setattr(runner.Runner, "run", lambda self: True)
+    monkeypatch.setattr(scheduler.Scheduler, "run", lambda self: True)
     assert fit(tmp_path, table, *TWO) == 2
     assert "cannot be trained, 0 of 2 members are finished" in capsys.readouterr().err
     assert (tmp_path / "run" / "members").is_dir()
@@ -351,16 +351,15 @@ def test_members_that_nobody_stopped_were_not_interrupted(
 def test_a_terminal_that_has_gone_stops_nothing(
     seeds: Fitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = Run("member", 3, member_of(seeds, 3), ())
+    one = RunSpec("member seed 3", FitConfig(), member_of(seeds, 3), "member")
     read, write = os.pipe()
     os.close(read)
     gone, out = os.fdopen(write, "w"), os.fstat(1)
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", gone)
-        display = progress.choose_display([one], "mae", {"member": 4})
+        display = scheduler.Display([one], "mae", {"member": 4})
         display.started(one)
-        display.stopping([one])
-        display.finished(one, 1.0)
+        display.ended(one, "finished")
         display.close()
     assert os.path.samestat(out, os.fstat(1))  # what comes out of it is still to be printed
     with pytest.raises(BrokenPipeError):
@@ -374,7 +373,10 @@ def test_an_earlier_failure_does_not_speak_for_an_interruption(
         (copied / "members" / f"seed{seed}" / "summary.json").unlink()
     (copied / "members" / "seed4.failed").write_text("no memory left")
     (failure,) = (copied / "members").glob("*.failed")
-    assert failure == Run("member", 4, copied / "members" / "seed4", ()).failure
+    assert (
+        failure
+        == RunSpec("member seed 4", FitConfig(), copied / "members" / "seed4", "member").failure
+    )
     members_are(INTERRUPT)
     assert train(["fit", "--resume", str(copied)]) == 130
     assert "no memory left" not in capsys.readouterr().err

@@ -109,7 +109,7 @@ def test_the_command_that_does_all_names_what_is_no_default() -> None:
         ((Arm("a", {"model.width": 8}), Arm("A", {"model.width": 16})), ["'A'"]),
         ((Arm("a/b", {}),), ["a/b"]),
         ((Arm("..", {}),), [".."]),
-        ((Arm("figures", {}),), ["figures"]),
+        ((Arm("results.json", {}),), ["results.json"]),
         ((Arm("a", {"model.widht": 8}),), ["'a'", "model.widht", "'width'"]),
         ((Arm("a", {"seeds": 3}),), ["'a'", "seeds"]),
         ((Arm("a", {"early_stopping": -1}),), ["'a'", "--early_stopping"]),
