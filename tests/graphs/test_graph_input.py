@@ -205,9 +205,7 @@ SHAPES = r"bond_codes \[E, K\], but got"
         (np.zeros(2, dtype=np.int64), np.array([[0, 1], [1, 0]]), CODES, SHAPES),
         (CODES, np.array([[0, 1], [1, 0]]), CODES[:1], SHAPES),
         (CODES, np.array([[0, 1, 0], [1, 0, 1]]), CODES, SHAPES),
-        (CODES, np.array([[0, 2], [2, 0]]), CODES, r"an atom outside 0\.\.1"),
-        (CODES, np.array([[0, -1], [-1, 0]]), CODES, r"an atom outside 0\.\.1"),
-        (CODES[:0], np.zeros((2, 0), np.int64), CODES[:0], "needs an atom"),
+        (CODES[:0], np.zeros((2, 0), np.int64), CODES[:0], "of an atom or more"),
     ],
 )
 def test_a_molecular_graph_checks_itself(atoms, edges, bonds, message):
