@@ -30,36 +30,6 @@ from graphormer_sepnorm.training.module import GraphormerModule
 log = logging.getLogger(__name__)
 
 _STEPS_PER_LAUNCH = 32
-# How far from the batch size one is looked for that divides the graphs, as a share of it.
-_NEAR = 0.1
-
-
-def batch_size_advice(graphs: int, batch_size: int) -> str | None:
-    """Return one line if the batches of an epoch have two sizes, and so two recordings.
-
-    Args:
-        graphs: Of the training split.
-        batch_size: Largest size of a batch.
-
-    Returns:
-        What the sizes are, and a batch size nearby that divides the graphs, if there is one; None
-        if all batches have one size.
-    """
-    batches = -(-graphs // batch_size)
-    size, more = divmod(graphs, batches)
-    if not more:
-        return None
-    reach = int(_NEAR * batch_size)
-    near = range(max(2, batch_size - reach), min(graphs, batch_size + reach) + 1)
-    even = [other for other in near if graphs % other == 0]
-    said = (
-        f"batches have {size} or {size + 1} of {graphs:,} graphs: two shapes are recorded and "
-        "compiled"
-    )
-    if not even:
-        return said
-    best = min(even, key=lambda other: (abs(other - batch_size), other))
-    return f"{said}; with --data.batch_size {best} it would be one"
 
 
 def resident_graphs(
@@ -113,9 +83,6 @@ class CapturedTraining(Callback):
         if reason:
             log.warning("--engine is not for %s: training takes the ordinary path", reason)
             return
-        advice = batch_size_advice(len(data.indices("train")), data.batch_size)
-        if advice:
-            log.warning(advice)
         self._trainer = trainer
         loop = trainer.fit_loop.epoch_loop
         if not isinstance(loop, LaunchLoop):
