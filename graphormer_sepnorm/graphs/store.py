@@ -15,7 +15,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ import numpy as np
 from filelock import FileLock
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import cannot_be_written
+from graphormer_sepnorm.files import cannot_be_written, read_json
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_numbers, packed_blocks
 from graphormer_sepnorm.graphs.structure import UNREACHABLE_DISTANCE, PairTypes
 
@@ -132,14 +132,19 @@ class GraphStore:
         Raises:
             DataError: Naming the graph that is not of this form.
         """
-        return cls._of_blocks(packed_blocks(graphs), max_path_length, _InMemory())
+        return cls._of_blocks(packed_blocks(graphs), max_path_length)
 
     @classmethod
     def _of_blocks(
-        cls, blocks: Iterable[PackedGraphs], max_path_length: int, pair_type: _InMemory | _InFile
+        cls,
+        blocks: Iterable[PackedGraphs],
+        max_path_length: int,
+        pair_type: _InFile | None = None,
     ) -> GraphStore:
         types = PairTypes(max_path_length)
-        parts = defaultdict(_InMemory, pair_type=pair_type)
+        parts: defaultdict[str, Any] = defaultdict(list)
+        if pair_type is not None:
+            parts["pair_type"] = pair_type
         sizes = [np.zeros(1, np.int64)]
         position = 0
         for block in blocks:
@@ -154,7 +159,10 @@ class GraphStore:
             raise DataError("the data set holds no graphs")
         return cls(
             first_atom=np.cumsum(np.concatenate(sizes)),
-            **{name: part.finished() for name, part in parts.items()},
+            **{
+                name: np.concatenate(part) if isinstance(part, list) else part.finished()
+                for name, part in parts.items()
+            },
             **types.arrays(),
             max_path_length=max_path_length,
         )
@@ -190,13 +198,8 @@ class GraphStore:
                 if problem is not None:
                     if directory.exists():
                         log.warning("graph store %s %s: it is built anew", directory, problem)
-                    _build(
-                        directory,
-                        key,
-                        lambda pairs: cls._of_blocks(
-                            packed_blocks(graphs()), max_path_length, pairs
-                        ),
-                    )
+                    blocks = packed_blocks(graphs())
+                    _build(directory, key, partial(cls._of_blocks, blocks, max_path_length))
         except OSError as error:
             what = f"the graph store {directory}"
             raise DataError(cannot_be_written(what, error, "give another --data.root")) from error
@@ -229,11 +232,8 @@ def _checksum(path: Path) -> int:
 
 def _problem(directory: Path, key: dict[str, str | int]) -> str | None:
     """Say why the store cannot be used, or return None."""
-    try:
-        record = json.loads((directory / "store.json").read_text())
-    except (OSError, ValueError):
-        return "is incomplete"
-    if not isinstance(record, dict):
+    record = read_json(directory / "store.json")
+    if record is None:
         return "is incomplete"
     if record.get("key") != key:
         return "was made from other data or by another version"
@@ -259,36 +259,23 @@ def _build(
     directory: Path, key: dict[str, str | int], make: Callable[[_InFile], GraphStore]
 ) -> None:
     """Write a store beside its place, then rename it there; the caller holds the lock."""
-    partial = directory.with_name(f".{directory.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
-    partial.mkdir()
+    temporary = directory.with_name(f".{directory.name}.partial")
+    shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
+    temporary.mkdir()
     try:
-        store = make(_InFile(partial / "pair_type.npy"))
+        store = make(_InFile(temporary / "pair_type.npy"))
         names = [*_ARRAYS, *(name for name in _OPTIONAL if getattr(store, name).size)]
         for name in names:
             if name != "pair_type":
-                np.save(partial / f"{name}.npy", getattr(store, name))
-        checksums = {name: _checksum(partial / f"{name}.npy") for name in names}
+                np.save(temporary / f"{name}.npy", getattr(store, name))
+        checksums = {name: _checksum(temporary / f"{name}.npy") for name in names}
         record = {"key": key, "checksums": checksums}
-        (partial / "store.json").write_text(json.dumps(record, indent=1) + "\n")
+        (temporary / "store.json").write_text(json.dumps(record, indent=1) + "\n")
         if directory.is_dir():
             shutil.rmtree(directory)
-        os.replace(partial, directory)
+        os.replace(temporary, directory)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-class _InMemory:
-    """An array that is made of parts, in memory."""
-
-    def __init__(self) -> None:
-        self._parts: list[np.ndarray] = []
-
-    def append(self, part: np.ndarray) -> None:
-        self._parts.append(part)
-
-    def finished(self) -> np.ndarray:
-        return np.concatenate(self._parts)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 class _InFile:

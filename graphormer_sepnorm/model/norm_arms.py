@@ -154,24 +154,3 @@ def make_norm(name: str, channels: int, *, first: bool = False) -> NormArm:
     if first and token == "bn":
         token = "ln"
     return SeparateNorm(NORM_KINDS[token](channels), NORM_KINDS[atom](channels))
-
-
-def normalise_atoms(norm: nn.Module, atoms: Tensor, real_atoms: Tensor | None) -> Tensor:
-    """Normalise atoms alone, ``[M, D]``, by an `atom_norm`, compiled where an arm is.
-
-    Args:
-        norm: What `atom_norm` gives.
-        atoms: ``[M, D]``.
-        real_atoms: Which atoms are none of padding, bool ``[M]``; None: all.
-    """
-    in_one = _normalise([norm], atoms, [atoms.shape[0]], real_atoms)
-    return norm(atoms, real_atoms) if in_one is None else in_one
-
-
-def atom_norm(name: str, channels: int) -> nn.Module:
-    """Build the norm that an arm has for atoms, for `normalise_atoms`; see `NORM_KINDS`.
-
-    Raises:
-        ConfigError: If there is no such arm.
-    """
-    return NORM_KINDS[norm_name(name).removeprefix("shared-").rpartition("+")[2]](channels)

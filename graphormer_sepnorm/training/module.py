@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import logging
 import math
 import struct
 from collections.abc import Callable
@@ -47,8 +46,6 @@ from graphormer_sepnorm.training.evaluation import EvaluatedModule, MeanLoss
 from graphormer_sepnorm.training.loss import LossName, choose_loss, uniformity_loss
 from graphormer_sepnorm.training.optimizer import make_optimizer, make_schedule, renew_options
 from graphormer_sepnorm.values import is_whole
-
-log = logging.getLogger(__name__)
 
 # Where a checkpoint keeps the sum of the losses of the epoch so far and the number of labels.
 EPOCH_LOSS = "epoch_loss"
@@ -138,11 +135,11 @@ class GraphormerModule(EvaluatedModule):
         asked_for = dataclasses.replace(GraphormerConfig(**facts["model"]), **given)
         check_same_network(facts, asked_for)
         facts["model"] |= {name: getattr(asked_for, name) for name in REGULARISATION}
-        module.on_load_checkpoint(checkpoint)
+        module._restore(checkpoint)
         return module
 
     def setup(self, stage: str) -> None:
-        """Refuse what cannot work, and say what nobody has tried.
+        """Refuse what cannot work.
 
         Raises:
             ConfigError: The trainer would convert whole batches to another precision.
@@ -152,13 +149,9 @@ class GraphormerModule(EvaluatedModule):
                 f"--trainer.precision {self.trainer.precision} is not supported: use 32-true, "
                 "bf16-mixed or 16-mixed"
             )
-        if self.trainer.strategy.root_device.type == "mps":
-            log.warning("MPS is not tested: compare a short run with --trainer.accelerator cpu")
 
     def configure_model(self) -> None:
         """Build the network for the data of the trainer; Lightning calls it after the set-up."""
-        if self._trainer is None:
-            return  # `on_load_checkpoint` is about to build it
         if self.facts:  # built already, for these data it is to be hoped
             check_same_data(self.facts, self.trainer)
             return
@@ -221,26 +214,22 @@ class GraphormerModule(EvaluatedModule):
         self.vocabulary = GraphVocabulary.from_plain(facts["vocabulary"])
         self.loss_name: LossName = choose_loss(self.hparams["loss"], self.task)
         self.model = Graphormer(GraphormerConfig(**facts["model"])).to(self.device)
-        for name, values in (
-            ("target_mean", facts["target_mean"]),
-            ("target_std", facts["target_std"]),
-        ):
-            scale = torch.tensor(values, dtype=torch.float32, device=self.device)
+        for name in ("target_mean", "target_std"):
+            scale = torch.tensor(facts[name], dtype=torch.float32, device=self.device)
             self.register_buffer(name, scale, persistent=False)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what predicting needs, and what the last validation gave."""
-        values = self._trainer.callback_metrics if self._trainer is not None else {}
+        values = self.trainer.callback_metrics
         validation = {
             name: float(value) for name, value in values.items() if name.startswith("validation_")
         }
         checkpoint[KEY] = {**self.facts, "validation": validation}
-        if self._trainer is not None:
-            # Only the sums of all processes together are the same for any number of them.
-            sums = torch.stack([self.epoch_loss.total, self.epoch_loss.labels])
-            total = self.trainer.strategy.reduce(sums, reduce_op="sum")
-            checkpoint[EPOCH_LOSS] = total.tolist()  # type: ignore[union-attr]
-            checkpoint[FIXED] = self.statistics_fixed
+        # Only the sums of all processes together are the same for any number of them.
+        sums = torch.stack([self.epoch_loss.total, self.epoch_loss.labels])
+        total = self.trainer.strategy.reduce(sums, reduce_op="sum")
+        checkpoint[EPOCH_LOSS] = total.tolist()  # type: ignore[union-attr]
+        checkpoint[FIXED] = self.statistics_fixed
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Build the network for the vocabulary and the task of the checkpoint.
@@ -251,24 +240,24 @@ class GraphormerModule(EvaluatedModule):
             raise CheckpointError("this is not a checkpoint of graphormer_sepnorm")
         check_checkpoint(checkpoint)
         facts = checkpoint[KEY]
-        training = False
-        if self._trainer is not None:
-            check_same_data(facts, self.trainer)
-            training = self._trainer.state.fn == "fit"
-            if training:
-                check_same_network(facts, self.architecture)
-                own = {name: getattr(self.architecture, name) for name in REGULARISATION}
-                facts = {**facts, "model": {**facts["model"], **own}}
-        self._build(facts)
-        evaluated = self._trainer is not None and not training
-        others = checkpoint.get("members", ()) if evaluated else ()
+        check_same_data(facts, self.trainer)
+        training = self.trainer.state.fn == "fit"
+        others = () if training else checkpoint.get("members", ())
         self.members = tuple(build_network(facts["model"], weights) for weights in others)
-        load_weights(self, checkpoint["state_dict"])  # as Lightning is about to, but in our words
+        if training:
+            check_same_network(facts, self.architecture)
+            own = {name: getattr(self.architecture, name) for name in REGULARISATION}
+            checkpoint = {**checkpoint, KEY: {**facts, "model": {**facts["model"], **own}}}
+        self._restore(checkpoint)
         if EPOCH_LOSS in checkpoint and self.global_rank == 0:
             sums = torch.tensor(checkpoint[EPOCH_LOSS], dtype=torch.float64)
             self.epoch_loss.total, self.epoch_loss.labels = sums
         self._fix_statistics(training and checkpoint.get(FIXED, False))
         self.goes_on_from_average = training and TRAINED_WEIGHTS in checkpoint
+
+    def _restore(self, checkpoint: dict[str, Any]) -> None:
+        self._build(checkpoint[KEY])
+        load_weights(self, checkpoint["state_dict"])  # as Lightning is about to, but in our words
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Predict in real units (regression) or as logits (binary): float ``[B, T]``.
@@ -314,10 +303,13 @@ class GraphormerModule(EvaluatedModule):
             self.step_loss = losses[-1]
             self._record(totals, label_counts)
             return losses
-        self._seed_dropout(batch_idx)
+        # `torch.manual_seed` takes 1 ms, a hundredth of a step of small batches on a CPU.
+        on_cpu = self.device.type == "cpu"
+        seed = torch.default_generator.manual_seed if on_cpu else torch.manual_seed
+        seed(self.dropout_seed(batch_idx))
         graph_token, atoms = self.model.encode(batch)
         outputs = self.model.read_out(graph_token, atoms, batch)
-        known = self._drawn(batch.targets), batch.weights, self._drawn(batch.bounds)
+        known = self._sampled(batch.targets), batch.weights, self._sampled(batch.bounds)
         total, labels = self.summed_loss(outputs, *known)
         accumulated = self.trainer.accumulate_grad_batches
         step, first = divmod(batch_idx, accumulated)
@@ -336,7 +328,7 @@ class GraphormerModule(EvaluatedModule):
             loss = loss + weight * uniformity_loss(graph_token, atoms, batch, on)
         return loss
 
-    def _drawn(self, targets: Tensor) -> Tensor:
+    def _sampled(self, targets: Tensor) -> Tensor:
         """Take all labels, or a random share of them: nan for the others."""
         share = self.hparams["label_fraction"]
         if share == 1:
@@ -353,15 +345,6 @@ class GraphormerModule(EvaluatedModule):
         place = self.hparams["seed"], self.current_epoch, batch_idx, self.global_rank
         digest = hashlib.blake2b(struct.pack("<4q", *place), digest_size=8).digest()
         return int.from_bytes(digest, "little") >> 1
-
-    def _seed_dropout(self, batch_idx: int) -> None:
-        seed = self.dropout_seed(batch_idx)
-        if self.device.type == "cpu":
-            # `torch.manual_seed` writes down the stack for each kind of device that is not there,
-            # in 1 ms, which is a hundredth of a step of small batches.
-            torch.default_generator.manual_seed(seed)
-        else:
-            torch.manual_seed(seed)
 
     def batch_loss(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Return what a captured step needs: the sum of the losses of its labels, their number."""

@@ -33,7 +33,7 @@ def goes_on_exactly(trainer: Trainer, batch_idx: int) -> bool:
     """
     accumulated = trainer.accumulate_grad_batches
     every = trainer.val_check_batch or math.inf
-    if trainer.should_stop and trainer.fit_loop._can_stop_early:
+    if trainer.should_stop:
         return False
     if trainer.num_training_batches <= accumulated:
         return True

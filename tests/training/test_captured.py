@@ -5,7 +5,6 @@ Without a GPU nothing is captured here; the launches and all accounting are thos
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from graphormer_sepnorm.training.callbacks.divergence import StopWhenDiverged
 from graphormer_sepnorm.training.callbacks.logs import LogTraining, MetricsFile
 from graphormer_sepnorm.training.callbacks.run_record import Throughput
 from graphormer_sepnorm.training.captured import engine
-from graphormer_sepnorm.training.captured.engine import CapturedTraining, batch_size_advice
+from graphormer_sepnorm.training.captured.engine import CapturedTraining
 from graphormer_sepnorm.training.captured.launch_loop import Launch
 from graphormer_sepnorm.training.module import GraphormerModule
 
@@ -280,24 +279,6 @@ def test_what_cannot_be_captured_takes_the_ordinary_path(
     fit("run", None, captured, turns, trainer={"max_epochs": 1, **options}, **model)
     assert f"--engine is not for {reason}: training takes the ordinary path" in caplog.text
     assert len(turns.steps) == 10
-
-
-@pytest.mark.parametrize(
-    ("graphs", "batch_size", "advice"),
-    [
-        (10_000, 125, None),
-        (10_000, 128, "126 or 127 of 10,000 graphs.*with --data.batch_size 125 it would be one"),
-        (220_010, 256, "with --data.batch_size 245 it would be one"),
-        (10_007, 128, "126 or 127 of 10,007 graphs: two shapes are recorded and compiled$"),
-        (5, 8, None),
-    ],
-)
-def test_a_batch_size_that_divides_the_graphs_is_named(
-    graphs: int, batch_size: int, advice: str | None
-) -> None:
-    said = batch_size_advice(graphs, batch_size)
-    assert (said is None) == (advice is None)
-    assert advice is None or re.search(advice, str(said))
 
 
 def test_a_launch_is_sent_without_waiting_for_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

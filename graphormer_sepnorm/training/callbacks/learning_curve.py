@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.files import replacing
@@ -62,7 +61,6 @@ def draw_learning_curve(
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # needs no display
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(7, 5.6), layout="constrained")
     FigureCanvasAgg(figure)
@@ -75,30 +73,23 @@ def draw_learning_curve(
     ):
         points = [(p["epoch"], p[key]) for p in history if math.isfinite(p.get(key, math.nan))]
         if points:
-            marker = "." if len(points) < 30 else ""
-            axes.plot(*zip(*points, strict=True), color=colour, marker=marker, label=label)
+            axes.plot(*zip(*points, strict=True), color=colour, marker=".", label=label)
     decided = [point for point in history if math.isfinite(point.get(monitor, math.nan))]
     best = monitored(monitor).best(decided, key=lambda point: point[monitor], default=None)
     value = math.nan if best is None else best.get(f"validation_{metric}", math.nan)
-    for axes, label in ((losses, "loss"), (metrics, name)):
-        values = np.concatenate([np.zeros(0), *(line.get_ydata() for line in axes.lines)])
-        positive = values[values > 0]
-        if len(positive) and positive.max() > 10 * positive.min():  # else labels would crowd
-            axes.set_yscale("log")
-        axes.set_ylabel(label)
-        axes.grid(alpha=0.3)
-        if best is not None:
-            axes.axvline(best["epoch"], color="black", linestyle=":", linewidth=1)
     if best is not None and math.isfinite(value):
         which = "last" if monitor == LAST.column else "best"
         said = f"{which} epoch: {best['epoch']:.0f}, {value:.4g}"
         metrics.plot(best["epoch"], value, "*", color="black", markersize=11, label=said)
-    for axes in (losses, metrics):
-        if axes.get_legend_handles_labels()[0]:
+    for axes, label, falls in (
+        (losses, "loss", True),
+        (metrics, name, not METRICS[metric].higher_is_better),
+    ):
+        axes.set_ylabel(label)
+        axes.set_yscale("log" if falls else "linear")
+        axes.grid(alpha=0.3)
+        if axes.lines:
             axes.legend()
     metrics.set_xlabel("epoch")
-    metrics.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if len(history) == 1:  # else there are fractions of an epoch around a single point
-        metrics.set_xlim(history[0]["epoch"] - 1, history[0]["epoch"] + 1)
     with replacing(path) as partial:
         figure.savefig(partial, dpi=120, format="png")
