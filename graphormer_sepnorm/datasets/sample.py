@@ -6,9 +6,9 @@ import dataclasses
 import hashlib
 
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION
+from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.user_table.load import load_table
-from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.resources import sample_path
 
@@ -20,11 +20,9 @@ def load_sample() -> DatasetSplits:
         DataError: The file is missing or damaged.
     """
     path = sample_path()
-    options = TableOptions(
-        path, target_columns=("penalised_logp",), task="regression", on_invalid="error"
-    )
+    options = {"target_columns": ["penalised_logp"], "task": "regression", "on_invalid": "error"}
     try:
-        splits = load_table(options)
+        splits = load_table(DataConfig(table=str(path), **options))
     except DataError as error:
         raise DataError(
             f"the bundled sample is damaged ({error}); install the package again"

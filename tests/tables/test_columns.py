@@ -31,7 +31,6 @@ from graphormer_sepnorm.tables.columns import (
         (["Drug_ID", "Drug", "Y"], 1),
         (["mol", "smiles"], 1),  # the surer name
         (["Drug", "Drug_SMILES", "logS"], 1),
-        (["mol", "reagent smiles", "product smiles"], 0),
         (["id", "rdkit smiles (washed)"], 1),
         (["anything at all"], 0),
         (["canonical_smiles", "isomeric_smiles"], 1),  # which has the stereochemistry
