@@ -6,7 +6,6 @@ import contextlib
 import math
 import re
 import warnings
-import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -21,8 +20,8 @@ from graphormer_sepnorm.tables.reader import Layout, Row, TableReader
 from graphormer_sepnorm.tables.text import open_binary
 from graphormer_sepnorm.tables.writer import WholeFileWriter
 
-# A sheet has no more; and a file of some kilobytes can be packed so that it unpacks to more.
-_MOST_ROWS, _LARGEST_BYTES = 1_048_576, 2_000_000_000
+# A sheet has no more.
+_MOST_ROWS = 1_048_576
 _LONGEST_CELL = 32_767  # characters
 _FIRST_YEAR = 1900
 _LARGEST_INTEGER = 10**15  # of larger ones Excel makes the digits after the fifteenth zeros
@@ -61,14 +60,9 @@ class ExcelReader(TableReader):
         library = _openpyxl()
         self._raw = open_binary(Path(source))
         try:
-            with self._explained():
-                with zipfile.ZipFile(self._raw) as archive:
-                    size = sum(member.file_size for member in archive.infolist())
-                if size > _LARGEST_BYTES:
-                    raise ValueError(f"it says to hold {size:,} bytes")
-                self._raw.seek(0)
-                with warnings.catch_warnings(action="ignore"):  # of styles that it does not know
-                    self._book = library.load_workbook(self._raw, read_only=True, data_only=True)
+            # It warns of styles that it does not know.
+            with self._explained(), warnings.catch_warnings(action="ignore"):
+                self._book = library.load_workbook(self._raw, read_only=True, data_only=True)
             sheet, top = self._table(layout)
             with self._explained():
                 # By what the sheet says of its size rows would be left out where that is wrong.

@@ -132,11 +132,6 @@ class TextSource:
                 return format
         return ""
 
-    def other_delimiter(self) -> str:
-        """Return what separates the cells of the first line where no tab does, or nothing."""
-        outside = "".join(self._first_line().split('"')[::2])
-        return next((mark for mark in ",;" if mark in outside and "\t" not in outside), "")
-
     def _first_line(self) -> str:
         with self._explained():
             first = next(iter(self._lines), "")
