@@ -40,10 +40,13 @@ def check_rows(config: DataConfig, path: Path, table: TableContents) -> None:
             f"{first.file}, {first.place}: {first.reason}{more}: mend them, or leave them out with "
             "--data.on_invalid skip"
         )
-    wrong = [one for one in unusable if one.kind == NOT_A_CLASS]
-    for column in dict.fromkeys(one.column for one in wrong):
-        others = [one for one in wrong if one.column == column]
-        if len(others) > len(table.valid):
+    for column in ("", *table.columns.names):  # of whole rows, and of single labels
+        others = [one for one in unusable if (one.kind, one.column) == (NOT_A_CLASS, column)]
+        known = len(table.valid)
+        if column and others:
+            place = table.columns.names.index(column)
+            known = sum(row.labels[place] == row.labels[place] for row in table.valid)
+        if len(others) > known:
             raise DataError(
                 f"{path}: {len(others):,} labels are not 0 or 1, the first in {others[0].place}: "
                 f"{others[0].reason}; these are for a regression: -c table_regression, or "
