@@ -28,7 +28,6 @@ from graphormer_sepnorm.datasets.training_labels import (
     check_labels,
     labels_digest,
     scaling,
-    summaries,
 )
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.files import plain
@@ -45,6 +44,8 @@ from graphormer_sepnorm.graphs.store import STRUCTURE_VERSION, GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.tables.reader import Layout
 from graphormer_sepnorm.values import is_whole
+
+_SPREAD = {"mean": np.mean, "std": np.std, "min": np.min, "max": np.max}
 
 
 class MoleculeDataModule(LightningDataModule):
@@ -281,7 +282,10 @@ class MoleculeDataModule(LightningDataModule):
             },
             "elements": np.unique(self.store.atom_codes_of(train)[:, 0]).tolist(),
             "connected": self.store.are_connected(train),
-            "targets": summaries(self.labels(train)),
+            "targets": [
+                {"labels": len(known)} | {name: float(of(known)) for name, of in _SPREAD.items()}
+                for known in (column[~np.isnan(column)] for column in self.labels(train).T)
+            ],
         }
 
     def train_dataloader(self) -> DataLoader:

@@ -217,13 +217,7 @@ def find_column(columns: Sequence[str], wanted: str, where: str) -> int:
             return found[0]
         if found:
             raise _several(found, wanted, where)
-    # Of a list of names one was cut in two.
-    whole = next((name for name in shown if name.startswith(f"{wanted},")), None)
-    hint = (
-        f" (did you mean {in_a_line(whole)!r}? In a list quote what has a comma: '[\"A,b\",C]')"
-        if whole
-        else did_you_mean(wanted, map(in_a_line, shown))
-    )
+    hint = did_you_mean(wanted, map(in_a_line, shown))
     raise DataError(
         f"{where}: there is no column {wanted!r}{hint}; the columns are {listed(shown)}"
     )
@@ -285,20 +279,14 @@ def parse_label(cell: object) -> float:
     Raises:
         ValueError: Something else stands there, or an infinity.
     """
-    return parse_number(percent(cell) or cell)
+    if isinstance(cell, str) and "%" in cell and (found := _PERCENT.fullmatch(cell)):
+        cell = type(cell)(found[1])
+    return parse_number(cell)
 
 
 def is_empty(cell: object) -> bool:
     """Whether nothing stands in a cell, or a word for no value, such as ``n.d.`` or ``#N/A``."""
     return cell is None or "".join(str(cell).lower().replace(".", " ").split()) in _NO_VALUE
-
-
-def percent(cell: object) -> str:
-    """Return the number of a cell such as ``29.0%`` without its sign; empty if it is no such."""
-    if not isinstance(cell, str) or "%" not in cell:
-        return ""
-    found = _PERCENT.fullmatch(cell)
-    return type(cell)(found[1]) if found else ""
 
 
 def parse_or_missing(cells: Sequence[object], names: Sequence[str]) -> tuple[float, ...]:
