@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import yaml
 
+from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.metrics import METRICS
@@ -108,117 +109,6 @@ class ModelConfig(GraphormerConfig):
         """The options of the network alone."""
         own = {name: getattr(self, name) for name in GraphormerConfig.names()}
         return GraphormerConfig(**own)
-
-
-@dataclass(frozen=True)
-class DataConfig(Options):
-    """Molecules in three splits, and the batches that are made of them.
-
-    Attributes:
-        dataset: zinc-subset, zinc, ogbg-molhiv, sample (bundled, nothing is downloaded) or table
-            (a file of your own). null takes table if one is given, else zinc-subset.
-        root: The data root: raw files are looked for and downloads and the graph store are kept
-            here. A relative path is relative to where the command was started.
-        batch_size: Graphs in a training batch, at least 2; several processes share them. Batches
-            are random and nearly equal in size. Memory and time of a step grow linearly with it.
-            With accumulated gradients this is the micro-batch, and BatchNorm in the model sees
-            the micro-batch.
-        eval_batch_size: Graphs in a batch of validation and test; null takes batch_size. The
-            results do not depend on it.
-        num_workers: Processes that prepare batches. 0 prepares them in the training process, which
-            is best on a few CPU cores; 2 to 4 hide the work behind a GPU.
-        attention_blocks: Groups of similar size that a batch is split into for attention. More
-            groups mean less padding but more, smaller operations; results are the same.
-        table: Your own molecules with labels: CSV, TSV or SDF (gzipped too), Parquet or
-            Excel.
-        validation_table: A file of its own for the validation split (then test_table too).
-        test_table: A file of its own for the test split (then validation_table too).
-        smiles_column: Column of the SMILES of a table, or of molecules for pretraining; null finds
-            it by its name.
-        sheet: Of Excel files, the sheet's name or its number from 1; null takes the only one with a
-            column of SMILES.
-        header_row: The row (line) of Excel, CSV and TSV files that names the columns, from 1; null
-            finds it.
-        target_columns: Columns of the labels; null takes the only column with numbers, all every
-            one. Missing labels are left out of the loss and the metrics.
-        weight_column: Column of weights in the training loss, 0 or more; null weighs all rows the
-            same. Metrics are not weighted; but by folds of an ensemble rows of 0 are not
-            validated on.
-        id_column: Column that names the rows, for the files of a run; null takes the first whose
-            name says so, such as compound_id.
-        task: regression, binary (labels 0 and 1), multiclass (each different value of the only
-            target column is a class), or auto: binary if there are no other labels than 0 and 1.
-        units: Unit of each target, for messages.
-        split: random, scaffold (molecules with the same ring systems stay together), group, time,
-            column or files; auto takes files or a column if they are given, else scaffold.
-        split_column: Column that says train, validation or test.
-        group_column: Column of groups that stay together, such as a series or a laboratory.
-        time_column: Column of numbers or dates (2024-05-31): the newest rows are the test split,
-            the next newest the validation split.
-        split_fractions: Shares of training, validation and test split.
-        split_seed: Decides the random split, and the folds; not tied to seed_everything, so that
-            runs with different seeds share their split.
-        folds: Number of folds of a cross-validation, by chance or by scaffold as split says;
-            train.py crossvalidate trains on all of them.
-        fold: The fold that is the test split, from 0; a tenth of the others is the validation
-            split.
-        member_folds: For the members of an ensemble (--ensemble_by folds): training and validation
-            split together are divided into so many folds, by scaffold where the split is.
-        member_fold: The fold that this member validates on, from 0; it trains on the others.
-        on_invalid: What to do with rows that cannot be used: skip lists them and goes on, error
-            stops at the first.
-        duplicates: What to do with rows of one molecule: keep them, or bring them to one with the
-            mean or median of their labels.
-        positive: The class that is 1, as it stands in the target column; all others are 0.
-        class_weight: balanced gives both classes, or all, the same weight in the training loss;
-            for a single target. Metrics are not weighted.
-        standardise: What is done to each molecule of a table first, and again at prediction: some
-            of fragment (the largest one, without salts and solvents), neutralise (charges that
-            protons can remove), tautomer (RDKit's canonical one).
-        descriptors: rdkit lets predictions be read from RDKit's descriptors too, beside what the
-            network makes of the graph; for a table. Costs 4 to 10 ms a molecule, once.
-        descriptor_columns: Columns of numbers that predictions are read from too, such as a
-            temperature or a pH. A missing value stands for the mean; predict.py needs them too.
-        molecules: Molecules without labels for dataset pretraining: SMILES, one on each line, or a
-            table with a column of them. Their descriptors are what is learned.
-    """
-
-    section: ClassVar[str] = "--data."
-    dataset: str | None = None
-    root: str = "data"
-    batch_size: int = ranged(256, least=2)
-    eval_batch_size: int | None = ranged(None, least=1)
-    num_workers: int = ranged(0, least=0)
-    attention_blocks: int = ranged(1, least=1)
-    table: str | None = None
-    validation_table: str | None = None
-    test_table: str | None = None
-    smiles_column: str | None = None
-    sheet: str | None = None
-    header_row: int | None = None
-    target_columns: list[str] | str | None = None
-    weight_column: str | None = None
-    id_column: str | None = None
-    task: Literal["auto", "regression", "binary", "multiclass"] = "auto"
-    units: list[str] | str | None = None
-    split: Literal["auto", "random", "scaffold", "group", "time", "column", "files"] = "auto"
-    split_column: str | None = None
-    group_column: str | None = None
-    time_column: str | None = None
-    split_fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
-    split_seed: int = 0
-    folds: int | None = None
-    fold: int | None = None
-    member_folds: int | None = None
-    member_fold: int | None = None
-    on_invalid: Literal["skip", "error"] = "skip"
-    duplicates: Literal["keep", "mean", "median"] = "keep"
-    positive: str | None = None
-    class_weight: Literal["balanced"] | None = None
-    standardise: list[str] | None = None
-    descriptors: str | None = None
-    descriptor_columns: list[str] | str | None = None
-    molecules: str | None = None
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,19 @@ import torch
 from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
-from graphormer_sepnorm.config import DataConfig
-from graphormer_sepnorm.datasets.catalogue import PRETRAINING, canonical_name, load_dataset
-from graphormer_sepnorm.datasets.data_options import check_files, table_options
+from graphormer_sepnorm.data_config import DataConfig
+from graphormer_sepnorm.datasets.catalogue import (
+    PRETRAINING,
+    TABLE,
+    canonical_name,
+    load_dataset,
+)
 from graphormer_sepnorm.datasets.graph_numbers import GraphNumbers, MemberFolds
 from graphormer_sepnorm.datasets.splits import DatasetSplits, Graphs
 from graphormer_sepnorm.datasets.training_labels import (
     check_labels,
     labels_digest,
     scaling,
-    summaries,
 )
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.files import plain
@@ -41,6 +44,8 @@ from graphormer_sepnorm.graphs.store import STRUCTURE_VERSION, GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.tables.reader import Layout
 from graphormer_sepnorm.values import is_whole
+
+_SPREAD = {"mean": np.mean, "std": np.std, "min": np.min, "max": np.max}
 
 
 class MoleculeDataModule(LightningDataModule):
@@ -65,7 +70,6 @@ class MoleculeDataModule(LightningDataModule):
     ) -> None:
         super().__init__()
         if config is None:
-            check_files(options)
             config = DataConfig(**options)
         for name, value, least in (("max_path_length", max_path_length, 1), ("seed", seed, 0)):
             if not is_whole(value, least):
@@ -76,17 +80,8 @@ class MoleculeDataModule(LightningDataModule):
         self.dataset = canonical_name(
             config.dataset or ("table" if config.table else "zinc-subset")
         )
-        self.table_options = table_options(self.dataset, config)
-        molecules = config.molecules
-        if self.dataset == PRETRAINING and molecules is None:
-            raise ConfigError("which molecules? Give a file of SMILES: --data.molecules FILE")
-        if self.dataset != PRETRAINING and molecules is not None:
-            raise ConfigError(
-                f"--data.molecules {molecules} is for train.py pretrain, and this is "
-                f"{self.dataset}: pre-train on them first, then --model.from_pretrained"
-            )
-        self.molecules = molecules
-        self._layout = Layout(config.sheet, config.header_row, config.smiles_column, "--data.")
+        self._check_kind()
+        self.table_options = config.of_table() if self.dataset == TABLE else None
         self.root = Path(config.root).expanduser().resolve()
         self.batch_size = config.batch_size
         self.eval_batch_size = config.eval_batch_size or config.batch_size
@@ -104,8 +99,31 @@ class MoleculeDataModule(LightningDataModule):
         self._position = (0, 0)
         # Training batches are numbers of graphs, where the graphs themselves are on the device.
         self.numbers_only = False
-        if (own := MemberFolds.of_options(config.member_folds, config.member_fold)) is not None:
-            self.deal_members(own)
+        if config.member_folds is not None:
+            self.deal_members(MemberFolds(config.member_folds, config.member_fold))
+
+    def _check_kind(self) -> None:
+        """Refuse options of another kind of data, and data without their file."""
+        config = self.config
+        if self.dataset == PRETRAINING and config.molecules is None:
+            raise ConfigError("which molecules? Give a file of SMILES: --data.molecules FILE")
+        if self.dataset != PRETRAINING and config.molecules is not None:
+            raise ConfigError(
+                f"--data.molecules {config.molecules} is for train.py pretrain, and this is "
+                f"{self.dataset}: pre-train on them first, then --model.from_pretrained"
+            )
+        if self.dataset == TABLE:
+            if config.table is None:
+                raise ConfigError("which table? Give your file: --data.table FILE")
+            return
+        layout = ("smiles_column", "sheet", "header_row") * (self.dataset == PRETRAINING)
+        default = DataConfig()
+        for name in config.of_table():
+            if name not in layout and getattr(config, name) != getattr(default, name):
+                raise ConfigError(
+                    f"--data.{name} is for a table of your own, and this is {self.dataset}: give "
+                    "--data.table FILE alone, or leave it out"
+                )
 
     @classmethod
     def from_splits(
@@ -142,13 +160,14 @@ class MoleculeDataModule(LightningDataModule):
         if self.dataset == PRETRAINING:
             from graphormer_sepnorm.datasets.pretraining import load_pretraining
 
-            path = Path(str(self.molecules)).expanduser()
-            return load_pretraining(path, self.root, self._layout)
+            config = self.config
+            layout = Layout(config.sheet, config.header_row, config.smiles_column, "--data.")
+            return load_pretraining(Path(str(config.molecules)).expanduser(), self.root, layout)
         if self.table_options is None:
             return load_dataset(self.dataset, self.root)
         from graphormer_sepnorm.datasets.user_table.load import load_table
 
-        return load_table(self.table_options)
+        return load_table(self.config)
 
     @property
     def splits(self) -> DatasetSplits:
@@ -268,7 +287,10 @@ class MoleculeDataModule(LightningDataModule):
             },
             "elements": np.unique(self.store.atom_codes_of(train)[:, 0]).tolist(),
             "connected": self.store.are_connected(train),
-            "targets": summaries(self.labels(train)),
+            "targets": [
+                {"labels": len(known)} | {name: float(of(known)) for name, of in _SPREAD.items()}
+                for known in (column[~np.isnan(column)] for column in self.labels(train).T)
+            ],
         }
 
     def train_dataloader(self) -> DataLoader:

@@ -58,7 +58,8 @@ class LazyGraphs:
         bounds: np.ndarray | None = None,
     ) -> None:
         self.texts = texts
-        self.y = torch.from_numpy(np.asarray(targets, dtype=np.float32)).reshape(len(texts), -1)
+        labels = np.asarray(targets, np.float32)
+        self.y = torch.from_numpy(labels if labels.ndim == 2 else labels[:, None])
         self.weights = None if weights is None else torch.from_numpy(np.float32(weights))
         self._featuriser = featuriser
         self._parse = parse

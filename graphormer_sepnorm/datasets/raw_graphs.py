@@ -6,7 +6,7 @@ They are needed once, when the graph store is built; later starts find the store
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import torch
@@ -81,11 +81,7 @@ class SmilesOfGraphs(Sequence[str]):
     def __len__(self) -> int:
         return len(self._graphs)
 
-    @overload
-    def __getitem__(self, index: int, /) -> str: ...
-    @overload
-    def __getitem__(self, index: slice, /) -> list[str]: ...
-    def __getitem__(self, index: int | slice, /) -> str | list[str]:
+    def __getitem__(self, index: Any, /) -> Any:
         from graphormer_sepnorm.chem.features import get_featuriser  # RDKit is for those who ask
 
         if isinstance(index, slice):

@@ -73,15 +73,6 @@ def check_labels(labels: np.ndarray, splits: DatasetSplits) -> None:
             f"{_place(graph, splits)}: the label of {task.targets[target]} is "
             f"{labels[graph, target]:g}: {wanted}, or nan where it is missing"
         )
-    if task.one_of:
-        wrong = (labels.sum(axis=1) != 1) & ~np.isnan(labels).all(axis=1)
-        if wrong.any():
-            graph = int(wrong.argmax())
-            raise DataError(
-                f"{_place(graph, splits)}: the labels of the classes of {task.one_of} are "
-                f"{labels[graph].tolist()}: give 1 for its class and 0 for the others, or nan for "
-                "all"
-            )
 
 
 def _place(number: int, splits: DatasetSplits) -> str:
@@ -138,20 +129,3 @@ def scaling(
             )
     # A constant target cannot be scaled to deviation 1; it is only shifted.
     return mean.tolist(), np.where(deviation > 0, deviation, 1.0).tolist()
-
-
-def summaries(labels: np.ndarray) -> list[dict[str, float]]:
-    """Return of each target how many labels ``[n, T]`` there are, and their spread."""
-    found = []
-    for column in labels.T:
-        present = column[~np.isnan(column)]
-        spread = {
-            "mean": present.mean(),
-            "std": present.std(),
-            "min": present.min(),
-            "max": present.max(),
-        }
-        found.append(
-            {"labels": len(present)} | {name: float(value) for name, value in spread.items()}
-        )
-    return found

@@ -258,7 +258,6 @@ def find_columns(
         of_targets = everything if task.one_of else _targets_of(job.evaluate, task.targets)
         outcome.evaluation = Evaluation(task, of_targets, _kept(predictor))
     labels = tuple(find_column(reader.columns, name, reader.name) for name in job.evaluate)
-    reader.require_values(labels)
     if predictor.task.one_of:
         labels *= len(predictor.task.targets)
     to_sdf = (job.output_format or format_to_write(job.destination)) == "sdf"

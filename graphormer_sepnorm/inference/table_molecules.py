@@ -116,7 +116,6 @@ class MoleculeColumns:
             beside = tuple(find_column(reader.columns, name, reader.name) for name in names)
         except DataError as error:
             raise DataError(f"{error} (the model reads {listed(names)})") from error
-        reader.require_values(beside if smiles is None else (smiles, *beside))
         choice = "" if smiles_column else smiles_choice(reader.columns, smiles)
         return cls(smiles, beside, tuple(names), tuple(filter(None, (*reader.notes, choice))))
 

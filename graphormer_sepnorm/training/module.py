@@ -197,7 +197,7 @@ class GraphormerModule(EvaluatedModule):
             "from_pretrained": "" if self.backbone is None else self.backbone.name,
             "training_summary": summary,
             "weight_scale": data.weight_scale(),
-            "data_options": data.table_options and data.table_options.to_plain(),
+            "data_options": data.table_options,
             "member_folds": 0 if data.member_folds is None else data.member_folds.count,
             "packages": package_versions(),
         }

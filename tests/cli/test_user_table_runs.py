@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,32 @@ def test_identifiers_go_through_into_the_files_of_a_run(tmp_path: Path) -> None:
         assert [row.get("compound_id") for row in found] == [known[row["smiles"]] for row in found]
     (bad,) = records(tmp_path / "run" / "invalid_rows.csv")
     assert bad.get("compound_id") == "CPD-bad"
+
+
+@pytest.mark.parametrize("given", [("train",), ("train", "valid"), ("train", "test")])
+def test_a_column_may_leave_out_validation_and_test(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: tuple[str, ...]
+) -> None:
+    rows = [(s, n / 10, given[n % len(given)]) for n, s in enumerate(sample())]
+    table = written(tmp_path / "t.csv", "smiles,y,set", rows)
+    more = ["--data.split=column", "--data.split_column=set", "--trainer.max_steps=4"]
+    assert fit(tmp_path, table, *more) == 0
+    out = capsys.readouterr().out
+    for name, words in (("validation", "valid"), ("test", "test")):
+        assert (f"no {name} split:" in out) == (words not in given)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert ("test_mae" in summary) == ("test" in given)
+    assert summary["steps"] == 4
+    assert predict([str(tmp_path / "run"), "CCO"]) == 0
+
+
+def test_a_file_for_the_test_split_is_enough(tmp_path: Path) -> None:
+    rows = [(s, n / 10) for n, s in enumerate(sample())]
+    train_file = written(tmp_path / "a.csv", "smiles,y", rows[:40])
+    test_file = written(tmp_path / "b.csv", "smiles,y", rows[40:])
+    more = ["--data.split=files", f"--data.test_table={test_file}", "--trainer.max_steps=4"]
+    assert fit(tmp_path, train_file, *more) == 0
+    assert {row["split"] for row in records(tmp_path / "run" / "splits.csv")} == {"train", "test"}
 
 
 def test_the_column_of_identifiers_can_be_named(tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from table_files import RINGS, SPLIT, load, plain_rows, report_of, write_csv
 
-from graphormer_sepnorm.datasets.user_table.checks import (
+from graphormer_sepnorm.datasets.user_table.report import (
+    DataReport,
     find_duplicates,
     find_leakage,
-    report_target,
+    summarise,
 )
-from graphormer_sepnorm.datasets.user_table.report import DataReport
 from graphormer_sepnorm.datasets.user_table.report_text import report_text
-from graphormer_sepnorm.datasets.user_table.row_reader import ValidRow
+from graphormer_sepnorm.datasets.user_table.rows import ValidRow
 from graphormer_sepnorm.errors import DataError
 
 NAN = float("nan")
@@ -55,27 +55,16 @@ def assert_fits(text: str) -> None:
 # Labels.
 
 
-def test_statistics_of_each_split() -> None:
-    labels = {
-        "train": np.array([1.0, 2.0, NAN, 6.0]),
-        "validation": np.array([NAN]),
-        "test": np.array([-1.0]),
-    }
-    report = report_target("t", "m", labels, "regression")
-    train = report.splits["train"]
-    assert (train.labels, train.missing, train.positives) == (3, 1, None)
-    assert (train.mean, train.min, train.max) == (3.0, 1.0, 6.0)
-    assert train.std == pytest.approx(np.std([1, 2, 6]))
-    assert report.splits["validation"].mean is None
-    assert report.splits["validation"].missing == 1
-
-
-def test_classes_are_counted() -> None:
-    labels = {"train": np.array([1.0, 0, 0, NAN]), "test": np.array([1.0])}
-    report = report_target("t", "", labels, "binary")
-    assert report.splits["train"].positives == 1
-    assert report.splits["train"].mean == pytest.approx(1 / 3)
-    assert report.splits["test"].positives == 1
+def test_statistics_of_a_split() -> None:
+    found = summarise(np.array([1.0, 2.0, NAN, 6.0]), "regression")
+    assert (found.labels, found.missing, found.mean, found.min, found.max) == (3, 1, 3, 1, 6)
+    assert found.std == pytest.approx(np.std([1, 2, 6]))
+    assert found.positives is None
+    empty = summarise(np.array([NAN]), "regression")
+    assert (empty.labels, empty.missing, empty.mean, empty.std) == (0, 1, None, None)
+    classes = summarise(np.array([1.0, 0.0, 0.0, 1.0, 1.0]), "binary")
+    assert (classes.positives, classes.mean) == (3, 0.6)
+    assert summarise(np.empty(0), "binary").positives == 0
 
 
 # Duplicates and leakage.
@@ -198,7 +187,7 @@ def test_molecules_that_predict_py_leaves_out_are_named(tmp_path: Path) -> None:
     rows = [*plain_rows(), ("C" * 500, 1.0), ("C" * 501, 1.5), ("C" * 502, 2.0)]
     (said,) = reported(write_csv(tmp_path / "large.csv", rows)).warnings
     assert said == (
-        "row 14 and 1 other: more than 500 atoms, which are trained on, but predicted only with "
+        "row 14 and 1 more: more than 500 atoms, which are trained on, but predicted only with "
         "predict.py --max_atoms"
     )
 

@@ -17,7 +17,8 @@ from graphormer_sepnorm.chem.features import OF_SMILES, get_featuriser
 from graphormer_sepnorm.datasets import lazy_graphs
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import SPLITS
-from graphormer_sepnorm.datasets.user_table import row_reader
+from graphormer_sepnorm.datasets.user_table import rows as row_reader
+from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.store import GraphStore
@@ -354,11 +355,32 @@ def test_split_without_molecules(tmp_path: Path) -> None:
     assert "the random split leaves no molecule for validation (" in message or "test (" in message
     assert "(2 train, 0 validation, 0 test); give more molecules" in message
     column = write_csv(
-        tmp_path / "c.csv", [(s, v, "train") for s, v in plain_rows()], "smiles,value,set"
+        tmp_path / "c.csv", [(s, v, "test") for s, v in plain_rows()], "smiles,value,set"
     )
-    message = failure(column, split_column="set")
-    assert "the column split leaves no molecule for validation and test (12 train, 0 val" in message
-    assert "mark rows for it in column 'set'" in message
+    assert "column split leaves no molecule for train (" in failure(column, split_column="set")
+
+
+@pytest.mark.parametrize("given", [("train",), ("train", "validation"), ("train", "test")])
+@pytest.mark.parametrize("split", ["column", "files"])
+def test_validation_and_test_may_be_empty_where_they_are_given(
+    tmp_path: Path, split: str, given: tuple[str, ...]
+) -> None:
+    rows = [(s, v, given[n % len(given)]) for n, (s, v) in enumerate(plain_rows())]
+    if split == "column":
+        splits = load(write_csv(tmp_path / "a.csv", rows, "smiles,value,set"), split_column="set")
+    else:
+        train, *others = (
+            write_csv(tmp_path / f"{name}.csv", [row[:2] for row in rows if row[2] == name])
+            for name in given
+        )
+        own = dict(zip((f"{name}_table" for name in given[1:]), others, strict=True))
+        splits = load(train, split="files", **own)
+    assert dict(everything(splits)) == {smiles: [value] for smiles, value in plain_rows()}
+    report = report_of(splits)
+    empty = [name for name, part in splits.parts.items() if not len(part)]
+    assert empty == [name for name in ("validation", "test") if name not in given]
+    assert [one.partition(":")[0] for one in report.warnings] == [f"no {n} split" for n in empty]
+    assert "0 " in report_text(report)
 
 
 def test_training_needs_both_classes(tmp_path: Path) -> None:

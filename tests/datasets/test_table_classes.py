@@ -87,7 +87,7 @@ def test_words_for_no_value_are_no_class(tmp_path: Path) -> None:
     ("tiers", "said"),
     [
         (("High", "HIGH", "high "), "classes 'High', 'HIGH', 'high' of column 'tier' differ in"),
-        (("low", "Low", "mid"), "classes 'low' and 'Low' of column 'tier' differ in capitals only"),
+        (("low", "Low", "mid"), "classes 'low', 'Low' of column 'tier' differ in capitals only"),
     ],
 )
 def test_classes_that_differ_in_capitals_only_are_refused(

@@ -94,7 +94,7 @@ def test_a_bad_row_in_other_ways_is_left_out_with_its_labels(tmp_path: Path) -> 
         (
             ["0", "2.5", "7"],
             {"task": "binary"},
-            "8 of 12 labels are not 0 or 1, the first in row 2",
+            "8 labels are not 0 or 1, the first in row 2",
         ),
     ],
 )

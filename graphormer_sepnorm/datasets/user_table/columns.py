@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from graphormer_sepnorm.chem.molecules import is_smiles
-from graphormer_sepnorm.datasets.user_table.options import ALL, TableOptions
+from graphormer_sepnorm.data_config import ALL, DataConfig
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.tables.columns import (
@@ -22,7 +22,6 @@ from graphormer_sepnorm.tables.columns import (
     parse_class,
     readable,
     require_one_of_its_name,
-    split_bound,
 )
 from graphormer_sepnorm.tables.reader import Row, TableReader
 
@@ -76,14 +75,14 @@ class TableColumns:
 
 
 def find_columns(
-    reader: TableReader, sample: Sequence[Row], options: TableOptions, targets: tuple[str, ...]
+    reader: TableReader, sample: Sequence[Row], config: DataConfig, targets: Sequence[str]
 ) -> TableColumns:
     """Find the columns by their names, and the target by its contents if it is not named.
 
     Args:
         reader: The table.
         sample: Its first rows, for telling what may hold labels.
-        options: What the user says.
+        config: What the user says.
         targets: Names of the targets; `ALL`: all columns that may hold labels; empty: the only one.
 
     Raises:
@@ -97,17 +96,15 @@ def find_columns(
             "SDF, Parquet or Excel) that has them"
         )
     smiles = None
-    if reader.format != "sdf" or options.smiles_column is not None:
-        smiles = find_smiles_column(columns, options.smiles_column, where, is_molecule=is_smiles)
+    if reader.format != "sdf" or config.smiles_column is not None:
+        smiles = find_smiles_column(columns, config.smiles_column, where, is_molecule=is_smiles)
     weight, split, named_id = (
         None if name is None else find_column(columns, name, where)
-        for name in (options.weight_column, options.column_of_split, options.id_column)
+        for name in (config.weight_column, config.column_of_split, config.id_column)
     )
-    extra = tuple(find_column(columns, name, where) for name in options.descriptor_columns)
-    if not targets:  # any column may hold the labels
-        reader.require_values(range(len(columns)))
+    extra = tuple(find_column(columns, name, where) for name in config.descriptor_columns or ())
     taken = {one for one in (smiles, weight, split, named_id, *extra) if one is not None}
-    if targets and (targets != (ALL,) or ALL in columns or options.task == "multiclass"):
+    if targets and (tuple(targets) != (ALL,) or ALL in columns or config.task == "multiclass"):
         found = tuple(find_column(columns, name, where) for name in targets)
     else:
         found = _targets(where, columns, sample, taken, several=bool(targets))
@@ -118,22 +115,17 @@ def find_columns(
                 f"{where}: column {columns[position]!r} is named for two purposes: molecules, "
                 "labels, weights, split and descriptors need a column each"
             )
-    reader.require_values(used)
     names, extra_names = (tuple(reader.columns[one] for one in chosen) for chosen in (found, extra))
-    id_column = find_id_column(columns, options.id_column, where, used)
+    id_column = find_id_column(columns, config.id_column, where, used)
     return TableColumns(smiles, found, names, weight, split, extra, extra_names, id_column)
 
 
 def _targets(
     where: str, columns: Sequence[str], sample: Sequence[Row], taken: set[int], several: bool
 ) -> tuple[int, ...]:
-    """Return the only column that may hold labels, or all `several` ones.
-
-    Neither those that name the rows nor, if there are others, constants and what counts the rows.
-    """
+    """Return the only column that may hold labels, or all `several` ones."""
     free = [at for at in range(len(columns)) if at not in taken]
     found = [at for at in free if _may_hold_labels(columns, sample, at)]
-    found = [at for at in found if not _says_nothing(sample, at)] or found
     for position in found:
         require_one_of_its_name(columns, position, where)
     if len(found) == 1 or (found and several):
@@ -150,45 +142,13 @@ def _targets(
 
 
 def _may_hold_labels(columns: Sequence[str], sample: Sequence[Row], position: int) -> bool:
-    cells = [cell for cell in _cells(sample, position) if not is_empty(cell)]
-    if sum(map(_looks_like_a_label, cells)) <= _ENOUGH * len(cells):
-        return False
+    """Whether a column has numbers or words of classes, and does not name the rows."""
     # The first column has no name where pandas has written an index.
-    nameless = position == 0 and columns[0] == "column_1"
-    values = [value for _, value in _values(sample, position)]
-    whole = all(map(float.is_integer, values)) and not {*values} <= {0, 1}
-    return not (whole and (nameless or names_rows(columns[position])))
-
-
-def _looks_like_a_label(cell: Any) -> bool:
-    return bool(class_word(cell) or _LABEL.fullmatch(str(cell).strip()))
-
-
-def _says_nothing(sample: Sequence[Row], position: int) -> bool:
-    """Whether a column is the same in all rows, or 0, 1, 2, ... or 1, 2, 3, ..."""
-    rows = [row for row in sample if not row.problem and not all(map(is_empty, row.cells))]
-    cells = [str(row.cells[position]) for row in rows if not is_empty(row.cells[position])]
-    if len({*cells}) == 1 < len(cells):
-        return True
-    found = [*_values(rows, position)]
-    values = {value for _, value in found}
-    if not 2 < len(values) == len(found) == len(rows) or not all(map(float.is_integer, values)):
+    if names_rows(columns[position]) or (position == 0 and columns[0] == "column_1"):
         return False
-    by_row = {value - row.number for row, value in found}
-    return len(by_row) == 1 or max(values) - min(values) == len(values) - 1
-
-
-def _values(sample: Sequence[Row], position: int) -> Iterator[tuple[Row, float]]:
-    """Give the numbers of a column, and their rows; without what is none or missing."""
-    for row in sample:
-        if row.problem:
-            continue
-        try:
-            value = parse_class(split_bound(row.cells[position])[1])
-        except ValueError:
-            continue
-        if not math.isnan(value):
-            yield row, value
+    cells = [cell for cell in _cells(sample, position) if not is_empty(cell)]
+    labels = sum(bool(class_word(cell) or _LABEL.fullmatch(str(cell).strip())) for cell in cells)
+    return labels > _ENOUGH * len(cells)
 
 
 def holds_class_words(sample: Sequence[Row], position: int) -> bool:

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from graphormer_sepnorm.datasets.user_table.checks import SameMolecule, TargetReport
-from graphormer_sepnorm.datasets.user_table.report import DataReport
+from graphormer_sepnorm.datasets.user_table.report import DataReport, SameMolecule, TargetReport
 from graphormer_sepnorm.datasets.user_table.rows import InvalidRow
 from graphormer_sepnorm.formatting import in_a_line, listed, shortened
 from graphormer_sepnorm.tables.columns import parse_class, readable
@@ -23,50 +22,59 @@ _SPLIT_WORDS = {"train": "training", "validation": "validation", "test": "test"}
 
 def report_text(report: DataReport) -> str:
     """Return the report for people."""
-    lines = [*_data(report)]
-    for note in report.notes:
-        lines += _entry("read", note)
-    if report.unread:
-        lines += _entry("not read", listed(report.unread))
-    sizes = ", ".join(f"{len(part):,} {_SPLIT_WORDS[name]}" for name, part in report.splits.items())
-    lines += _entry("split", f"{report.split}: {sizes}")
-    low, mean, high = report.atoms
-    lines += _entry("atoms", f"{low} to {high} in a molecule, {mean:.1f} on average")
-    lines += _label_cells(report)
-    lines += _classes(report)
-    lines += _bounds(report)
-    lines += _duplicates(report)
-    lines += _leakage(report)
-    shown = report.warnings[:_WARNINGS]
-    for warning in shown:
-        lines += _entry("warning", warning)
-    if len(report.warnings) > len(shown):
-        lines += _entry("", f"and {len(report.warnings) - len(shown)} more warnings")
-    lines.append("")
-    lines += _targets(report)
+    lines = [
+        line
+        for label, text in _entries(report)
+        for line in textwrap.wrap(
+            in_a_line(text),
+            _WIDTH,
+            initial_indent=f"{label:<{_INDENT}}",
+            subsequent_indent=" " * _INDENT,
+            break_on_hyphens=False,
+        )
+    ]
+    lines += ["", *_targets(report)]
     # A column's name may hold bytes that are no text.
     return "\n".join(lines).encode("utf-8", "backslashreplace").decode()
 
 
-def _entry(label: str, text: str) -> list[str]:
-    return textwrap.wrap(
-        in_a_line(text),
-        _WIDTH,
-        initial_indent=f"{label:<{_INDENT}}",
-        subsequent_indent=" " * _INDENT,
-        break_on_hyphens=False,
-    )
-
-
-def _data(report: DataReport) -> Iterator[str]:
+def _entries(report: DataReport) -> Iterator[tuple[str, str]]:
+    """Give what the report says above its table of labels: what it is about, and the text."""
     files = ", ".join(Path(file).name for file in report.files)
-    unusable = len(report.invalid)
-    how_many = f"{report.valid:,} of {report.rows:,}" if unusable else f"all {report.rows:,}"
-    yield from _entry("data", f"{files}: {how_many} rows can be used")
-    if not unusable:
-        return
-    reasons = ", ".join(f"{count:,} {kind}" for kind, count in report.reasons.items())
-    yield from _entry("left out", f"{reasons}; {_first(report, report.invalid[0])}")
+    how_many = f"{report.valid:,} of" if report.invalid else "all"
+    yield "data", f"{files}: {how_many} {report.rows:,} rows can be used"
+    if report.invalid:
+        reasons = ", ".join(f"{count:,} {kind}" for kind, count in report.reasons.items())
+        yield "left out", f"{reasons}; {_first(report, report.invalid[0])}"
+    for note in report.notes:
+        yield "read", note
+    if report.unread:
+        yield "not read", listed(report.unread)
+    sizes = ", ".join(f"{len(part):,} {_SPLIT_WORDS[name]}" for name, part in report.splits.items())
+    yield "split", f"{report.split}: {sizes}"
+    low, mean, high = report.atoms
+    yield "atoms", f"{low} to {high} in a molecule, {mean:.1f} on average"
+    if report.cells:
+        counts = Counter(readable(cell.column) for cell in report.cells)
+        of = listed([f"{count:,} of {name!r}" for name, count in counts.most_common()], most=6)
+        used = "in rows that are used for their other labels"
+        yield "unusable", f"{of}, {used}; {_first(report, report.cells[0])}"
+    if report.words and report.kind == "binary":
+        words = sorted({word for words in report.words.values() for word in words}, key=parse_class)
+        yield "classes", ", ".join(f"{word} is {parse_class(word):.0f}" for word in words)
+    if report.bounds:
+        bounds = [
+            f"{name} {above:,} at least (>) and {below:,} at most (<)"
+            for name, (above, below) in report.bounds.items()
+        ]
+        text = f"{'; '.join(bounds[:2])}{'; ...' if len(bounds) > 2 else ''}"
+        yield "bounds", f"{text}: learned from one side, left out of all metrics, missing below"
+    yield "duplicates", _duplicates(report)
+    yield "leakage", _leakage(report)
+    for warning in report.warnings[:_WARNINGS]:
+        yield "warning", warning
+    if len(report.warnings) > _WARNINGS:
+        yield "", f"and {len(report.warnings) - _WARNINGS} more warnings"
 
 
 def _first(report: DataReport, row: InvalidRow) -> str:
@@ -74,52 +82,19 @@ def _first(report: DataReport, row: InvalidRow) -> str:
     return f"the first: {file}{row.place}: {shortened(row.reason, 160)}"
 
 
-def _label_cells(report: DataReport) -> Iterator[str]:
-    """Labels that cannot be used, of rows that can."""
-    if not report.cells:
-        return
-    counts = Counter(readable(cell.column) for cell in report.cells)
-    of = listed([f"{count:,} of {name!r}" for name, count in counts.most_common()], most=6)
-    used = "in rows that are used for their other labels"
-    yield from _entry("unusable", f"{of}, {used}; {_first(report, report.cells[0])}")
-
-
-def _classes(report: DataReport) -> Iterator[str]:
-    if report.words and report.kind == "binary":
-        words = sorted({word for words in report.words.values() for word in words}, key=parse_class)
-        said = ", ".join(f"{word} is {parse_class(word):.0f}" for word in words)
-        yield from _entry("classes", said)
-
-
-def _bounds(report: DataReport) -> Iterator[str]:
-    shown = [
-        f"{name} {above:,} at least (>) and {below:,} at most (<)"
-        for name, (above, below) in report.bounds.items()
-    ]
-    if shown:
-        text = f"{'; '.join(shown[:2])}{'; ...' if len(shown) > 2 else ''}"
-        yield from _entry(
-            "bounds", f"{text}: learned from one side, left out of all metrics, missing below"
-        )
-
-
-def _duplicates(report: DataReport) -> Iterator[str]:
+def _duplicates(report: DataReport) -> str:
     found = report.duplicates
     if not found.molecules:
-        yield from _entry("duplicates", "none")
-        return
+        return "none"
     plural = "" if found.molecules == 1 else "s"
     text = f"{found.molecules:,} molecule{plural} in {found.rows:,} rows"
     if not found.conflicting:
-        yield from _entry("duplicates", f"{text}, their labels agree")
-        return
+        return f"{text}, their labels agree"
     shown = "; ".join(
         _same(same, files=len(report.files) > 1)
         for same in found.examples[: min(_EXAMPLES, found.conflicting)]
     )
-    yield from _entry(
-        "duplicates", f"{text}; the labels of {found.conflicting:,} differ, for example {shown}"
-    )
+    return f"{text}; the labels of {found.conflicting:,} differ, for example {shown}"
 
 
 def _same(same: SameMolecule, files: bool) -> str:
@@ -134,28 +109,25 @@ def _same(same: SameMolecule, files: bool) -> str:
     return f"{shortened(same.smiles)} ({', '.join(shown)}{rest})"
 
 
-def _leakage(report: DataReport) -> Iterator[str]:
-    leaks = [leak for leak in report.leakage if leak.molecules]
+def _leakage(report: DataReport) -> str:
+    pairs = {
+        leak: " and ".join(_SPLIT_WORDS[split] for split in leak.splits) for leak in report.leakage
+    }
+    leaks = [
+        f"{leak.molecules:,} in {pair} (for example {shortened(leak.examples[0])})"
+        for leak, pair in pairs.items()
+        if leak.molecules
+    ]
+    shared = [f"{leak.scaffolds:,} in {pair}" for leak, pair in pairs.items() if leak.scaffolds]
+    text = "no molecule is in two splits"
     if leaks:
-        pairs = ", ".join(
-            f"{leak.molecules:,} in {_pair(leak.splits)} "
-            f"(for example {shortened(leak.examples[0])})"
-            for leak in leaks
-        )
-        text = f"molecules in two splits, which makes the test look too good: {pairs}"
-    else:
-        text = "no molecule is in two splits"
-    shared = [leak for leak in report.leakage if leak.scaffolds]
+        what = "molecules in two splits, which makes the test look too good"
+        text = f"{what}: {', '.join(leaks)}"
     if shared:
-        pairs = ", ".join(f"{leak.scaffolds:,} in {_pair(leak.splits)}" for leak in shared)
-        text += f"; ring scaffolds in two splits: {pairs}"
-    elif all(leak.scaffolds == 0 for leak in report.leakage):
-        text += ", no ring scaffold either" if not leaks else "; no ring scaffold is"
-    yield from _entry("leakage", text)
-
-
-def _pair(splits: tuple[str, str]) -> str:
-    return " and ".join(_SPLIT_WORDS[split] for split in splits)
+        return f"{text}; ring scaffolds in two splits: {', '.join(shared)}"
+    if all(leak.scaffolds == 0 for leak in report.leakage):
+        text += "; no ring scaffold is" if leaks else ", no ring scaffold either"
+    return text
 
 
 def _targets(report: DataReport) -> Iterator[str]:
