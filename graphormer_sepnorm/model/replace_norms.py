@@ -27,6 +27,8 @@ _SEQUENCES, _LENGTH = 3, 5  # of an example that is made up
 _ROUNDING = 8 * torch.finfo(torch.float32).eps
 _SAME_CLS = "[CLS] is the same in every sequence here and keeps LayerNorm"
 
+_FORCE = "force=True replaces it all the same"
+
 
 @dataclass(frozen=True)
 class ReplacedNorms:
@@ -90,6 +92,7 @@ def replace_norms(
     where: Where | None = None,
     cls_position: int = 0,
     example: Any = None,
+    force: bool = False,
 ) -> ReplacedNorms:
     """Replace, in place, each `nn.LayerNorm` of a transformer that acts on tokens ``[N, L, D]``.
 
@@ -118,6 +121,7 @@ def replace_norms(
         example: At least two different sequences: a tensor, a tuple of arguments or a mapping of
             keyword arguments of the model. None: made up, for models of Hugging Face that take
             ``input_ids`` or ``pixel_values``, and for torch's encoder and its layers.
+        force: Replace subclasses of `nn.LayerNorm` that compute something else, too.
 
     Returns:
         What was replaced and what was not, and why.
@@ -136,6 +140,8 @@ def replace_norms(
     # A norm that has two names stays one module: wanted under one of them is wanted.
     wanted = {norm for name, norm in norms.items() if where is None or _matches(name, norm, where)}
     kept = {name: _reason_to_keep(norm, norm in wanted, seen) for name, norm in norms.items()}
+    if force:
+        kept = {name: "" if reason.endswith(_FORCE) else reason for name, reason in kept.items()}
     if all(kept.values()):
         name, reason = next(iter(kept.items()))
         raise ConfigError(f"no norm can be replaced; {name}, for one: {reason}")
@@ -256,7 +262,7 @@ def _reason_to_keep(norm: nn.Module, wanted: bool, seen: dict[nn.Module, _Seen])
     if shape := seen[norm].other_shape:
         return f"acts on {shape} in the example, not on [N, L, D]"
     if seen[norm].computes_more:
-        return f"{_class_of(norm)} does more than layer_norm in the example"
+        return f"{_class_of(norm)} does more than layer_norm in the example: {_FORCE}"
     return ""
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -24,13 +25,31 @@ from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.loss import LossName, summed_loss
 
 log = logging.getLogger(__name__)
 
 
-class MeanLoss(torchmetrics.Metric):
+# Apple's GPUs have no float64: what is summed and scaled in it stays on the CPU.
+_NO_FLOAT64 = "mps"
+
+
+def wide(values: Tensor) -> Tensor:
+    """Return values as float64, on the CPU where their device has none."""
+    return (values.cpu() if values.device.type == _NO_FLOAT64 else values).double()
+
+
+class _WideStates(torchmetrics.Metric):
+    """A metric whose states do not follow the network to a device without float64."""
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any) -> torch.nn.Module:
+        there = fn(torch.zeros(1)).device.type == _NO_FLOAT64
+        return self if there else super()._apply(fn, *args)
+
+
+class MeanLoss(_WideStates):
     """Mean of a loss over the labels of many batches, of all processes.
 
     torchmetrics' own mean forgets the weights when it is told to let nan through, and a loss that
@@ -50,15 +69,15 @@ class MeanLoss(torchmetrics.Metric):
     def update(self, total: Tensor, labels: Tensor) -> None:
         """Add a batch: the sum of its losses and the number of its labels; or several in turn."""
         for one in total.detach().reshape(-1).unbind():  # one by one, so that rounding is the same
-            self.total = self.total + one
-        self.labels = self.labels + labels.sum()
+            self.total = self.total + one.to(self.total.device)
+        self.labels = self.labels + labels.sum().to(self.labels.device)
 
     def compute(self) -> Tensor:
         """Return the mean, float64; 0 where there is no label."""
         return self.total / self.labels.clamp(min=1)
 
 
-class SplitPredictions(torchmetrics.Metric):
+class SplitPredictions(_WideStates):
     """Collects what is predicted for one split.
 
     Under several processes the rows of all of them are gathered; a graph that several of them
@@ -83,8 +102,8 @@ class SplitPredictions(torchmetrics.Metric):
             targets: Real units or 0/1, ``[B, T]``; nan where missing.
             graph_ids: Position of each graph in its data set, int64 ``[B]``.
         """
-        self.predictions.append(predictions.detach().double())
-        self.targets.append(targets.double())
+        self.predictions.append(wide(predictions.detach()))
+        self.targets.append(wide(targets))
         self.graph_ids.append(graph_ids)
 
     def compute(self) -> tuple[np.ndarray, np.ndarray]:
@@ -191,12 +210,13 @@ class EvaluatedModule(LightningModule):
         outputs = self.model(batch)
         if not self.members:
             return outputs
-        each = torch.stack([outputs, *(network(batch) for network in self.members)]).double()
+        each = wide(torch.stack([outputs, *(network(batch) for network in self.members)]))
         if self.task.kind == "regression":
-            return each.mean(dim=0)
-        # The logit of the mean of the probabilities.
-        yes, no = (torch.logsumexp(logsigmoid(sign * each), dim=0) for sign in (1, -1))
-        return yes - no
+            mean = each.mean(dim=0)
+        else:  # the logit of the mean of the probabilities
+            yes, no = (torch.logsumexp(logsigmoid(sign * each), dim=0) for sign in (1, -1))
+            mean = yes - no
+        return mean if mean.device == outputs.device else mean.to(outputs)
 
     def _collect(self, split: str, batch: GraphBatch) -> None:
         outputs = self.outputs(batch)
@@ -208,7 +228,7 @@ class EvaluatedModule(LightningModule):
         self.log(f"{split}_loss", mean, on_step=False, on_epoch=True)
 
     def _values(self, outputs: Tensor) -> Tensor:
-        values = outputs.double() * self.target_std.double() + self.target_mean.double()
+        values = wide(outputs) * wide(self.target_std) + wide(self.target_mean)
         return values.sigmoid() if self.task.kind == "binary" else values
 
     def _evaluate(self, split: str) -> None:
@@ -216,12 +236,8 @@ class EvaluatedModule(LightningModule):
         targets, predictions = collected.compute()
         collected.reset()
         self._evaluated[split] = predictions
-        main, wanted = self.task.main, self.task.metrics
-        if self.trainer.state.fn == "fit":  # only what callbacks go by
-            callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]
-            watched = {getattr(callback, "monitor", None) for callback in callbacks}
-            wanted = [one for one in wanted if one is main or f"{split}_{one.name}" in watched]
-        values = self.task.evaluate(targets, predictions, wanted)
+        values = self.task.evaluate(targets, predictions, self._wanted_metrics(split))
+        main = self.task.main
         if math.isnan(values[main.name]) and split not in self._undefined:
             self._undefined.add(split)  # once, and not after every epoch
             log.warning(
@@ -232,11 +248,25 @@ class EvaluatedModule(LightningModule):
             )
         # float64, or Lightning would round. The same in every process already; a mean over them
         # would round too.
+        where = "cpu" if self.device.type == _NO_FLOAT64 else self.device
         named = {
-            f"{split}_{name}": torch.tensor(value, dtype=torch.float64, device=self.device)
+            f"{split}_{name}": torch.tensor(value, dtype=torch.float64, device=where)
             for name, value in values.items()
         }
         self.log_dict(named, sync_dist=True, reduce_fx="max")
+
+    def _wanted_metrics(self, split: str) -> list[Metric]:
+        """All of the task; while training the main one and those that callbacks go by."""
+        everything = self.task.metrics
+        if self.trainer.state.fn != "fit":
+            return everything
+        callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]
+        watched = {getattr(callback, "monitor", None) for callback in callbacks}
+        return [
+            metric
+            for metric in everything
+            if metric is self.task.main or f"{split}_{metric.name}" in watched
+        ]
 
     def evaluated(self, split: str) -> np.ndarray:
         """Return what the last evaluation of a split gave, float64 ``[n, T]``.

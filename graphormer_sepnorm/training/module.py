@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import logging
 import math
 import struct
 from collections.abc import Callable
@@ -46,6 +47,8 @@ from graphormer_sepnorm.training.evaluation import EvaluatedModule, MeanLoss
 from graphormer_sepnorm.training.loss import LossName, choose_loss, uniformity_loss
 from graphormer_sepnorm.training.optimizer import make_optimizer, make_schedule, renew_options
 from graphormer_sepnorm.values import is_whole
+
+log = logging.getLogger(__name__)
 
 # Where a checkpoint keeps the sum of the losses of the epoch so far and the number of labels.
 EPOCH_LOSS = "epoch_loss"
@@ -139,7 +142,7 @@ class GraphormerModule(EvaluatedModule):
         return module
 
     def setup(self, stage: str) -> None:
-        """Refuse what cannot work.
+        """Refuse what cannot work, and say what nobody has tried.
 
         Raises:
             ConfigError: The trainer would convert whole batches to another precision.
@@ -149,6 +152,8 @@ class GraphormerModule(EvaluatedModule):
                 f"--trainer.precision {self.trainer.precision} is not supported: use 32-true, "
                 "bf16-mixed or 16-mixed"
             )
+        if self.trainer.strategy.root_device.type == "mps":
+            log.warning("MPS is not tested: compare a short run with --trainer.accelerator cpu")
 
     def configure_model(self) -> None:
         """Build the network for the data of the trainer; Lightning calls it after the set-up."""
