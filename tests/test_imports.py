@@ -77,7 +77,6 @@ ROOMS = {
 ONLY_MODULES = {
     ("training", "inference"): {
         "graphormer_sepnorm.inference.checkpoint",
-        "graphormer_sepnorm.inference.network",
     },
     ("chem", "graphs"): {
         "graphormer_sepnorm.graphs.packed_graphs",
@@ -145,7 +144,6 @@ LAZY = {
     "cli/comparison_job.py": {"torch", "lightning", "numpy", "rich"},
     "cli/many_runs.py": {"torch", "lightning", "numpy", "rich"},
     "cli/crossvalidate.py": {"torch", "lightning", "numpy", "rich"},
-    "cli/geometry.py": {"torch", "lightning", "numpy", "rdkit"},
     "compare/process_lifetime.py": {"torch", "lightning", "numpy"},
     "cli/predict.py": {"torch", "lightning", "numpy", "rdkit"},
     "tables/parquet.py": {"pyarrow"},

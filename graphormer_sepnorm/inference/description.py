@@ -18,7 +18,6 @@ from graphormer_sepnorm.inference.checkpoint import (
     count_parameters_of,
 )
 from graphormer_sepnorm.model.config import EXTENSIONS, GraphormerConfig
-from graphormer_sepnorm.process import resuming
 from graphormer_sepnorm.runs.directory import CHECKPOINTS, RunDirectory
 from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
 
@@ -65,8 +64,8 @@ def _facts(checkpoint: dict[str, Any], file: Path | None) -> Facts:
     rows += _training(checkpoint)
     if file is not None and file.parent.name == CHECKPOINTS:
         rows += _run(facts, file)
-    no_smiles = "not possible: evaluate it on its own data set with train.py test"
-    rows.append(("from SMILES", f"by {facts['featuriser']}" if facts["featuriser"] else no_smiles))
+    featuriser = facts["featuriser"]
+    rows.append(("from SMILES", f"by {featuriser}" if featuriser else "not possible"))
     packages = facts.get("packages", {})
     return [*rows, ("made with", ", ".join(f"{name} {value}" for name, value in packages.items()))]
 
@@ -117,26 +116,19 @@ def _model(checkpoint: dict[str, Any]) -> Facts:
 def _blend(blend: dict[str, Any] | None) -> Facts:
     if blend is None:
         return []
-    trees, columns = blend["trees"], blend["trees"]["columns"]
-    weight = min(blend["weights"])
+    trees, weight = blend["trees"], min(blend["weights"])
     of = f" (log-odds, times {blend['stacking']['slope']:.2f})" if "stacking" in blend else ""
-    text = (
-        f"{weight:g} of the network, {1 - weight:g} of gradient boosting{of}: "
-        f"{len(trees['roots']):,} trees on {len(columns['environments']):,} Morgan environments "
-        f"and {len(columns['descriptors']):,} descriptors of RDKit {columns['rdkit']}"
-    )
-    if own := columns.get("columns"):
-        text += f", with {listed(own)} of a table"
-    without = sum(not trees for trees in trees["trees"].tolist())
+    text = f"{weight:g} of the network, {1 - weight:g} of gradient boosting{of}: "
+    text += f"{len(trees['roots']):,} trees"
+    without = sum(not each for each in trees["trees"].tolist())
     if without:
         text += f"; {without:,} of {len(blend['weights']):,} targets by the network alone"
-    rows = [("blend", text)]
-    if blend.get("validation"):
-        values = ", ".join(
-            f"{name} {four_digits(value)}" for name, value in blend["validation"].items()
-        )
-        rows.append(("of the blend", f"validation {values}"))
-    return rows
+    values = (f"{name} {four_digits(one)}" for name, one in blend.get("validation", {}).items())
+    return [
+        (name, said)
+        for name, said in (("blend", text), ("of the blend", ", ".join(values)))
+        if said
+    ]
 
 
 def _confidence(confidence: dict[str, Any] | None, kind: Kind) -> Facts:
@@ -150,17 +142,14 @@ def _confidence(confidence: dict[str, Any] | None, kind: Kind) -> Facts:
         text = f"intervals, by the errors on up to {most:,} unseen molecules"
         if 0 < known.highest_level < LEVEL:
             text += f": of at most {int(100 * known.highest_level)} %, so only with --interval"
-    elif any(known.calibrated_by(target) != "none" for target in range(len(known.targets))):
-        text = f"calibrated probabilities, by up to {most:,} labels of unseen molecules"
     else:
-        text = (
-            "probabilities as they come: no calibration was better on up to "
-            f"{most:,} labels of unseen molecules"
-        )
+        maps = {known.calibrated_by(target) for target in range(len(known.targets))}
+        how = "as they come" if maps == {"none"} else f"calibrated ({', '.join(sorted(maps))})"
+        text = f"probabilities {how}, by up to {most:,} labels of unseen molecules"
     rows = [("how sure", text)]
     if known.domain is not None:
         rule = known.domain.rule
-        rows.append(("domain", f"outside it: {rule}" if rule else "no border: not judged"))
+        rows.append(("domain", f"outside it: {rule}" if rule else "no border"))
     if (sketch := confidence.get("neighbours")) is not None:
         kept = ["fingerprints", *(name for name in ("SMILES", "labels") if name.lower() in sketch)]
         kept += ["[CLS]"] if "tokens" in confidence else []
@@ -194,22 +183,12 @@ def _training(checkpoint: dict[str, Any]) -> Facts:
 
 
 def _run(facts: dict[str, Any], file: Path) -> Facts:
-    """What the directory of its run knows beside the checkpoint."""
+    """What the directory of its run knows of how it was tested."""
     run = RunDirectory(file.parent.parent)
-    if not run.finished and run.record_file.is_file():
-        return [("so far", f"the run has not ended; go on with: {resuming(run.path)}")]
     if not run.finished or run.tested != file:
         return []
     summary, task = run.summary() or {}, Task.from_plain(facts["task"])
     split = (read_json(run.data_report_file) or {}).get("split")
-    rows = [("split", str(split))] if split else []
     values = {metric.name: summary.get(f"test_{metric.name}") for metric in task.metrics}
     tested = [f"{name} {four_digits(one)}" for name, one in values.items() if type(one) is float]
-    rows += [("test", ", ".join(tested))] if tested else []
-    for one in summary.get("baselines") or ():
-        value = one["test"].get(task.metric)
-        if value is not None:
-            others = "" if one.get("comparable", True) else ", of fewer targets than the model's"
-            said = f"{one['name']}: test {task.metric} {four_digits(value)}{others}"
-            rows.append(("beside it", said))
-    return rows
+    return [(name, text) for name, text in (("split", split), ("test", ", ".join(tested))) if text]

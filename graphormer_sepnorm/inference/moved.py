@@ -55,11 +55,10 @@ def what_moved(predictor: Any) -> str:
 
 
 def _digests(predictor: Any, smiles: list[str]) -> list[str]:
-    molecules = predictor.prepared([parse_smiles(text) for text in smiles])
-    graphs, places, *_ = predictor.featurise(molecules)
+    molecules = predictor.reader.prepared([parse_smiles(text) for text in smiles])
+    graphs, places, *_ = predictor.reader.featurise(molecules)
     digests = [""] * len(smiles)
     for number, place in enumerate(places.tolist()):
-        assert graphs is not None
         one = graphs.take([number])
         arrays = (one.atom_codes, one.edge_index, one.bond_codes)
         text = repr([array.tolist() for array in arrays])

@@ -28,7 +28,6 @@ from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.summary import count_parameters
-from graphormer_sepnorm.runs.directory import RunDirectory
 
 
 @pytest.fixture
@@ -66,33 +65,6 @@ def test_description_holds_what_predicting_needs_to_know(checkpoint, tmp_path):
     assert all(line == line.rstrip() for line in lines)
 
 
-def test_of_a_simple_model_it_is_said_where_it_lacks_targets(checkpoint, tmp_path):
-    run = RunDirectory(tmp_path / "run")
-    run.checkpoints.mkdir(parents=True)
-    torch.save(checkpoint, run.best)
-    baselines = [
-        {"name": name, "test": {"mae": 0.5}, "comparable": name == "mean"}
-        for name in ("mean", "forest")
-    ]
-    run.write_summary({"test_mae": 0.6, "baselines": baselines})
-    text = describe(checkpoint, run.best)
-    assert "mean: test mae 0.5000\n" in text
-    assert "forest: test mae 0.5000, of fewer targets than the model's\n" in text
-
-
-def test_of_a_run_that_has_not_ended_it_is_said_how_to_go_on(checkpoint, tmp_path):
-    run = RunDirectory(tmp_path / "a run")
-    run.checkpoints.mkdir(parents=True)
-    torch.save(checkpoint, run.best)
-    command = f"python train.py fit --resume '{run.path}'"
-    hint = f"so far       the run has not ended; go on with: {command}\n"
-    assert "so far" not in describe(checkpoint, run.best)  # only a folder of that name
-    run.record_file.write_text("{}")
-    assert hint in describe(checkpoint, run.best)
-    run.write_summary({"test_mae": 0.6})
-    assert "so far" not in describe(checkpoint, run.best)
-
-
 def test_hundreds_of_targets_are_counted():
     path = find_checkpoint("graphormer-small")
     text = describe(read_checkpoint(path), path)
@@ -102,7 +74,7 @@ def test_hundreds_of_targets_are_counted():
 
 def test_description_of_older_and_of_other_checkpoints():
     assert "predicts" in describe(make_checkpoint())  # without a summary
-    assert "train.py test" in describe(make_checkpoint(featuriser=None))
+    assert "not possible" in describe(make_checkpoint(featuriser=None))
     assert "probability of class 1" in describe(make_checkpoint(kind="binary"))
 
 
@@ -138,8 +110,7 @@ def test_description_of_what_stands_beside_a_network(manifold):
     alone, text = describe(make_checkpoint()), describe(manifold)
     for said in (
         "ensemble      3 such networks; their mean is predicted",
-        "0.25 of the network, 0.75 of gradient boosting: 8 trees on 7 Morgan environments and 2 "
-        "descriptors of RDKit",
+        "0.25 of the network, 0.75 of gradient boosting: 8 trees",
         "of the blend  validation mae 0.1250",
         "intervals, by the errors on up to 34 unseen molecules",
         "fingerprints, SMILES, labels of 34 training molecules",
@@ -165,14 +136,14 @@ def test_how_sure_is_no_more_than_few_labels_allow():
 def test_probabilities_are_calibrated_where_a_map_changes_them():
     classes = confidence("binary").to_plain()
     (one,) = classes["targets"]
-    as_they_come = "probabilities as they come: no calibration was better on up to 34 labels"
-    assert as_they_come in describe(make_checkpoint(kind="binary") | {CONFIDENCE: classes})
+    said = describe(make_checkpoint(kind="binary") | {CONFIDENCE: classes})
+    assert "probabilities as they come, by up to 34 labels" in said
     one["map"] |= {"a": 2.0, "b": 2.0}
     text = describe(make_checkpoint(kind="binary") | {CONFIDENCE: classes})
-    assert "calibrated probabilities, by up to 34 labels" in text
+    assert "calibrated (temperature)" in text
     one["map"] |= {"a": 1.0, "b": 1.0}
     text = describe(make_checkpoint(kind="binary") | {CONFIDENCE: classes | {"temperature": 2.0}})
-    assert "calibrated probabilities, by up to 34 labels" in text
+    assert "calibrated (temperature)" in text
 
 
 def test_description_of_a_blend_of_classes_says_what_is_weighed():
