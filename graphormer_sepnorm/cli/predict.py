@@ -19,7 +19,7 @@ from graphormer_sepnorm.cli.table_verbs import (
     EXIT_NOTHING_PREDICTED,
     LAYOUT,
     add_computing,
-    add_layout,
+    add_table,
     check_molecules,
     finished,
     job_of,
@@ -130,29 +130,15 @@ def _parser() -> OneLineParser:
         epilog=EXAMPLES,
     )
     parser.add_argument("--version", action="version", version=name_and_version())
-    parser.add_argument("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
-    parser.add_argument("smiles", metavar="SMILES", nargs="*", help="molecules, one argument each")
-    table = parser.add_argument_group("tables")
-    add = table.add_argument
-    add(
-        "-i",
-        "--input",
-        metavar="FILE",
-        help="table of molecules: .csv .tsv .smi .sdf (also .gz) .parquet .xlsx; - reads "
-        "standard input",
+    add_table(
+        parser,
+        "table to write, .sdf from .sdf; - (default) writes CSV to standard output",
+        "-",
+        True,
     )
-    add(
-        "-o",
-        "--output",
-        metavar="FILE",
-        default="-",
-        help="table to write: .csv .tsv (also .gz) .parquet .xlsx, .sdf from .sdf; - (default) "
-        "writes CSV to standard output",
-    )
-    add_layout(add)
+    add = parser.add_argument
     formats = f"{', '.join(FORMATS)}; default: by the name of the file"
-    for direction in ("input", "output"):
-        add(f"--{direction}_format", metavar="FORMAT", choices=FORMATS, help=formats)
+    add("--output_format", metavar="FORMAT", choices=FORMATS, help=formats)
     values = ", ".join(metric.label for metric in metrics_of("regression"))
     classes = ", ".join(metric.label for metric in metrics_of("binary"))
     add(
@@ -168,8 +154,6 @@ def _parser() -> OneLineParser:
         action="store_true",
         help="continue an interrupted job, on a CPU to the identical file",
     )
-    add("--overwrite", action="store_true", help="replace an output file that is there")
-    add("--quiet", action="store_true", help="no progress and no summary")
     sure = parser.add_argument_group("how sure (models that train.py fit made of a table)")
     sure.add_argument(
         "--interval",

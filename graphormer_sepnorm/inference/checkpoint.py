@@ -201,14 +201,14 @@ def _check_network(options: dict[str, Any], weights: dict[str, Tensor]) -> None:
         raise CheckpointError(f"model.layers is {config.layers}, the weights are of {len(layers)}")
     with _of_this_version(), torch.device("meta"), torch.random.fork_rng(devices=[]):
         expected = Graphormer(config).state_dict()
-    for name in expected.keys() | weights.keys():
-        if name not in weights:
-            raise CheckpointError(f"state_dict has no model.{name}")
-        if name not in expected:
-            raise CheckpointError(f"the network has no {name}, which state_dict has")
-        found, size = list(weights[name].shape), list(expected[name].shape)
-        if found != size:
-            raise CheckpointError(f"model.{name} has shape {found}, not {size}")
+    sizes, found = (
+        {name: list(value.shape) for name, value in each.items()} for each in (expected, weights)
+    )
+    for name in sizes | found:
+        if sizes.get(name) != found.get(name):
+            raise CheckpointError(
+                f"model.{name} has shape {found.get(name)}, not {sizes.get(name)}"
+            )
 
 
 def build_network(options: dict[str, Any], weights: dict[str, Tensor]) -> Graphormer:

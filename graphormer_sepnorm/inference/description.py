@@ -49,9 +49,7 @@ def model_card(checkpoint: dict[str, Any], file: Path) -> str:
 
 def _facts(checkpoint: dict[str, Any], file: Path | None) -> Facts:
     facts = checkpoint[KEY]
-    rows: Facts = []
-    if file is not None:
-        rows.append(("file", f"{file} ({file.stat().st_size / 1e6:.1f} MB)"))
+    rows = [("file", f"{file} ({file.stat().st_size / 1e6:.1f} MB)")] if file is not None else []
     rows += [(name, str(value)) for name, value in (facts.get("card") or {}).items()]
     rows += _targets(facts)
     extra = ExtraInputs.of_facts(facts)
@@ -59,8 +57,8 @@ def _facts(checkpoint: dict[str, Any], file: Path | None) -> Facts:
     steps = facts.get("standardise")
     rows += [("standardised", f"first of all, by {listed(steps)}")] if steps else []
     rows += _model(checkpoint)
-    rows += _blend(checkpoint.get(BLEND))
-    rows += _confidence(checkpoint.get(CONFIDENCE), facts["task"]["kind"])
+    if (confidence := checkpoint.get(CONFIDENCE)) is not None:
+        rows += _confidence(confidence, facts["task"]["kind"])
     rows += _training(checkpoint)
     if file is not None and file.parent.name == CHECKPOINTS:
         rows += _run(facts, file)
@@ -80,60 +78,48 @@ def _targets(facts: dict[str, Any]) -> Facts:
         text = f"{target} [{unit}]" if unit else target
         if task.kind == "binary":
             text += f", probability of {task.class_1(target)}"
-            if labels:
-                text += f"; {labels['labels']:,} labels, {labels['mean']:.1%} of class 1"
-        elif labels:
-            text += (
-                f"; {labels['labels']:,} labels from {labels['min']:.4g} to {labels['max']:.4g}, "
-                f"mean {labels['mean']:.4g}, standard deviation {labels['std']:.4g}"
-            )
+        if labels:
+            text += f"; {labels['labels']:,} labels from {labels['min']:.4g} to "
+            text += f"{labels['max']:.4g}, mean {labels['mean']:.4g}"
         rows.append(("predicts", text))
     return rows
 
 
 def _model(checkpoint: dict[str, Any]) -> Facts:
-    facts = checkpoint[KEY]
-    model, parameters = facts["model"], count_parameters_of(checkpoint)
-    rows = [
-        (
-            "model",
-            f"Graphormer, norm {model['norm']} ([CLS]+atoms), {model['layers']} layers, width "
-            f"{model['width']}, {model['heads']} heads, {parameters:,} parameters",
-        )
-    ]
+    model, parameters = checkpoint[KEY]["model"], count_parameters_of(checkpoint)
+    text = f"Graphormer, norm {model['norm']} ([CLS]+atoms), {model['layers']} layers, width "
+    text += f"{model['width']}, {model['heads']} heads, {parameters:,} parameters"
+    rows = [("model", text)]
     beyond = [
         name if model[name] is True else f"{name} {model[name]}"
         for name in EXTENSIONS
         if model.get(name, neutral := getattr(GraphormerConfig, name)) != neutral
     ]
-    if beyond:
-        rows.append(("beyond it", ", ".join(beyond)))
+    rows += [("beyond it", ", ".join(beyond))] if beyond else []
     if others := checkpoint.get("members"):
         rows.append(("ensemble", f"{1 + len(others)} such networks; their mean is predicted"))
+    if (blend := checkpoint.get(BLEND)) is not None:
+        trees, weight = blend["trees"], min(blend["weights"])
+        of = f" (log-odds, times {blend['stacking']['slope']:.2f})" if "stacking" in blend else ""
+        text = f"{weight:g} of the network, {1 - weight:g} of gradient boosting{of}: "
+        text += f"{len(trees['roots']):,} trees"
+        if without := sum(not each for each in trees["trees"].tolist()):
+            text += f"; {without:,} of {len(blend['weights']):,} targets by the network alone"
+        rows += [("blend", text), *_metrics("of the blend", blend.get("validation", {}))]
     return rows
 
 
-def _blend(blend: dict[str, Any] | None) -> Facts:
-    if blend is None:
-        return []
-    trees, weight = blend["trees"], min(blend["weights"])
-    of = f" (log-odds, times {blend['stacking']['slope']:.2f})" if "stacking" in blend else ""
-    text = f"{weight:g} of the network, {1 - weight:g} of gradient boosting{of}: "
-    text += f"{len(trees['roots']):,} trees"
-    without = sum(not each for each in trees["trees"].tolist())
-    if without:
-        text += f"; {without:,} of {len(blend['weights']):,} targets by the network alone"
-    values = (f"{name} {four_digits(one)}" for name, one in blend.get("validation", {}).items())
-    return [
-        (name, said)
-        for name, said in (("blend", text), ("of the blend", ", ".join(values)))
-        if said
+def _metrics(name: str, values: dict[str, Any]) -> Facts:
+    """Return metrics, in the order that they have; nothing where there are none."""
+    shown = [
+        f"{metric.removeprefix('validation_')} {four_digits(value)}"
+        for metric, value in values.items()
+        if metric != "validation_loss" and type(value) is float
     ]
+    return [(name, ", ".join(shown))] if shown else []
 
 
-def _confidence(confidence: dict[str, Any] | None, kind: Kind) -> Facts:
-    if confidence is None:
-        return []
+def _confidence(confidence: dict[str, Any], kind: Kind) -> Facts:
     known = Uncertainty.from_plain(confidence, kind)
     targets = [one for one in confidence["targets"] if one is not None]
     counts = [one["labels"] if "labels" in one else sum(one["counts"]) for one in targets]
@@ -150,10 +136,10 @@ def _confidence(confidence: dict[str, Any] | None, kind: Kind) -> Facts:
     if known.domain is not None:
         rule = known.domain.rule
         rows.append(("domain", f"outside it: {rule}" if rule else "no border"))
-    if (sketch := confidence.get("neighbours")) is not None:
-        kept = ["fingerprints", *(name for name in ("SMILES", "labels") if name.lower() in sketch)]
-        kept += ["[CLS]"] if "tokens" in confidence else []
-        rows.append(("it keeps", f"{listed(kept)} of {len(sketch['sizes']):,} training molecules"))
+    if (sketch := known.neighbours) is not None:
+        kept = ["fingerprints"] + ["SMILES"] * bool(sketch.smiles)
+        kept += ["labels"] * (sketch.labels is not None) + ["[CLS]"] * (known.tokens is not None)
+        rows.append(("it keeps", f"{listed(kept)} of {len(sketch):,} training molecules"))
     return rows
 
 
@@ -162,24 +148,17 @@ def _training(checkpoint: dict[str, Any]) -> Facts:
     text = f"{facts['dataset']} (fingerprint {facts['dataset_fingerprint'][:12]})"
     if "training_graphs" in facts:
         text += f", {facts['training_graphs']:,} molecules"
-    atoms = (facts.get("training_summary") or {}).get("atoms")
-    if atoms:
+    summary = facts.get("training_summary") or {}
+    if atoms := summary.get("atoms"):
         text += f" of {atoms['min']} to {atoms['max']} atoms"
-        text += ", each of one piece" if facts["training_summary"].get("connected") else ""
-    rows = [("trained on", text)]
-    if facts.get("from_pretrained"):
-        rows.insert(0, ("begun with", facts["from_pretrained"]))
+        text += ", each of one piece" if summary.get("connected") else ""
+    begun = facts.get("from_pretrained")
+    rows = [("begun with", begun)] if begun else []
+    rows.append(("trained on", text))
     if "global_step" in checkpoint and "epoch" in checkpoint:
-        rows.append(
-            ("training", f"epoch {checkpoint['epoch'] + 1}, step {checkpoint['global_step']:,}")
-        )
-    values = [
-        f"{name.removeprefix('validation_')} {four_digits(value)}"
-        for name, value in facts.get("validation", {}).items()
-        if name != "validation_loss"
-    ]
-    rows += [("validation", ", ".join(values))] if values else []
-    return rows
+        steps = f"epoch {checkpoint['epoch'] + 1}, step {checkpoint['global_step']:,}"
+        rows.append(("training", steps))
+    return [*rows, *_metrics("validation", facts.get("validation", {}))]
 
 
 def _run(facts: dict[str, Any], file: Path) -> Facts:
@@ -189,6 +168,6 @@ def _run(facts: dict[str, Any], file: Path) -> Facts:
         return []
     summary, task = run.summary() or {}, Task.from_plain(facts["task"])
     split = (read_json(run.data_report_file) or {}).get("split")
-    values = {metric.name: summary.get(f"test_{metric.name}") for metric in task.metrics}
-    tested = [f"{name} {four_digits(one)}" for name, one in values.items() if type(one) is float]
-    return [(name, text) for name, text in (("split", split), ("test", ", ".join(tested))) if text]
+    rows = [("split", str(split))] if split else []
+    tested = {metric.name: summary.get(f"test_{metric.name}") for metric in task.metrics}
+    return [*rows, *_metrics("test", tested)]

@@ -41,9 +41,9 @@ def what_moved(predictor: Any) -> str:
         return ""
     now = sampled(predictor, [one["smiles"] for one in sample])
     graphs = sum(one["graph"] != was["graph"] for one, was in zip(now, sample, strict=True))
-    then, values = (np.array([one["value"] for one in part]) for part in (sample, now))
+    values = np.array([[one["value"] for one in part] for part in (now, sample)])
     scale = predictor.facts["target_std"] if predictor.task.kind == "regression" else 1.0
-    close = np.isclose(values / scale, then / scale, rtol=0, atol=_MOVED, equal_nan=True)
+    close = np.isclose(*(values / scale), rtol=0, atol=_MOVED, equal_nan=True)
     differ = int((~close).any(axis=1).sum())
     if not (graphs or differ):
         return ""

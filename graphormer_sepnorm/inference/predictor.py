@@ -214,7 +214,7 @@ class Predictor:
                 SMILES are no list.
         """
         smiles = given_smiles(smiles)
-        beside = self._columns(columns or {}, len(smiles))
+        beside = self._columns({} if columns is None else columns, len(smiles))
         given, parts = in_chunks(
             smiles,
             lambda molecules, _, rows: self.predict_molecules(
@@ -384,7 +384,7 @@ class Predictor:
         from graphormer_sepnorm.inference.explanation import Explainer
 
         smiles = given_smiles(smiles)
-        beside = self._columns(columns or {}, len(smiles))
+        beside = self._columns({} if columns is None else columns, len(smiles))
         return Explainer(self, target, method).explain(smiles, batch_size, max_atoms, beside)
 
     def with_extra(

@@ -168,16 +168,17 @@ def computed(
         trim_now_and_then()
         return result
 
-    def shown() -> Iterator[tuple[list[Row], Result]]:
-        for done in work:
-            yield done
-            progress.show(outcome.rows)
-
     left = iter(reader) if rows is None else rows
     chunks = iter(lambda: list(itertools.islice(left, size)), [])
     parts = ((chunk, [columns.unread(row) for row in chunk]) for chunk in chunks)
     work = map_in_order(read_and_compute, parts, number_of_jobs(job.jobs, device))
     progress = TableProgress(reader, job.verb, job.quiet, outcome.rows, total)
+
+    def shown() -> Iterator[tuple[list[Row], Result]]:
+        for done in work:
+            yield done
+            progress.show(outcome.rows)
+
     try:
         yield shown()
     finally:
