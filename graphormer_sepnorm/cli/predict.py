@@ -152,7 +152,7 @@ def _parser() -> OneLineParser:
     add(
         "--resume",
         action="store_true",
-        help="continue an interrupted job, on a CPU to the identical file",
+        help="continue an interrupted job, on a CPU to the identical file; not with --evaluate",
     )
     sure = parser.add_argument_group("how sure (models that train.py fit made of a table)")
     sure.add_argument(

@@ -318,8 +318,8 @@ class Predictor:
         """
         if self.blend is not None or self.extra_inputs.descriptors or self.extra_inputs.columns:
             raise ConfigError("the model reads more than graphs: give SMILES to predict")
-        targets, several = self.task.targets, len(self.networks) > 1
-        values = np.full((len(self.networks), len(graphs), len(targets)), np.nan)
+        several = len(self.networks) > 1
+        values = np.full((len(self.networks), len(graphs), len(self.task.targets)), np.nan)
         errors = [""] * len(graphs)
         if len(graphs):
             packed = PackedGraphs.concatenate([*packed_blocks(graphs)])
@@ -335,9 +335,7 @@ class Predictor:
             tuple(errors),
             ("",) * len(graphs),
             values.std(axis=0, ddof=1) if several else None,
-            columns=tuple(
-                f"{kind}_{name}" for name in targets for kind in ["pred"] + ["spread"] * several
-            ),
+            columns=Beside(Asked(), None, self.task).columns(several),
         )
 
     def embed(

@@ -89,8 +89,6 @@ def test_an_interrupted_job_goes_on_as_what_it_was(
         (["-o", "there.csv"], "there.csv is there already"),
         (["-o", "none/out.csv"], "none/out.csv cannot be written (No such file or directory)"),
         (["-o", "out.txt.xyz"], "what format is this?"),
-        (["--jobs", "0"], "--jobs is 0: it must be 1 or more"),
-        (["--evaluate", "x"], "unrecognized arguments: --evaluate x"),
     ],
 )
 def test_mistakes_are_one_line(model, tmp_path, capsys, monkeypatch, arguments, said):
@@ -111,10 +109,3 @@ def test_a_model_that_reads_atoms_says_so(tmp_path, capsys):
     torch.save(make_checkpoint(readout="sum"), path)
     assert embed(path, table(tmp_path), tmp_path / "out.csv") == 0
     assert "note: this model reads its predictions from the atoms, not" in capsys.readouterr().err
-
-
-def test_help(capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["embed", "--help"])
-    assert end.value.code == 0
-    assert "cls_0" in capsys.readouterr().out

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 
-import numpy as np
 import pytest
 import torch
 from reference.checkpoints import make_checkpoint
 from reference.confidence import confidence
 from reference.trees import boosted_trees
 
-from graphormer_sepnorm.baselines.blend import Blend, Stacking
+from graphormer_sepnorm.baselines.blend import Blend
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
@@ -78,12 +77,6 @@ def test_description_of_older_and_of_other_checkpoints():
     assert "probability of class 1" in describe(make_checkpoint(kind="binary"))
 
 
-def test_class_1_has_its_name():
-    checkpoint = make_checkpoint(kind="binary")
-    checkpoint[KEY]["task"]["ones"] = ["active"]
-    assert "probability of active (class 1)" in describe(checkpoint)
-
-
 def test_description_says_how_the_model_is_not_graphormer():
     flags = dict.fromkeys(("ring_bias", "bond_states", "degree_scaler", "bias_mixing"), True)
     options = {"encodings": "rings", "local_mpnn": "gine", "local_layers": 1}
@@ -111,7 +104,7 @@ def test_description_of_what_stands_beside_a_network(manifold):
     for said in (
         "ensemble      3 such networks; their mean is predicted",
         "0.25 of the network, 0.75 of gradient boosting: 8 trees",
-        "of the blend  validation mae 0.1250",
+        "of the blend  mae 0.1250",
         "intervals, by the errors on up to 34 unseen molecules",
         "fingerprints, SMILES, labels of 34 training molecules",
     ):
@@ -120,17 +113,6 @@ def test_description_of_what_stands_beside_a_network(manifold):
     blend = Blend.of_trees(boosted_trees(targets=2, without=0)[0], 0.25).to_plain()
     text = describe(make_checkpoint(targets=("a", "b")) | {BLEND: blend})
     assert "1 of 2 targets by the network alone" in text
-
-
-def test_how_sure_is_no_more_than_few_labels_allow():
-    """Of six unseen molecules there is no interval of 90 %, which `predict.py` gives unasked."""
-    six = confidence().to_plain()
-    six["targets"][0] |= {"labels": 6, "scores": six["targets"][0]["scores"][:6]}
-    said = "intervals, by the errors on up to 6 unseen molecules: of at most 85 %, so only with"
-    assert said in describe(make_checkpoint() | {CONFIDENCE: six})
-    nine = confidence().to_plain()
-    nine["targets"][0] |= {"labels": 9, "scores": nine["targets"][0]["scores"][:9]}
-    assert "at most" not in describe(make_checkpoint() | {CONFIDENCE: nine})
 
 
 def test_probabilities_are_calibrated_where_a_map_changes_them():
@@ -144,14 +126,6 @@ def test_probabilities_are_calibrated_where_a_map_changes_them():
     one["map"] |= {"a": 1.0, "b": 1.0}
     text = describe(make_checkpoint(kind="binary") | {CONFIDENCE: classes | {"temperature": 2.0}})
     assert "calibrated (temperature)" in text
-
-
-def test_description_of_a_blend_of_classes_says_what_is_weighed():
-    trees = boosted_trees("binary")[0]
-    blend = Blend.of_trees(trees, 0.25, stacking=Stacking(1.2, np.array([0.1]))).to_plain()
-    classes = make_checkpoint(kind="binary") | {BLEND: blend}
-    said = "0.25 of the network, 0.75 of gradient boosting (log-odds, times 1.20): 8 trees"
-    assert said in describe(classes)
 
 
 def test_a_card_has_the_same_facts(checkpoint, tmp_path):
