@@ -41,9 +41,8 @@ def given_smiles(smiles: Any) -> tuple[Any, ...]:
             f"the SMILES are of the type {type(smiles).__name__}, shape {[*shape]}: give one, a "
             "list or one column of them, as table['smiles']"
         )
-    if hasattr(smiles, "to_pylist"):  # a column of pyarrow
-        smiles = smiles.to_pylist()
-    return tuple(map(as_text, smiles))
+    of_arrow = getattr(smiles, "to_pylist", None)  # a column of pyarrow
+    return tuple(map(as_text, smiles if of_arrow is None else of_arrow()))
 
 
 def in_chunks(

@@ -146,7 +146,7 @@ class _Workers:
             if given == sent:
                 return
             # What has arrived makes a process free, so it comes before the yield.
-            arrived = wait(list(number_of), timeout=0 if given in results else None)
+            arrived: Any = wait(list(number_of), timeout=0 if given in results else None)
             for connection in arrived:
                 with self._alive(connection):
                     result = connection.recv()

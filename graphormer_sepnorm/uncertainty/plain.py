@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, is_dataclass
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 import numpy as np
 
-Kind = TypeVar("Kind")
+Made = TypeVar("Made")
 
 
 def to_plain(one: Any) -> dict[str, Any]:
@@ -22,9 +22,9 @@ def to_plain(one: Any) -> dict[str, Any]:
     return asdict(one, dict_factory=lists)
 
 
-def from_plain(kind: type[Kind], plain: dict[str, Any]) -> Kind:
+def from_plain(kind: type[Made], plain: dict[str, Any]) -> Made:
     """Make a dataclass of them, which may know more than this version; arrays are float64."""
-    values = {}
+    values: dict[str, Any] = {}
     for name, hint in get_type_hints(kind).items():
         if name not in plain:
             continue
@@ -32,6 +32,6 @@ def from_plain(kind: type[Kind], plain: dict[str, Any]) -> Kind:
         if hint is np.ndarray:
             value = np.array(value, np.float64)
         elif is_dataclass(hint):
-            value = from_plain(hint, value)
+            value = from_plain(cast(Any, hint), value)
         values[name] = tuple(value) if isinstance(value, list) else value
     return kind(**values)

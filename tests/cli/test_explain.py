@@ -65,7 +65,7 @@ def rows_of(path):
 def numbers_in(path, row):
     """Prediction, baseline, sum, rest, and what contributes most."""
     html = path.read_text(encoding="utf-8").split("<tr>")[2 + row].replace("\N{MINUS SIGN}", "-")
-    said = re.findall(r"predicted (\S+) |<b>([^<]+)</b>", html)
+    said = re.findall(r"predicted (\S+) |<li><b>([^<]+)</b>", html)
     return [float(predicted or part) for predicted, part in said]
 
 
