@@ -26,7 +26,7 @@ from graphormer_sepnorm.cli.table_verbs import (
     limits_of,
     what_is_left,
 )
-from graphormer_sepnorm.errors import ConfigError, Interrupted, did_you_mean
+from graphormer_sepnorm.errors import ConfigError, DataError, Interrupted, did_you_mean
 from graphormer_sepnorm.formatting import aligned
 from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.process import command, ended_in_a_child, name_and_version
@@ -86,7 +86,8 @@ def _info(arguments: list[str]) -> None:
     file = find_checkpoint(options.model)
     checkpoint = read_checkpoint(file)
     with in_one_line(file):
-        _say((model_card if options.markdown else describe)(checkpoint, file))
+        text = (model_card if options.markdown else describe)(checkpoint, file)
+    _say(text)
 
 
 # Verb -> its usage, and what runs it: takes the words after it, may return an exit status.
@@ -217,7 +218,12 @@ def _level(text: str) -> float | str:
 def _say(text: str) -> None:
     """Print what a command was asked for."""
     standard_output()  # is there
-    print(text)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise DataError(f"standard output cannot be written ({error.strerror})") from error
 
 
 def _predict_arguments(options: argparse.Namespace) -> bool:
@@ -315,7 +321,10 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> int:
         raise Interrupted(what_is_left(job, outcome, arguments)) from None
     status = finished(job, outcome, started)
     if outcome.evaluation is not None:
-        print(outcome.evaluation.text(), file=sys.stdout if job.to_file else sys.stderr)
+        if job.to_file:
+            _say(outcome.evaluation.text())
+        else:
+            print(outcome.evaluation.text(), file=sys.stderr)
     return status
 
 
