@@ -12,7 +12,7 @@ LINES = {
     "graphormer_sepnorm": (40_420, 26_000),
     "graphormer_sepnorm/cli": (5_700, 1_800),
     "graphormer_sepnorm/compare": (3_900, 1_900),
-    "graphormer_sepnorm/inference": (4_880, 2_800),
+    "graphormer_sepnorm/inference": (3_740, 2_800),
     "graphormer_sepnorm/training": (4_100, 2_900),
     "tests": (41_200, 26_000),
 }

@@ -83,7 +83,6 @@ ROOMS = {
 ONLY_MODULES = {
     ("training", "inference"): {
         "graphormer_sepnorm.inference.checkpoint",
-        "graphormer_sepnorm.inference.network",
     },
     ("chem", "graphs"): {
         "graphormer_sepnorm.graphs.packed_graphs",
@@ -159,7 +158,6 @@ LAZY = {
     "cli/compare.py": {"torch", "lightning", "numpy", "rich"},
     "cli/many_runs.py": {"torch", "lightning", "numpy", "rich"},
     "cli/crossvalidate.py": {"torch", "lightning", "numpy", "rich"},
-    "cli/geometry.py": {"torch", "lightning", "numpy", "rdkit"},
     "runs/lifetime.py": {"torch", "lightning", "numpy"},
     "cli/predict.py": {"torch", "lightning", "numpy", "rdkit"},
     "tables/parquet.py": {"pyarrow"},

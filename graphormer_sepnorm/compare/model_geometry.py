@@ -23,8 +23,12 @@ from graphormer_sepnorm.files import read_json, typed, write_json
 from graphormer_sepnorm.graphs.loading import in_order, make_loader
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
-from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
-from graphormer_sepnorm.inference.network import build_network
+from graphormer_sepnorm.inference.checkpoint import (
+    KEY,
+    build_network,
+    model_weights,
+    read_checkpoint,
+)
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.runs.directory import RunDirectory
 

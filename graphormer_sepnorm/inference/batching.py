@@ -33,20 +33,16 @@ def given_smiles(smiles: Any) -> tuple[Any, ...]:
     smiles = as_text(smiles)
     if isinstance(smiles, str):
         return (smiles,)
-    shape = getattr(smiles, "shape", None)
-    if shape is not None and len(shape) == 2 and shape[1] == 1:
-        return tuple(map(as_text, np.asarray(smiles, dtype=object)[:, 0]))
-    if shape is not None and len(shape) != 1:
+    shape = getattr(smiles, "shape", (1,))
+    if len(shape) == 2 and shape[1] == 1:
+        smiles = np.asarray(smiles, dtype=object)[:, 0]
+    elif len(shape) != 1 or isinstance(smiles, Mapping | bytes) or not isinstance(smiles, Iterable):
         raise DataError(
-            f"the SMILES are of shape {list(shape)}: give one column of them, as table['smiles']"
+            f"the SMILES are of the type {type(smiles).__name__}, shape {[*shape]}: give one, a "
+            "list or one column of them, as table['smiles']"
         )
-    if hasattr(smiles, "to_pylist"):  # a column of pyarrow
-        return tuple(smiles.to_pylist())
-    if isinstance(smiles, Mapping | bytes) or not isinstance(smiles, Iterable):
-        raise DataError(
-            f"the SMILES are of the type {type(smiles).__name__}: give one, or a list of them"
-        )
-    return tuple(map(as_text, smiles))
+    of_arrow = getattr(smiles, "to_pylist", None)  # a column of pyarrow
+    return tuple(map(as_text, smiles if of_arrow is None else of_arrow()))
 
 
 def in_chunks(

@@ -22,7 +22,6 @@ from graphormer_sepnorm.inference.explanation_methods import (
     Subject,
     default_method,
 )
-from graphormer_sepnorm.inference.trained_model import TrainedModel
 
 _NOTHING = np.empty(0)
 
@@ -100,7 +99,7 @@ class Explainer:
     """Gives explanations where a predictor gives values.
 
     Args:
-        predictor: Has the networks.
+        predictor: A `Predictor`, whose file imports this one.
         target: Which of its targets; None: the only one.
         method: One of `METHODS`; None: `default_method` of the network's norm.
 
@@ -115,7 +114,7 @@ class Explainer:
     """
 
     def __init__(
-        self, predictor: TrainedModel, target: str | None = None, method: str | None = None
+        self, predictor: Any, target: str | None = None, method: str | None = None
     ) -> None:
         task = predictor.task
         config = predictor.networks[0].config
@@ -125,7 +124,7 @@ class Explainer:
                 f"there is no method {self.method!r}{did_you_mean(self.method, METHODS)}; there "
                 f"are: {', '.join(METHODS)}"
             )
-        _ = predictor.featuriser  # or there is nothing to explain
+        _ = predictor.reader.featuriser  # or there is nothing to explain
         self._number = task.number_of(target, "explain")
         self.target = task.targets[self._number]
         self.binary = task.kind == "binary"
@@ -147,31 +146,19 @@ class Explainer:
     def _left_out(self) -> Iterator[str]:
         """Say what of the prediction is not explained."""
         blend, confidence = self._predictor.blend, self._predictor.confidence
-        weight = 1.0 if blend is None else float(blend.weights[self._number])
-        stacked = False
-        sums = "" if blend is None or not blend.exclusive else "classes are made to add up to 1"
-        if blend is not None and blend.stacking is not None and blend.trees.known[self._number]:
-            stacked = True
-            before = f", before {sums}," if sums else ""
-            yield (
-                f"explained is what the network says; the log-odds of the prediction{before} are "
-                f"{weight * blend.stacking.slope:.2f} times its, with what trees say and a constant"
-            )
-        elif weight < 1:
-            before = f", before {sums}" if sums else ""
-            yield (
-                f"explained is what the network says, {weight:.0%} of the prediction{before}; the "
-                f"other {1 - weight:.0%} is said by trees"
-            )
-        elif sums:  # the others' are said by trees too
-            yield f"explained is what the network says, before {sums}"
-        if self.binary and len(self._networks) > 1 and not stacked:
-            yield (
-                f"explained is the mean of the log-odds of {len(self._networks)} networks, and "
-                "predicted the mean of their probabilities"
-            )
+        others, averaged = [], self.binary and len(self._networks) > 1
+        if blend is not None and blend.trees.known[self._number]:
+            if blend.stacking is not None or blend.weights[self._number] < 1:
+                others.append(f"trees ({1 - blend.weights[self._number]:.0%} of the blend)")
+            averaged &= blend.stacking is None  # else log-odds are averaged
+        if blend is not None and blend.exclusive:
+            others.append("that classes add up to 1")
+        if averaged:
+            others.append("that probabilities of members are averaged, not log-odds")
         if confidence is not None and confidence.calibrated_by(self._number) != "none":
-            yield "explained are log-odds as they are before calibration"
+            others.append("calibration")
+        if others:
+            yield f"explained is what the network says, without {', '.join(others)}"
         if extra := self._predictor.extra_inputs.in_words():
             yield f"what the network reads from {extra} is in the baseline, not in atoms"
 
@@ -201,7 +188,8 @@ class Explainer:
         columns: np.ndarray | None = None,
     ) -> list[Explanation]:
         """Return the explanations of molecules that are parsed already; see `explain`."""
-        molecules = self._predictor.prepared(molecules)
+        reader = self._predictor.reader
+        molecules = reader.prepared(molecules)
         predicted = self._predictor.predict_molecules(molecules, batch_size, max_atoms, columns)
         found = [
             Explanation(
@@ -214,7 +202,7 @@ class Explainer:
             )
             for row, (text, parsed) in enumerate(zip(smiles, molecules, strict=True))
         ]
-        graphs, places, _, _ = self._predictor.featurise(molecules, max_atoms)
+        graphs, places, _, _ = reader.featurise(molecules, max_atoms)
         good = [number for number, place in enumerate(places) if not predicted.errors[place]]
         if graphs is None or not good:
             return found
@@ -234,7 +222,7 @@ class Explainer:
         self, graphs: PackedGraphs, found: Sequence[Explanation], batch_size: int
     ) -> Iterator[Explanation]:
         """Yield the explanations of the molecules of a batch, whose graphs these are."""
-        orders = [self._predictor.atom_order(one.molecule) for one in found]
+        orders = [self._predictor.reader.atom_order(one.molecule) for one in found]
         fragments = [fragments_of(one.molecule) for one in found]
         collate = Collator(
             GraphStore.from_graphs([graphs], self._path_length), self._predictor.vocabulary
@@ -253,8 +241,8 @@ class Explainer:
                 lambda numbers: collate(numbers).to(self._predictor.device),
                 batch_size,
             )
-            values.append(subject.whole())
-            baselines.append(subject.baseline())
+            values.append(subject.with_all(False))
+            baselines.append(subject.with_all(True))
             contributions.append(METHODS[self.method](subject))
         value, baseline = (
             np.mean(each, axis=0) * self._scale + self._shift for each in (values, baselines)

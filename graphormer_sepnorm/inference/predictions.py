@@ -91,5 +91,5 @@ class Predictions:
                 return tuple(itertools.chain(*each))
             return None if each[0] is None else np.concatenate(each)
 
-        names = (one.name for one in fields(cls) if one.name != "smiles")
+        names = [one.name for one in fields(cls)][1:]
         return cls(smiles, **{name: together(name) for name in names})

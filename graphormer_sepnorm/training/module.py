@@ -28,11 +28,12 @@ from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import (
     FORMAT_VERSION,
     KEY,
+    build_network,
     check_checkpoint,
+    load_weights,
     package_versions,
     read_checkpoint,
 )
-from graphormer_sepnorm.inference.network import build_network, load_weights
 from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.backbone import Backbone

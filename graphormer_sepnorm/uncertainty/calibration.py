@@ -21,7 +21,6 @@ FEWEST_OF_A_CLASS, ENOUGH_FOR_ISOTONIC = 10, 1000
 # Of each class so many probabilities are kept; of more, quantiles.
 MOST_KEPT = 1000
 BINS = 10
-GOALS = ("mcc", "f1")
 
 _SMALLEST = 1e-12
 _INVERSE_PENALTY = 1e4
@@ -66,12 +65,6 @@ class Map:
             mapped = np.interp(ones - zeros, *self.knots.T)
             return np.where(np.isnan(probabilities), np.nan, mapped)
         return expit(self.a * ones - self.b * zeros + self.c)
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """Make it from what a checkpoint holds."""
-        knots = np.array(plain["knots"], np.float64).reshape(-1, 2)
-        return cls(plain["a"], plain["b"], plain["c"], knots)
 
 
 def _logarithms(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -175,10 +168,9 @@ class Calibration:
         """
         kinds: list[Callable[[np.ndarray, np.ndarray], Map]] = []
         numbers = np.unique(folds)
-        if len(numbers) > 1 and all(
-            min(np.sum(labels[folds != fold] == label) for label in (0, 1)) >= FEWEST_OF_A_CLASS
-            for fold in numbers
-        ):
+        rest = [labels[folds != fold] for fold in numbers]
+        fewest = min(min(np.sum(part == 0), np.sum(part == 1)) for part in rest)
+        if len(numbers) > 1 and fewest >= FEWEST_OF_A_CLASS:
             kinds += [_temperature, _beta]
             kinds += [_isotonic] if len(labels) >= ENOUGH_FOR_ISOTONIC and not ranked else []
         chosen, best = _nothing, probabilities
@@ -187,8 +179,7 @@ class Calibration:
             for fold in numbers:
                 own = folds == fold
                 mapped[own] = kind(probabilities[~own], labels[~own]).of(probabilities[own])
-            gain = log_loss(best, labels) - log_loss(mapped, labels)
-            if gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)):
+            if _is_lower(log_loss(mapped, labels), log_loss(best, labels)):
                 chosen, best = kind, mapped
         final = chosen(probabilities, labels)
         values = final.of(probabilities)
@@ -216,38 +207,6 @@ class Calibration:
         share = np.stack([above, below], axis=1)
         counts = np.array(self.counts)
         return share * counts + 1 > (counts + 1) * (1 - level) + _ROUNDING
-
-    def threshold(self, goal: str) -> float:
-        """Return the probability from which on a molecule is best called class 1.
-
-        Args:
-            goal: ``mcc`` (Matthews' correlation) or ``f1``, on unseen molecules.
-
-        Returns:
-            nan where a class has no labels.
-        """
-        negatives, positives = self.counts
-        if not (negatives and positives):
-            return float("nan")
-        found = np.unique(np.concatenate([self.zeros, self.ones]))
-        cuts = np.concatenate([(found[1:] + found[:-1]) / 2, found[:1]])
-        false = (1 - np.searchsorted(self.zeros, cuts) / len(self.zeros)) * negatives
-        true = (1 - np.searchsorted(self.ones, cuts) / len(self.ones)) * positives
-        if goal == "f1":
-            worth = 2 * true / (2 * true + false + positives - true)
-        else:
-            called, rest = true + false, negatives + positives - true - false
-            product = true * (negatives - false) - false * (positives - true)
-            root = np.sqrt(called * rest * float(negatives) * positives)
-            worth = np.divide(product, root, out=np.zeros_like(root), where=root > 0)
-        return float(cuts[np.argmax(worth)])
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """Make it from what a checkpoint holds, of which the contents have been checked."""
-        zeros, ones = (np.array(plain[name], np.float64) for name in ("zeros", "ones"))
-        negatives, positives = plain["counts"]
-        return cls(Map.from_plain(plain["map"]), zeros, ones, (negatives, positives))
 
 
 def tempered(probabilities: np.ndarray, temperature: float) -> np.ndarray:
@@ -284,10 +243,14 @@ def temperature_of(probabilities: np.ndarray, labels: np.ndarray, folds: np.ndar
     for fold in numbers:
         own = folds == fold
         mapped[own] = tempered(said[own], _best_temperature(said[~own], right[~own]))
-    gain = _loss_of_class(said, right) - _loss_of_class(mapped, right)
-    if gain.mean() <= gain.std(ddof=1) / np.sqrt(len(gain)):
-        return 1.0
-    return _best_temperature(said, right)
+    lower = _is_lower(_loss_of_class(mapped, right), _loss_of_class(said, right))
+    return _best_temperature(said, right) if lower else 1.0
+
+
+def _is_lower(losses: np.ndarray, others: np.ndarray) -> bool:
+    """Return whether losses are lower than others by more than the standard error of that."""
+    gain = others - losses
+    return bool(gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)))
 
 
 def _best_temperature(probabilities: np.ndarray, right: np.ndarray) -> float:
@@ -310,20 +273,6 @@ def _loss_of_class(probabilities: np.ndarray, right: np.ndarray) -> np.ndarray:
     return -np.log(np.maximum(own, _SMALLEST))
 
 
-def reliability(probabilities: np.ndarray, labels: np.ndarray) -> list[tuple[float, float, int]]:
-    """Return mean probability, share of class 1 and number of molecules, of `BINS` equal parts.
-
-    Args:
-        probabilities: ``[n]``.
-        labels: 0 and 1, ``[n]``.
-    """
-    order = np.argsort(probabilities, kind="stable")
-    parts = (part for part in np.array_split(order, BINS) if len(part))
-    return [
-        (float(probabilities[part].mean()), float(labels[part].mean()), len(part)) for part in parts
-    ]
-
-
 def expected_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """Return the expected calibration error (Naeini et al. 2015), without what chance adds to it.
 
@@ -332,8 +281,8 @@ def expected_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """
     if len(labels) == 0:
         return float("nan")
-    bins = reliability(probabilities, labels)
-    found = sum(abs(mean - share) * count for mean, share, count in bins) / len(labels)
+    parts = np.array_split(np.argsort(probabilities, kind="stable"), BINS)
+    found = sum(abs((probabilities[part] - labels[part]).sum()) for part in parts) / len(labels)
     return float(np.sqrt(max(0.0, found**2 - error_by_chance(probabilities) ** 2)))
 
 

@@ -16,7 +16,7 @@ n molecules · T targets · F signals · B bounds.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from scipy.special import gamma
@@ -77,14 +77,6 @@ class Scale:
         """Return the expected errors ``[n]`` for signals ``[n, F]``."""
         powers = np.clip(signals, self.low, self.high) @ self.weights + self.constant
         return np.exp(np.clip(powers, -_LARGEST_POWER, _LARGEST_POWER))
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """Make it from what a checkpoint holds."""
-        low, high, weights = (
-            np.array(plain[name], np.float64) for name in ("low", "high", "weights")
-        )
-        return cls(low, high, weights, plain["constant"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,15 +194,6 @@ class Intervals:
     def expected(self, signals: np.ndarray) -> np.ndarray:
         """Return the absolute error to be expected, ``[n]``, in the unit of the labels."""
         return self.scale.of(signals) * self.unit
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """Make it from what a checkpoint holds, of which the contents have been checked."""
-        scores = np.array(plain["scores"], np.float64)
-        beyond = np.array(plain.get("beyond", ()), np.float64)
-        lower, upper = plain.get("limits", (None, None))
-        scale = Scale.from_plain(plain["scale"])
-        return cls(scale, scores, plain["labels"], plain["unit"], (lower, upper), beyond)
 
 
 def limits_of(labels: np.ndarray, bounds: np.ndarray) -> tuple[float | None, float | None]:

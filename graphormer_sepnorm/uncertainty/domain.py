@@ -6,9 +6,9 @@ n molecules.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from scipy.special import stdtrit
@@ -77,11 +77,6 @@ class Domain:
         found = cls(border, larger, 0, furthest, beyond)
         return replace(found, molecules=int(found.outside(similarity, distance).sum()))
 
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """Make it of what a checkpoint holds, which may know more than this version."""
-        return cls(**{one.name: plain[one.name] for one in fields(cls) if one.name in plain})
-
     @property
     def has_border(self) -> bool:
         """Whether anything is outside; without a border nobody knows what is inside either."""
@@ -105,16 +100,15 @@ class Domain:
         """Return why a molecule is outside; the empty string for one inside."""
         reasons = []
         if similarity < self.border:
-            text = f"similarity {similarity:.2f} to the most similar training molecule"
-            reasons.append(
-                f"{text}: below {self.border:.2f} errors were {self.larger:.1f} times the usual"
-                if self.larger
-                else f"{text}: nearly all that the model was tried on are above {self.border:.2f}"
-            )
+            why = "nearly all that the model was tried on are above it"
+            if self.larger:
+                why = f"errors were {self.larger:.1f} times the usual"
+            near = f"similarity {similarity:.2f} to the most similar training molecule"
+            reasons.append(f"{near}, below {self.border:.2f}: {why}")
         if self.furthest is not None and distance is not None and distance > self.furthest:
             reasons.append(
-                f"its [CLS] is {distance:.1f} times as far from training molecules as usual: "
-                f"beyond {self.furthest:.1f} errors were {self.larger_beyond:.1f} times the usual"
+                f"its [CLS] is {distance:.1f} times as far from training molecules as usual, "
+                f"beyond {self.furthest:.1f}: errors were {self.larger_beyond:.1f} times the usual"
             )
         return "; ".join(reasons)
 

@@ -16,12 +16,9 @@ from graphormer_sepnorm.uncertainty.calibration import (
     Calibration,
     error_by_chance,
     expected_error,
-    reliability,
 )
 from graphormer_sepnorm.uncertainty.conformal import LEVELS
 
-# Shares of the molecules that are kept where the least certain ones are left out.
-KEPT = tuple(tenth / 10 for tenth in range(10, 0, -1))
 # The level of which most is said.
 _SAID = 0.9
 _OPEN, _CONTRADICTED = (f"{name}_{100 * _SAID:g}" for name in ("open", "contradicted"))
@@ -37,7 +34,6 @@ class OfIntervals:
         inside: The share of the labels inside the intervals of each level; nan: there were none.
         widths: Mean widths of those that have two ends, in the unit of the target; nan: none has.
         rank_correlation: Spearman's, of expected and actual absolute errors; nan: undefined.
-        mae_of_surest: MAE of the shares `KEPT` with the smallest expected errors.
         open: The share of the intervals of each level that have no end on one side.
         bounds: How many labels were bounds, beside the others.
         contradicted: How many of these say that no value of the interval can be, of each level.
@@ -48,7 +44,6 @@ class OfIntervals:
     inside: tuple[float, ...]
     widths: tuple[float, ...]
     rank_correlation: float
-    mae_of_surest: tuple[float, ...]
     open: tuple[float, ...] = ()
     bounds: int = 0
     contradicted: tuple[int, ...] = ()
@@ -64,8 +59,6 @@ class OfProbabilities:
         error_before: Expected calibration error of what network and trees say, without what chance
             adds to it.
         error: The same of the calibrated probabilities.
-        bins_before: Mean probability, share of class 1 and number of molecules of each bin.
-        bins: The same of the calibrated ones.
         levels: Of sets of classes.
         held: Of each level, of the molecules of class 0 and of those of class 1 the share whose set
             holds their class; nan: there were none.
@@ -77,8 +70,6 @@ class OfProbabilities:
     map: str
     error_before: float
     error: float
-    bins_before: list[tuple[float, float, int]]
-    bins: list[tuple[float, float, int]]
     levels: tuple[float, ...]
     held: tuple[tuple[float, float], ...]
     classes: tuple[float, ...]
@@ -104,7 +95,6 @@ def evaluate_intervals(
     """
     known = ~np.isnan(labels)
     errors, least, most = np.abs(values - labels)[known], *bounds.T
-    order = np.argsort(expected[known], kind="stable")
     inside, widths, opened, contradicted = [], [], [], []
     for low, high in ends.values():
         there, width = not (np.isnan(low) | np.isnan(high)).any(), high - low
@@ -120,7 +110,6 @@ def evaluate_intervals(
         tuple(inside),
         tuple(widths),
         METRICS["spearman"].of(errors, expected[known]),
-        tuple(float(errors[order[: max(1, round(kept * len(order)))]].mean()) for kept in KEPT),
         tuple(opened),
         int(np.sum(~np.isnan(bounds).all(axis=1))),
         tuple(contradicted),
@@ -149,8 +138,6 @@ def evaluate_probabilities(
         calibrated_by,
         expected_error(before, labels),
         expected_error(probabilities, labels),
-        reliability(before, labels),
-        reliability(probabilities, labels),
         LEVELS,
         tuple((_mean(one[labels == 0, 0]), _mean(one[labels == 1, 1])) for one in sets),
         tuple(float(one.sum(axis=1).mean()) for one in sets),
@@ -192,12 +179,9 @@ def summarised(found: Iterable[OfIntervals | OfProbabilities]) -> dict[str, floa
 def in_words(values: Mapping[str, float], unit: str = "") -> str:
     """Return a sentence on what `summarised` gave; empty where that is nothing."""
     if "calibration_error" in values:
-        error, before = (
-            f"{values[name]:.3f}" for name in ("calibration_error", "calibration_error_before")
-        )
-        said = f"expected calibration error of the test probabilities {error}"
-        if error != before:
-            said += f", before calibration {before}"
+        error, before = values["calibration_error"], values["calibration_error_before"]
+        said = f"expected calibration error of the test probabilities {error:.3f}"
+        said += f", before calibration {before:.3f}"
         if "calibration_error_by_chance" in values:
             said += f" (beyond the {values['calibration_error_by_chance']:.3f} that chance makes)"
         zeros, ones = (_percent(values.get(f"sets_90_hold_{label}", math.nan)) for label in (0, 1))
@@ -205,12 +189,10 @@ def in_words(values: Mapping[str, float], unit: str = "") -> str:
     levels = [f"{100 * level:g}" for level in LEVELS if f"inside_{100 * level:g}" in values]
     if not levels:
         return ""
-    shares = [values[f"inside_{level}"] for level in levels]
-    inside = ", ".join(map(_percent, shares))
+    inside = ", ".join(_percent(values[f"inside_{level}"]) for level in levels)
     said = f"intervals of level {', '.join(levels)} % hold {inside} % of the test labels"
-    level = "90" if "90" in levels else levels[-1]
-    if math.isfinite(width := values.get(f"width_{level}", math.nan)):
-        said += f"; those of {level} % are {width:.3g}{f' {unit}' if unit else ''} wide on average"
+    if math.isfinite(width := values.get(f"width_{100 * _SAID:g}", math.nan)):
+        said += f"; those of 90 % are {width:.3g} {unit}".rstrip() + " wide on average"
     if _OPEN in values:
         said += (
             f", but for {_percent(values[_OPEN])} %, which an assay's limit leaves without an end"

@@ -18,6 +18,7 @@ AXES, MOST_TOKENS = 16, 4_000
 _NEAREST = 5
 _SMALLEST = 1e-12
 _FEWEST = 2  # molecules of a cloud
+_PARTS = ("centre", "axes", "points")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,27 +42,19 @@ class Cloud:
         variances, vectors = np.linalg.eigh(np.cov((tokens - centre).T))
         factor = 1 / np.sqrt(max(float(variances.sum()), _SMALLEST))
         axes = (vectors[:, ::-1][:, :AXES] * factor).astype(np.float32)
-        made = cls(centre.astype(np.float32), axes, np.empty((0, axes.shape[1]), np.float16))
-        return cls(made.centre, axes, made.seen_from(tokens).astype(np.float16))
+        centre = centre.astype(np.float32)
+        return cls(centre, axes, ((tokens - centre) @ axes).astype(np.float16))
 
     @cached_property
     def _tree(self) -> KDTree:
         return KDTree(self.points.astype(np.float64))
 
-    def seen_from(self, tokens: np.ndarray) -> np.ndarray:
-        """Return ``[n, C]`` along the axes, ``[n, D]``."""
-        return (tokens - self.centre) @ self.axes
-
     def distance(self, tokens: np.ndarray) -> np.ndarray:
-        """Return the mean distance to the nearest five points, ``[n]``; nan for what is not finite.
-
-        Args:
-            tokens: ``[n, C]``.
-        """
+        """Return the mean distance of ``[n, C]`` to the nearest five points; nan: not finite."""
         found = np.full(len(tokens), np.nan)
         finite = np.isfinite(tokens).all(axis=1)
         count = min(_NEAREST, len(self.points))
-        each, _ = self._tree.query(self.seen_from(tokens[finite]), k=count)
+        each, _ = self._tree.query((tokens[finite] - self.centre) @ self.axes, k=count)
         found[finite] = np.reshape(each, (-1, count)).mean(axis=1)
         return found
 
@@ -129,20 +122,14 @@ class TokenDistance:
 
     def to_plain(self) -> dict[str, Any]:
         """Return it as a checkpoint holds it."""
-        names = ("centre", "axes", "points")
-        return {
-            "clouds": [
-                {name: torch.from_numpy(getattr(cloud, name)) for name in names}
-                for cloud in self.clouds
-            ],
-            "usual": self.usual,
-        }
+        clouds = [
+            {name: torch.from_numpy(getattr(cloud, name)) for name in _PARTS}
+            for cloud in self.clouds
+        ]
+        return {"clouds": clouds, "usual": self.usual}
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
         """Make it from what `to_plain` gave, of which the contents have been checked."""
-        clouds = (
-            Cloud(*(cloud[name].numpy() for name in ("centre", "axes", "points")))
-            for cloud in plain["clouds"]
-        )
+        clouds = (Cloud(*(cloud[name].numpy() for name in _PARTS)) for cloud in plain["clouds"])
         return cls(tuple(clouds), plain["usual"])

@@ -6,7 +6,7 @@ n molecules · m molecules of training · T targets.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -24,6 +24,7 @@ from graphormer_sepnorm.uncertainty.calibration import (
 from graphormer_sepnorm.uncertainty.conformal import Intervals
 from graphormer_sepnorm.uncertainty.domain import FEWEST, Domain
 from graphormer_sepnorm.uncertainty.neighbours import Nearest, Neighbours, mean_errors
+from graphormer_sepnorm.uncertainty.plain import from_plain, to_plain
 from graphormer_sepnorm.uncertainty.token_distance import TokenDistance
 
 # Neighbours whose errors are looked at.
@@ -110,16 +111,15 @@ class Uncertainty:
             folds: int64 ``[n]``, from 0; those of a fold were held out together.
             std: ``[T]``, deviations of the training labels; 1 for classes.
             neighbours: The molecules of training, if they have SMILES.
-            own_folds: int64 ``[m]``: of each of the `neighbours` the fold in which it was held out
-                itself, of all networks but one; None: no molecule was both.
-            places: int64 ``[m]``: of each the number of the same molecule among the n, -1 where it
-                is none of them; where there are `own_folds`.
-            exclusive: Whether the targets are classes of which a molecule is of one. They are
-                calibrated together, or they would no longer add up to 1.
-            tokens: What `inputs.distance` was measured with; None: it was not.
+            own_folds: int64 ``[m]``: the fold in which each of the `neighbours` was held out, of
+                all networks but one; None: none of them was.
+            places: int64 ``[m]``: which of the n each of these is, -1: none of them.
+            exclusive: Whether a molecule is of one of the targets: they are calibrated together, or
+                they would no longer add up to 1.
+            tokens: What `inputs.distance` was measured with.
             ranked: Whether calibration must leave the order of probabilities as it is.
             bounds: Of missing labels what they are at least, and at most, ``[n, T, 2]``; nan where
-                nothing is known. None: of none.
+                nothing is known.
             limits: What `limits_of` gives of each target; where there are bounds.
         """
         errors = nearest = None
@@ -279,18 +279,12 @@ class Uncertainty:
             values: Calibrated, ``[n, T]``.
             level: Above 0, below 1.
         """
-        names = {
-            (True, False): "0",
-            (False, True): "1",
-            (True, True): "0/1",
-            (False, False): "none",
-        }
+        names = [["none", "1"], ["0", "0/1"]]  # by whether it holds 0, and 1
         columns = []
         for one, column in zip(self.targets, values.T, strict=True):
-            if isinstance(one, Calibration):
-                columns.append([names[tuple(both)] for both in one.sets(column, level).tolist()])
-            else:
-                columns.append([""] * len(column))
+            known = isinstance(one, Calibration)
+            sets = one.sets(column, level).tolist() if known else ()
+            columns.append([names[zero][both] for zero, both in sets] or [""] * len(column))
         return columns
 
     def _signals(
@@ -321,11 +315,11 @@ class Uncertainty:
     def to_plain(self) -> dict[str, Any]:
         """Return it as a checkpoint holds it."""
         plain: dict[str, Any] = {
-            "targets": [None if one is None else _plain(one) for one in self.targets],
+            "targets": [None if one is None else to_plain(one) for one in self.targets],
             "uses": list(self.uses),
         }
         if self.domain is not None:
-            plain["domain"] = _plain(self.domain)
+            plain["domain"] = to_plain(self.domain)
         if self.neighbours is not None:
             plain["neighbours"] = self.neighbours.to_plain()
         if self.errors is not None:
@@ -343,8 +337,8 @@ class Uncertainty:
         domain, neighbours = plain.get("domain"), plain.get("neighbours")
         errors, tokens = plain.get("errors"), plain.get("tokens")
         return cls(
-            tuple(None if one is None else made.from_plain(one) for one in plain["targets"]),
-            None if domain is None else Domain.from_plain(domain),
+            tuple(None if one is None else from_plain(made, one) for one in plain["targets"]),
+            None if domain is None else from_plain(Domain, domain),
             None if neighbours is None else Neighbours.from_plain(neighbours),
             None if errors is None else errors.numpy().astype(np.float64),
             tuple(plain["uses"]),
@@ -357,15 +351,3 @@ def _beyond(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     """Return how far predictions ``[n]`` are on the wrong side of bounds ``[n, 2]``; nan: none."""
     least, most = bounds.T
     return np.maximum(np.fmax(least - values, values - most), 0)
-
-
-def _plain(one: Intervals | Calibration | Domain) -> dict[str, Any]:
-    """Return dictionaries, lists and numbers."""
-
-    def lists(parts: list[tuple[str, Any]]) -> dict[str, Any]:
-        return {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in parts
-        }
-
-    return asdict(one, dict_factory=lists)

@@ -109,7 +109,6 @@ def test_what_is_kept_is_what_the_model_says(which: str, request: Any) -> None:
     assert confidence["width_90"] == pytest.approx((found.high - found.low).mean(), rel=1e-4)
     quality = kept(run)["test"]["a"]
     assert quality["inside"][2] == confidence["inside_90"]
-    assert quality["mae_of_surest"][0] == pytest.approx(np.abs(labels - found.values[:, 0]).mean())
     assert f"{100 * quality['inside'][3]:.0f} % of the test labels" in run.out
 
 
@@ -167,29 +166,6 @@ def test_the_card_of_a_model(
     assert hashlib.sha256(best.read_bytes()).hexdigest() in card
     assert "| predicts | a" in card
     assert "| split |" not in card
-
-
-@pytest.mark.parametrize("goal", ["mcc", "f1"])
-def test_a_threshold_that_is_found_is_said(
-    goal: str, classes: Fitted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shutil.copy(classes.run / "test_predictions.csv", tmp_path / "in.csv")
-    words = [str(classes.run), "-i", str(tmp_path / "in.csv"), "--smiles_column=smiles"]
-    words += ["-o", str(tmp_path / "out.csv"), "--threshold", goal, "--device=cpu"]
-    capsys.readouterr()
-    assert predict(words) == 0
-    said = re.search(rf"class_a is 1 from ([\d.]+) on \(best {goal}\)", capsys.readouterr().err)
-    assert said is not None
-    rows = read_csv(tmp_path / "out.csv")
-    known = [(float(row["pred_a"]), row["class_a"]) for row in rows if row["pred_a"]]
-    assert {called for _, called in known} == {"0", "1"}
-    for value, called in known:
-        assert called == ("1" if value >= float(said[1]) else "0")
-    predictor = Predictor.load(classes.run, "cpu")
-    assert predictor.thresholds == {}
-    assert predictor.ask(threshold=0.3).thresholds == {"a": 0.3}
-    assert predict([*words, "--overwrite", "--quiet"]) == 0
-    assert capsys.readouterr().err == ""
 
 
 def test_with_folds_it_is_measured_on_all_but_the_test_split(
@@ -360,9 +336,8 @@ def test_two_molecules_to_measure_by_say_little_and_spoil_nothing(
 def test_wrong_words_are_one_line(blend: Fitted, capsys: pytest.CaptureFixture[str]) -> None:
     model = str(blend.run)
     for words, said in (
-        (["--interval", "much"], "--interval is much: give a number or none"),
-        (["--interval", "90"], "--interval is 90: it must be between 0 and 1, as 0.9"),
-        (["--threshold", "best"], "--threshold is best: give a number or mcc or f1"),
+        (["--interval", "much"], "--interval: it is much"),
+        (["--interval", "90"], "--interval is 90"),
         (["--interval", "0.99"], "tried on too few molecules for it; the highest is 0.975"),
     ):
         assert said in refused(capsys, predict, model, "CCO", *words)

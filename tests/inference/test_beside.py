@@ -13,7 +13,6 @@ from reference.confidence import fingerprints
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.beside import LEVEL, Asked, Beside
 from graphormer_sepnorm.inference.predictions import Predictions
-from graphormer_sepnorm.uncertainty.calibration import Calibration, Map
 from graphormer_sepnorm.uncertainty.conformal import Intervals
 from graphormer_sepnorm.uncertainty.domain import Domain
 from graphormer_sepnorm.uncertainty.neighbours import Neighbours
@@ -58,16 +57,6 @@ def test_as_many_neighbours_are_named_as_there_are() -> None:
     for number, text in enumerate(nearest, start=1):
         assert named[f"nearest_a_{number}"] == shown[text]
     assert (named["similarity_1"], named["similarity_7"]) == ("1.000", "")
-
-
-def test_a_class_is_called_by_the_calibrated_probability_if_it_is_known_from_which_on() -> None:
-    # The log-odds are halved: 0.9 becomes 0.75 and 0.8 becomes 2 / 3, of which 0.71 is between.
-    zeros, ones = np.array([0.3, 0.7]), np.array([0.72, 0.8])
-    known = Calibration(Map(0.5, 0.5), zeros, ones, (2, 2))
-    task = Task("binary", ("a", "b"), ("", ""), "auroc")
-    beside = Beside(Asked(threshold="mcc"), Uncertainty((known, None)), task)
-    assert beside.threshold(0) == pytest.approx(0.71)
-    assert texts_of(beside, [[0.9, 0.9], [0.8, 0.9]]) == (("1", ""), ("0", ""))
 
 
 @pytest.mark.parametrize(("labels", "level"), [(8, None), (9, LEVEL)])

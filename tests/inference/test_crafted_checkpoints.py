@@ -111,7 +111,7 @@ MEMBER = model_weights(whole())
         ("x", "cannot be used"),
         ([MEMBER, {}], "the weights are of 0"),
         ([MEMBER | {"readout.weight": torch.ones(3)}], "readout.weight has shape"),
-        ([MEMBER | {"more": torch.ones(3)}], "the network has no more"),
+        ([MEMBER | {"more": torch.ones(3)}], "model.more has shape .3., not None"),
         ([{}] * 64, "has 65 members, expected at most 64"),
     ],
 )

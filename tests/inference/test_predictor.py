@@ -72,9 +72,9 @@ def test_smiles_come_in_any_list(form, predictor):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (pandas.DataFrame({"C": ["CCO"], "N": ["CCN"]}), r"of shape \[1, 2\]: give one column"),
-        (np.array("CCO"), r"of shape \[\]"),
-        ({"C": 1}, "of the type dict: give one, or a list"),
+        (pandas.DataFrame({"C": ["CCO"], "N": ["CCN"]}), r"of the type DataFrame, shape \[1, 2\]"),
+        (np.array("CCO"), r"shape \[\]"),
+        ({"C": 1}, "of the type dict"),
         (None, "of the type NoneType"),
         (3, "of the type int"),
     ],
@@ -130,7 +130,7 @@ def test_a_model_of_graphs_without_smiles_says_so(verb):
 
 def graphs_of(predictor, smiles):
     """PyG's graphs, as a researcher has them."""
-    graphs = (predictor.featuriser.featurise(Chem.MolFromSmiles(one)) for one in smiles)
+    graphs = (predictor.reader.featuriser.featurise(Chem.MolFromSmiles(one)) for one in smiles)
     return [
         Data(
             x=torch.from_numpy(one.atom_codes),
@@ -282,15 +282,9 @@ def test_checkpoint_of_another_network_or_features_is_one_line(tmp_path):
         assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("device", "said"),
-    [
-        ("cuda:99", r"device 'cuda:99' cannot be used \(.*\): give cpu, or cuda where"),
-        ("gpu", r"device 'gpu' cannot be used \(there is no such kind\): give cpu, or cuda where"),
-    ],
-)
-def test_unknown_device_is_one_line(device, said):
-    with pytest.raises(ConfigError, match=said) as raised:
+@pytest.mark.parametrize("device", ["cuda:99", "gpu"])
+def test_unknown_device_is_one_line(device):
+    with pytest.raises(ConfigError, match=f"device '{device}' cannot be used") as raised:
         Predictor(make_checkpoint(), device)
     assert "\n" not in str(raised.value)
 

@@ -821,7 +821,7 @@ def test_a_layer_norm_that_computes_something_else_stays():
     report = replace_norms(model, example=torch.randn(N, L, D), force=True)
     assert report.replaced == {"1": "bn+ln"}
     model = nn.Sequential(nn.Linear(D, D), DoubledNorm(D))
-    with pytest.raises(ConfigError, match="no norm can be replaced; 1, for one: .*force=True"):
+    with pytest.raises(ConfigError, match=r"no norm can be replaced; 1, for one: .*force=True"):
         replace_norms(model, example=torch.randn(N, L, D))
 
 

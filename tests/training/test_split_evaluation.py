@@ -12,8 +12,7 @@ from reference.checkpoints import make_checkpoint
 from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.graphs.batch import Collator
 from graphormer_sepnorm.graphs.store import GraphStore
-from graphormer_sepnorm.inference.checkpoint import joined
-from graphormer_sepnorm.inference.network import build_network
+from graphormer_sepnorm.inference.checkpoint import build_network, joined
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.training import evaluation
 from graphormer_sepnorm.training.evaluation import MeanLoss, SplitPredictions
@@ -79,7 +78,7 @@ def test_outputs_of_an_ensemble_stand_for_its_mean_value(
     smiles, path = ["CCO", "c1ccccc1", "CN"], tmp_path / "ensemble.ckpt"
     torch.save(joined(dict(zip("abc", each, strict=True))), path)
     predictor = Predictor.load(path, "cpu")
-    graphs = predictor.featurise([parse_smiles(one) for one in smiles]).graphs
+    graphs = predictor.reader.featurise([parse_smiles(one) for one in smiles]).graphs
     store = GraphStore.from_graphs([graphs], 5)
     batch = Collator(store, predictor.vocabulary)(range(3))
     module = GraphormerModule.load_from_checkpoint(path).eval()

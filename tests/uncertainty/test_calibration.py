@@ -1,4 +1,4 @@
-"""Calibrated probabilities, sets of classes and thresholds, against literal computations."""
+"""Calibrated probabilities and sets of classes, against literal computations."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import expit, softmax
-from sklearn.metrics import f1_score, log_loss, matthews_corrcoef
+from sklearn.metrics import log_loss
 
 from graphormer_sepnorm.uncertainty.calibration import (
     Calibration,
     Map,
     error_by_chance,
     expected_error,
-    reliability,
     temperature_of,
     tempered,
 )
@@ -168,7 +167,6 @@ def test_with_one_class_or_few_of_it_nothing_is_changed(positives: int) -> None:
     calibration = Calibration.fit(probabilities, labels, np.arange(200) % 5)
     assert calibration.map.name == "none"
     assert calibration.counts == (200 - positives, positives)
-    assert np.isnan(calibration.threshold("mcc")) == (positives in (0, 200))
 
 
 def test_a_class_that_is_all_in_one_fold_cannot_be_tried_on_it() -> None:
@@ -214,23 +212,9 @@ def test_sets_by_hand() -> None:
     np.testing.assert_array_equal(calibration.sets(np.array([0.4]), 0.7), [[True, True]])
 
 
-@pytest.mark.parametrize(("goal", "metric"), [("mcc", matthews_corrcoef), ("f1", f1_score)])
-def test_no_other_threshold_is_better_on_the_molecules_that_it_was_chosen_by(
-    goal: str, metric: Any
-) -> None:
-    probabilities, labels = made(100, factor=3.0)
-    calibration = Calibration.fit(probabilities, labels, np.arange(100) % 5)
-    assert calibration.map.name == "temperature"  # the threshold is one of calibrated values
-    chosen = metric(labels, calibration.map.of(probabilities) >= calibration.threshold(goal))
-    others = [metric(labels, probabilities >= one) for one in np.unique(probabilities)]
-    assert chosen == pytest.approx(max(others))
-
-
 def test_the_expected_error_is_that_of_bins_with_as_many_molecules() -> None:
     probabilities = np.repeat([0.1, 0.2, 0.4, 0.9], 5)
     labels = np.tile([0, 0, 0, 1, 1], 4)
-    bins = reliability(probabilities, labels)
-    assert [count for *_, count in bins] == [2] * 10
     by_hand = sum(
         abs(probabilities[i : i + 2].mean() - labels[i : i + 2].mean()) for i in range(0, 20, 2)
     )

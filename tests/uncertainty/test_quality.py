@@ -10,7 +10,6 @@ import pytest
 from graphormer_sepnorm.uncertainty.calibration import Calibration, Map
 from graphormer_sepnorm.uncertainty.conformal import LEVELS
 from graphormer_sepnorm.uncertainty.quality import (
-    KEPT,
     OfIntervals,
     evaluate_intervals,
     evaluate_probabilities,
@@ -55,16 +54,6 @@ def test_probabilities_are_judged_as_they_were_said_and_as_they_are_calibrated()
     assert f"(beyond the {by_chance:.3f} that chance makes); sets" in in_words(values)
 
 
-def test_bins_are_of_what_they_say() -> None:
-    nine = np.arange(1, 10) / 10
-    said, labels = np.array([0.2, 0.8]), np.array([0, 1])
-    found = evaluate_probabilities(
-        labels, said / 2, said, Calibration(Map(), nine, nine, (9, 9)), ""
-    )
-    assert found.bins_before == [(0.1, 0, 1), (0.4, 1, 1)]
-    assert found.bins == [(0.2, 0, 1), (0.8, 1, 1)]
-
-
 def test_intervals_are_judged_by_hand() -> None:
     errors, expected = np.array([4.0, -1.0, 2.0, -3.0]), np.array([4.0, 2.0, 1.0, 3.0])
     half = {0.5: np.array([2.0, 2.0, 2.0, 3.0]), 0.9: np.array([9.0, np.nan, 9.0, 9.0])}
@@ -74,9 +63,6 @@ def test_intervals_are_judged_by_hand() -> None:
     np.testing.assert_array_equal(found.inside, [0.75, np.nan])
     np.testing.assert_array_equal(found.widths, [4.5, np.nan])
     assert found.rank_correlation == pytest.approx(0.8)
-    # The surest is the third, then come the second, the fourth and the first.
-    by_number = {1: 2.0, 2: 1.5, 3: 2.0, 4: 2.5}
-    assert found.mae_of_surest == tuple(by_number[max(1, round(4 * kept))] for kept in KEPT)
 
 
 def test_open_ends_and_bounds_that_contradict_them_are_counted() -> None:
@@ -104,14 +90,9 @@ def test_a_class_that_is_not_there_has_no_share() -> None:
 
 
 def test_widths_of_several_targets_have_no_mean() -> None:
-    one = OfIntervals(9, LEVELS, (0.5, 0.8, 0.9, 1.0), (1.0, 2.0, 3.0, 4.0), 0.5, (0.1,) * 10)
+    one = OfIntervals(9, LEVELS, (0.5, 0.8, 0.9, 1.0), (1.0, 2.0, 3.0, 4.0), 0.5)
     both = dataclasses.replace(one, inside=(0.7, 0.8, 1.0, 1.0))
     assert in_words(summarised([one]), "m").endswith("those of 90 % are 3 m wide on average")
     assert in_words(summarised([one, both])) == (
         "intervals of level 50, 80, 90, 95 % hold 60, 80, 95, 100 % of the test labels"
     )
-
-
-def test_errors_that_calibration_leaves_alone_are_said_once() -> None:
-    kept = {"calibration_error": 0.02, "calibration_error_before": 0.0201}
-    assert "probabilities 0.020; sets" in in_words(kept)
