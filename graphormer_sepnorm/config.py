@@ -163,6 +163,9 @@ class TrainerConfig(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("max_epochs", "max_steps"):
+            if getattr(self, name) == 0:
+                raise ConfigError(f"--trainer.{name} is 0: nothing would be trained")
         if any(word in self.strategy for word in ("spawn", "fork", "notebook")):
             raise ConfigError(
                 f"--trainer.strategy {self.strategy} copies this process, and it holds what cannot "

@@ -177,10 +177,12 @@ def evaluate_ensemble(
     path = str(run.best)
     options: dict[str, Any] = {"ckpt_path": path, "weights_only": True}
     found_by_test = tested(trainer, module, data, **options)
-    held = None
-    if data.member_folds is None:
+    if not found_by_test:  # without test molecules nothing has read it
+        module.restore(checkpoint, members=True)
+    held, validated = None, {}
+    if data.member_folds is None and len(data.indices("validation")):
         [validated] = trainer.validate(module, datamodule=data, verbose=False, **options)
-    else:
+    elif data.member_folds is not None:
         held = out_of_fold(module, data)
         found = module.task.evaluate(data.labels(held.numbers), held.values)
         validated = {f"validation_{name}": value for name, value in found.items()}

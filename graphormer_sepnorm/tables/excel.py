@@ -6,6 +6,7 @@ import contextlib
 import math
 import re
 import warnings
+import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -22,6 +23,14 @@ from graphormer_sepnorm.tables.writer import WholeFileWriter
 
 # A sheet has no more.
 _MOST_ROWS = 1_048_576
+_LARGEST_BYTES = 2_000_000_000  # a file of some kilobytes can be packed so that it unpacks to more
+# A cell with a formula and no value in the XML of a sheet, whose names may have a prefix. The value
+# of a formula of text may be an empty one.
+_TAG = rb"<(?:\w+:)?"
+_WITHOUT_VALUE = re.compile(
+    _TAG + rb'c\b(?![^>]*t="str")[^>]*\br="(\w+)"[^>]*>\s*' + _TAG + rb"f\b(?:[^>]*/>|[^>]*>[^<]*"
+    rb"</(?:\w+:)?f>)\s*(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v>\s*</(?:\w+:)?v>)?\s*</(?:\w+:)?c>"
+)
 _LONGEST_CELL = 32_767  # characters
 _FIRST_YEAR = 1900
 _LARGEST_INTEGER = 10**15  # of larger ones Excel makes the digits after the fifteenth zeros
@@ -62,9 +71,15 @@ class ExcelReader(TableReader):
         try:
             # It warns of styles that it does not know.
             with self._explained(), warnings.catch_warnings(action="ignore"):
+                with zipfile.ZipFile(self._raw) as archive:
+                    size = sum(member.file_size for member in archive.infolist())
+                if size > _LARGEST_BYTES:
+                    raise ValueError(f"it says to hold {size:,} bytes")
+                self._raw.seek(0)
                 self._book = library.load_workbook(self._raw, read_only=True, data_only=True)
             sheet, top = self._table(layout)
             with self._explained():
+                self.notes += _uncalculated(sheet)
                 # By what the sheet says of its size rows would be left out where that is wrong.
                 self._rows = enumerate(sheet.iter_rows(values_only=True), start=1)
                 header = next(row for line, row in self._rows if line == top)
@@ -181,6 +196,23 @@ def _header(sheet: Any, layout: Layout) -> tuple[int, int] | None:
         return None
     at, rank = find_header([cells for _, cells in rows], layout.smiles_column)
     return rows[at][0], rank
+
+
+def _uncalculated(sheet: Any) -> tuple[str, ...]:
+    """Return what is to be said of formulas without values, which look like empty cells."""
+    found, rest = [], b""
+    with sheet._get_source() as stream:
+        while part := stream.read(1 << 20):
+            rest += part
+            end = rest.rfind(b"row>") + 1  # whole rows
+            found += [match[1].decode() for match in _WITHOUT_VALUE.finditer(rest, 0, end)]
+            rest = rest[end:]
+    if not found:
+        return ()
+    return (
+        f"{len(found):,} cells, the first {found[0]}, are formulas without values, and count as "
+        "empty: the workbook was never calculated; open and save it",
+    )
 
 
 class ExcelWriter(WholeFileWriter):

@@ -139,7 +139,7 @@ class GraphormerModule(EvaluatedModule):
         asked_for = dataclasses.replace(GraphormerConfig(**facts["model"]), **given)
         check_same_network(facts, asked_for)
         facts["model"] |= {name: getattr(asked_for, name) for name in REGULARISATION}
-        module._restore(checkpoint)
+        module.restore(checkpoint)
         return module
 
     def setup(self, stage: str) -> None:
@@ -248,21 +248,23 @@ class GraphormerModule(EvaluatedModule):
         facts = checkpoint[KEY]
         check_same_data(facts, self.trainer)
         training = self.trainer.state.fn == "fit"
-        others = () if training else checkpoint.get("members", ())
-        self.members = tuple(build_network(facts["model"], weights) for weights in others)
         if training:
             check_same_network(facts, self.architecture)
             own = {name: getattr(self.architecture, name) for name in REGULARISATION}
             checkpoint = {**checkpoint, KEY: {**facts, "model": {**facts["model"], **own}}}
-        self._restore(checkpoint)
+        self.restore(checkpoint, members=not training)
         if EPOCH_LOSS in checkpoint and self.global_rank == 0:
             sums = torch.tensor(checkpoint[EPOCH_LOSS], dtype=torch.float64)
             self.epoch_loss.total, self.epoch_loss.labels = sums
         self._fix_statistics(training and checkpoint.get(FIXED, False))
         self.goes_on_from_average = training and TRAINED_WEIGHTS in checkpoint
 
-    def _restore(self, checkpoint: dict[str, Any]) -> None:
-        self._build(checkpoint[KEY])
+    def restore(self, checkpoint: dict[str, Any], members: bool = False) -> None:
+        """Build the network of a checkpoint, with its weights; those of the other members too."""
+        facts = checkpoint[KEY]
+        others = checkpoint.get("members", ()) if members else ()
+        self.members = tuple(build_network(facts["model"], weights) for weights in others)
+        self._build(facts)
         load_weights(self, checkpoint["state_dict"])  # as Lightning is about to, but in our words
 
     def forward(self, batch: GraphBatch) -> Tensor:

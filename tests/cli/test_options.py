@@ -6,14 +6,13 @@ import dataclasses
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from graphormer_sepnorm.cli.options import VERBS, make_parser, option_names, parse
 from graphormer_sepnorm.cli.train import main
-from graphormer_sepnorm.compare.arms import Arm, parse_arms
+from graphormer_sepnorm.compare.arms import parse_arms
 from graphormer_sepnorm.config import FitConfig, ModelConfig, flat, save_config
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model import config as model_config
@@ -28,10 +27,6 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 def config_of(*words: str) -> FitConfig:
     return parse("fit", words).config
-
-
-def values(arm: Arm) -> dict[str, Any]:
-    return {name: yaml.safe_load(value) for name, value in arm.options.items()}
 
 
 def test_list_of_options_is_frozen() -> None:
@@ -108,7 +103,7 @@ def extensions_of(config: GraphormerConfig) -> set[str]:
 def test_each_arm_of_the_extensions_is_what_its_name_says() -> None:
     arms = parse_arms(str(REPOSITORY / "configs" / "arms" / "extensions.yaml"))
     best = config_of("-c", "zinc_subset_best")
-    models = [best.with_options(values(arm)).model.network for arm in arms]
+    models = [best.with_options(arm.options).model.network for arm in arms]
     whole = best.model.network
     assert models[0] == whole
     of_whole = extensions_of(whole)
@@ -150,8 +145,8 @@ def test_each_arm_of_the_extensions_is_what_its_name_says() -> None:
 def test_bundled_arms_have_options_that_fit_knows(name: str) -> None:
     best = config_of("-c", "zinc_subset_best")
     for arm in parse_arms(name):
-        found = flat(best.with_options(values(arm)).to_plain())
-        for option, value in values(arm).items():
+        found = flat(best.with_options(arm.options).to_plain())
+        for option, value in arm.options.items():
             wanted = norm_name(value) if option == "model.norm" else value
             assert found[option] == wanted, (arm.name, option)
 
@@ -235,12 +230,12 @@ def test_a_model_takes_no_option_that_the_data_decide() -> None:
 
 @pytest.mark.parametrize("value", ["# replicates", "#1", "&x", "null", "~", "Null", "- a", "1e3"])
 def test_a_value_arrives_as_it_was_typed(value: str) -> None:
-    assert config_of("--data.target_columns", value).data.target_columns == value
+    assert config_of("--data.target_columns", value).data.target_columns == (value,)
     assert config_of(f"--data.smiles-column={value}").data.smiles_column == value
 
 
 def test_a_list_and_no_value_can_be_typed() -> None:
-    assert config_of("--data.target_columns", "[a, b]").data.target_columns == ["a", "b"]
+    assert config_of("--data.target_columns", "[a, b]").data.target_columns == ("a", "b")
     words = "-c", "table", "--model.from_pretrained", "null"
     assert config_of(*words).model.from_pretrained is None
 
@@ -258,6 +253,7 @@ def test_a_list_and_no_value_can_be_typed() -> None:
         *(("--model.learning_rate", "0"), ("--model.eps", "-1"), ("--model.label_fraction", "0")),
         *(("--model.precise_bn_graphs", "1"), ("--model.walk_steps", "0.5")),
         *(("--data.batch_size", "1"), ("--data.num_workers", "-1"), ("--data.split", "scafold")),
+        *(("--trainer.max_epochs", "0"), ("--trainer.max_steps", "0")),
         *(("--trainer.max_epochs", "many"), ("--trainer.precision", "8")),
         *(("--trainer.limit_test_batches", "0"), ("--trainer.check_val_every_n_epoch", "0")),
         *(("--trainer.accumulate_grad_batches", "0"), ("--trainer.strategy", "ddp_spawn")),

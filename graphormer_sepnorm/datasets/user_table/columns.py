@@ -126,6 +126,7 @@ def _targets(
     """Return the only column that may hold labels, or all `several` ones."""
     free = [at for at in range(len(columns)) if at not in taken]
     found = [at for at in free if _may_hold_labels(columns, sample, at)]
+    found = [at for at in found if not _says_nothing(_cells(sample, at))] or found
     for position in found:
         require_one_of_its_name(columns, position, where)
     if len(found) == 1 or (found and several):
@@ -149,6 +150,14 @@ def _may_hold_labels(columns: Sequence[str], sample: Sequence[Row], position: in
     cells = [cell for cell in _cells(sample, position) if not is_empty(cell)]
     labels = sum(bool(class_word(cell) or _LABEL.fullmatch(str(cell).strip())) for cell in cells)
     return labels > _ENOUGH * len(cells)
+
+
+def _says_nothing(cells: Sequence[Any]) -> bool:
+    """Whether a column is a constant, or counts its rows."""
+    texts = [str(cell).strip() for cell in cells]
+    first = int(texts[0]) if texts and texts[0].isdecimal() else 0
+    counted = len(texts) > 2 and texts == [str(first + place) for place in range(len(texts))]
+    return counted or len({*texts}) == 1 < len(texts)
 
 
 def holds_class_words(sample: Sequence[Row], position: int) -> bool:

@@ -366,7 +366,7 @@ def _report(
         atoms=(min(atoms), sum(atoms) / len(atoms), max(atoms)),
         warnings=(
             *_warnings(config, tables.values()),
-            *find_warnings(targets, labels, task.kind, places, atoms),
+            *find_warnings(targets, labels, bounds, task.kind, places, atoms),
         ),
         words={name: own for name, own in words.items() if own},
         bounds={

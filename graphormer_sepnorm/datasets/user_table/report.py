@@ -29,9 +29,10 @@ _SAME = 1e-6  # relative difference up to which two labels are the same
 _FAR = 50
 _MOST_FAR = 0.01  # more of them are no slips but a distribution, unless all are one number
 _FEW = 20  # labels of which nothing is said
+_MANY_BOUNDS = 0.05  # share of labels from which on it is said that they are bounds
 # What it means that a split is empty.
 _CONSEQUENCES = {
-    "validation": "the network is that of the end of training, and nothing is calibrated",
+    "validation": "but for folds of an ensemble, the end of training is taken, uncalibrated",
     "test": "nothing is tested",
 }
 
@@ -333,6 +334,7 @@ def find_leakage(parts: Mapping[str, Sequence[ValidRow]]) -> tuple[Leakage, ...]
 def find_warnings(
     targets: Sequence[TargetReport],
     labels: Mapping[str, np.ndarray],
+    bounds: Mapping[str, np.ndarray],
     kind: Kind,
     places: Sequence[str],
     atoms: Sequence[int],
@@ -342,6 +344,7 @@ def find_warnings(
     Args:
         targets: Summaries of the targets.
         labels: Of each split, ``[n, targets]``; nan = missing.
+        bounds: Of the missing ones, ``[n, 2 targets]`` or ``[n, 0]``.
         kind: What they are learned as.
         places: Where each row of all splits, one after the other, stands.
         atoms: Of each molecule, in the same order.
@@ -362,6 +365,16 @@ def find_warnings(
     for target, values in zip(targets, everything.T, strict=True):
         if kind == "regression" and (warning := _doubt(target, values, places)):
             warnings.append(warning)
+    sides = ~np.isnan(np.concatenate(list(bounds.values())))
+    for at, target in enumerate(targets):
+        count = int(np.count_nonzero(sides[:, at :: len(targets)]))
+        of_all = count + int(np.count_nonzero(~np.isnan(everything[:, at])))
+        if count > _MANY_BOUNDS * of_all:
+            warnings.append(
+                f"{target.name}: {count:,} of {of_all:,} labels are bounds "
+                f"({count / of_all:.0%}): metrics are of the others, and an interval that reaches "
+                "the limit of the assay has no end beyond it"
+            )
     for target, split in itertools.product(targets, _CONSEQUENCES):
         summary = target.splits[split]
         if not len(labels[split]):
