@@ -204,6 +204,10 @@ class DataConfig(Options):
                 )
             if not given and split == other != "files":
                 raise ConfigError(f"--data.split {split} needs --data.{names[0]}: name the column")
+
+    def check_seed(self) -> None:
+        """Raise a ConfigError for a seed that decides nothing; a cross-validation adds folds."""
+        split = self.resolved_split
         if self.split_seed and split not in ("random", "group") and self.folds is None:
             raise ConfigError(
                 f"--data.split_seed {self.split_seed} decides a random split, and this is {split}: "

@@ -82,6 +82,7 @@ class MoleculeDataModule(LightningDataModule):
         )
         self._check_kind()
         self.table_options = config.of_table() if self.dataset == TABLE else None
+        config.check_seed()
         self.root = Path(config.root).expanduser().resolve()
         self.batch_size = config.batch_size
         self.eval_batch_size = config.eval_batch_size or config.batch_size

@@ -59,7 +59,7 @@ def table_run(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
 def test_report_comes_before_training_and_stays(table_run: Fitted) -> None:
     said = table_run.out
     assert "118 of 120 rows can be used" in said
-    assert said.index("118 of 120") < said.index("read-out")
+    assert said.index("118 of 120") < said.index("readout")
     assert "invalid_rows.csv" in said
     invalid = read_csv(table_run.run / "invalid_rows.csv")
     assert [row["row"] for row in invalid] == ["8", "10"]
@@ -70,6 +70,7 @@ def test_report_comes_before_training_and_stays(table_run: Fitted) -> None:
     splits = [row["split"] for row in read_csv(table_run.run / "splits.csv")]
     assert len(splits) == 118
     assert set(splits) == {"train", "validation", "test"}
+    assert "furlong" in said
 
 
 def test_predictions_of_the_test_molecules_are_kept(table_run: Fitted, capsys) -> None:

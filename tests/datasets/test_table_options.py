@@ -91,7 +91,7 @@ def test_auto_split(given: dict[str, Any], split: str) -> None:
 )
 def test_contradictions_are_one_line(given: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError, match=named) as caught:
-        DataConfig(table="a", **given)
+        DataConfig(table="a", **given).check_seed()
     assert "\n" not in str(caught.value)
 
 
