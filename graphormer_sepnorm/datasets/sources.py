@@ -51,24 +51,31 @@ def require_files(
     Raises:
         DataError: Files are missing and cannot be had.
     """
-    if not _missing(folder, names):
+    lock = folder / ".download.lock"  # there while a download is under way
+    under_way = lock.exists()  # asked first: it may end, all files being there, at any moment
+    missing = _missing(folder, names)
+    if not missing:
         return
+    if len(missing) < len(names) and not under_way:
+        raise DataError(
+            f"{label}: {', '.join(missing)} missing in {folder}, while the other raw files are "
+            f"there; {instead}"
+        )
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Of several processes one downloads, and the others wait for it.
-        with FileLock(lock := folder / ".download.lock"):
+        with FileLock(lock):
             try:
-                missing = _missing(folder, names)
-                if 0 < len(missing) < len(names):
-                    raise DataError(
-                        f"{label}: {', '.join(missing)} missing in {folder}, while the other raw "
-                        f"files are there; {instead}"
-                    )
-                if missing:
+                if _missing(folder, names):
                     _download(folder, names, fetch, published or {})
             finally:
                 lock.unlink(missing_ok=True)
     except (OSError, EOFError, http.client.HTTPException, zipfile.BadZipFile) as error:
+        # A mistyped root leaves no empty folders behind.
+        for path in made:
+            with contextlib.suppress(OSError):
+                path.rmdir()
         raise DataError(
             f"{label}: no raw files in {folder}, and the download failed "
             f"({one_line(error)}); {instead}"
