@@ -31,7 +31,12 @@ PLACE = "import sysconfig; print(sysconfig.get_path('purelib'))"
 # Comes with the builds of torch that know a GPU, and is used where it is there.
 OPTIONAL = {"openpyxl", "ray", "pandas"}
 # Import names that are not the names of their distributions.
-DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn", "torch_geometric": "torch-geometric"}
+DISTRIBUTIONS = {
+    "yaml": "pyyaml",
+    "sklearn": "scikit-learn",
+    "torch_geometric": "torch-geometric",
+    "docstring_parser": "docstring-parser",
+}
 
 
 def normalised(requirement: str) -> str:

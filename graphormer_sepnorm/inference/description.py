@@ -103,6 +103,8 @@ def _model(checkpoint: dict[str, Any]) -> Facts:
         of = f" (log-odds, times {blend['stacking']['slope']:.2f})" if "stacking" in blend else ""
         text = f"{weight:g} of the network, {1 - weight:g} of gradient boosting{of}: "
         text += f"{len(trees['roots']):,} trees"
+        if own := trees["columns"].get("columns"):
+            text += f", with {listed(own)} of a table"
         if without := sum(not each for each in trees["trees"].tolist()):
             text += f"; {without:,} of {len(blend['weights']):,} targets by the network alone"
         rows += [("blend", text), *_metrics("of the blend", blend.get("validation", {}))]
@@ -170,4 +172,8 @@ def _run(facts: dict[str, Any], file: Path) -> Facts:
     split = (read_json(run.data_report_file) or {}).get("split")
     rows = [("split", str(split))] if split else []
     tested = {metric.name: summary.get(f"test_{metric.name}") for metric in task.metrics}
-    return [*rows, *_metrics("test", tested)]
+    rows += _metrics("test", tested)
+    for one in summary.get("baselines") or ():
+        if (value := one["test"].get(task.metric)) is not None:
+            rows.append(("baseline", f"{one['name']}: test {task.metric} {four_digits(value)}"))
+    return rows

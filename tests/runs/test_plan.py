@@ -142,7 +142,7 @@ def test_options_that_differ_are_refused_with_both_values() -> None:
     with pytest.raises(ConfigError) as error:
         begun.with_more(other, (), ())
     assert "--model.layers is 3 here and 2 in compare.yaml" in str(error.value)
-    assert "--data.units is m here and not given in" in str(error.value)
+    assert "--data.units is ['m'] here and not given in" in str(error.value)
     with pytest.raises(ConfigError, match=r"'sepnorm': --model.width is 8 here and 80 in"):
         begun.with_more(BASE, (Arm("sepnorm", {"model.width": 8, "model.norm": "sepnorm"}),), ())
     with pytest.raises(ConfigError, match="'sepnorm' and 'bn\\+ln'"):
