@@ -14,7 +14,6 @@ import json
 import sys
 from pathlib import Path
 
-from graphormer_sepnorm.cli import confidence
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.inference.checkpoint import (
     CONFIDENCE,
@@ -23,6 +22,7 @@ from graphormer_sepnorm.inference.checkpoint import (
     save_for_prediction,
 )
 from graphormer_sepnorm.inference.description import describe
+from graphormer_sepnorm.pipeline import calibrate
 
 MODELS = Path(__file__).resolve().parent / "models"
 LARGEST_BYTES = 4_000_000
@@ -32,7 +32,7 @@ MOST_KEPT = 12_000
 def main(run: str, name: str, purpose: str) -> None:
     """Write the file and show what it says about itself."""
     if _kept(run) > MOST_KEPT:
-        confidence.MOST_KEPT = MOST_KEPT
+        calibrate.MOST_KEPT = MOST_KEPT
         if train(["fit", "--resume", run, "--keep", "fingerprints"]) != 0:
             raise SystemExit(f"{run} could not be ended anew")
     result = json.loads((Path(run) / "summary.json").read_text(encoding="utf-8"))

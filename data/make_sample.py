@@ -3,11 +3,12 @@
 The drugs in ``drugs.smi`` are cut at the bonds that retrosynthetic rules call breakable (BRICS:
 Degen et al. 2008, ChemMedChem 3, 1503). Fragments are drawn with a fixed seed and joined where the
 same rules allow a bond; ends that are open in the end become hydrogens. What looks like a small
-drug is kept, labelled with the penalised logP (``graphormer_sepnorm/chem/penalised_logp.py``) and
-written to ``sample.csv.gz``.
+drug is kept, labelled with the penalised logP (``penalised_logp.py``) and written to
+``sample.csv.gz``.
 
-Run from the repository, in its environment: ``python data/make_sample.py``. The result is the same
-file each time; another RDKit release may write some SMILES or values differently.
+Run from the repository, in its environment with networkx (as for the tests):
+``python data/make_sample.py``. The result is the same file each time; another RDKit release may
+write some SMILES or values differently.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from penalised_logp import longest_basis_cycle, penalised_logp
 from rdkit import Chem
 from rdkit.Chem import BRICS, Descriptors, rdMolDescriptors
 
 from graphormer_sepnorm.chem.molecules import parse_smiles
-from graphormer_sepnorm.chem.penalised_logp import longest_basis_cycle, penalised_logp
 
 HERE = Path(__file__).resolve().parent
 SEED = 2309

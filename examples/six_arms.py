@@ -19,9 +19,14 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from graphormer_sepnorm import replace_norms
-from graphormer_sepnorm.compare.arm_comparisons import norm_effects
+from graphormer_sepnorm.compare.factors import norm_effects
 from graphormer_sepnorm.compare.report.numbers import count, interval, p_value, signed, spread
-from graphormer_sepnorm.compare.statistics import PairedDifference, holm, paired_difference
+from graphormer_sepnorm.compare.statistics import (
+    PairedDifference,
+    holm,
+    paired_difference,
+    verdict,
+)
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing
 
@@ -159,18 +164,12 @@ def report(runs: Runs, arms: Sequence[str], better: Mapping[str, str]) -> str:
 
 
 def _cells(change: PairedDifference, adjusted: float, direction: str) -> tuple[str, ...]:
-    verdict = "not resolved"
-    if change.resolved and adjusted >= 0.05:
-        verdict = "not significant"
-    elif change.resolved:
-        sign = "higher" if change.mean > 0 else "lower"
-        verdict = sign if not direction else "better" if sign == direction else "worse"
     return (
         signed(change.mean, DECIMALS),
         interval(change.low, change.high, DECIMALS),
         p_value(change.p_value),
         p_value(adjusted),
-        verdict,
+        verdict(change, adjusted, direction),
     )
 
 

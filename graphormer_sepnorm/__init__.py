@@ -10,26 +10,34 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from graphormer_sepnorm.config import FitConfig
     from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError, GraphormerError
     from graphormer_sepnorm.estimators import (
         GraphormerClassifier,
         GraphormerEmbedding,
         GraphormerRegressor,
     )
+    from graphormer_sepnorm.graphs.batch import GraphBatch
+    from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
     from graphormer_sepnorm.inference.predictor import Predictor
     from graphormer_sepnorm.model.config import GraphormerConfig
     from graphormer_sepnorm.model.graphormer import Graphormer
     from graphormer_sepnorm.model.replace_norms import replace_norms
     from graphormer_sepnorm.model.sepnorm import SepNorm
+    from graphormer_sepnorm.pipeline.fit import fit
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Graphormer": "graphormer_sepnorm.model.graphormer",
     "GraphormerConfig": "graphormer_sepnorm.model.config",
+    "GraphBatch": "graphormer_sepnorm.graphs.batch",
+    "GraphVocabulary": "graphormer_sepnorm.graphs.vocabulary",
     "SepNorm": "graphormer_sepnorm.model.sepnorm",
     "replace_norms": "graphormer_sepnorm.model.replace_norms",
     "Predictor": "graphormer_sepnorm.inference.predictor",
+    "FitConfig": "graphormer_sepnorm.config",
+    "fit": "graphormer_sepnorm.pipeline.fit",
     "GraphormerRegressor": "graphormer_sepnorm.estimators",
     "GraphormerClassifier": "graphormer_sepnorm.estimators",
     "GraphormerEmbedding": "graphormer_sepnorm.estimators",
@@ -43,6 +51,9 @@ __all__ = [
     "CheckpointError",
     "ConfigError",
     "DataError",
+    "FitConfig",
+    "GraphBatch",
+    "GraphVocabulary",
     "Graphormer",
     "GraphormerClassifier",
     "GraphormerConfig",
@@ -52,6 +63,7 @@ __all__ = [
     "Predictor",
     "SepNorm",
     "__version__",
+    "fit",
     "replace_norms",
 ]
 

@@ -22,6 +22,10 @@ class CheckpointError(GraphormerError):
     """A checkpoint cannot be read or does not fit what it is asked for."""
 
 
+class Interrupted(Exception):
+    """Ctrl-C, SIGTERM or SIGHUP during a run; the message says what was saved."""
+
+
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)`` for the closest of `choices`, or the empty string."""
     spellings = {choice.lower(): choice for choice in choices}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import errno
+import functools
 import hashlib
 import json
 import math
 import os
+import typing
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +140,26 @@ def require_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DataError(f"{path} is damaged (no JSON object): remove it or put it back")
     return content
+
+
+def typed(kind: Any, plain: Any) -> Any:
+    """Make what a type hint says, as a dataclass, of what JSON holds.
+
+    Null for a float is nan. A dataclass takes the entries that it has fields for.
+    """
+    members = typing.get_args(kind)
+    if kind is float:
+        return math.nan if plain is None else plain
+    if is_dataclass(kind):
+        hints = _hints(kind)
+        found = {name: typed(hints[name], plain[name]) for name in hints if name in plain}
+        return kind(**found)  # type: ignore[operator]
+    if typing.get_origin(kind) is tuple:
+        return tuple(typed(members[0], one) for one in plain or ())
+    return plain
+
+
+_hints = functools.cache(typing.get_type_hints)
 
 
 def write_columns(path: Path, columns: Mapping[str, Iterable[object]]) -> None:

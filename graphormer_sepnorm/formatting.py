@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -95,8 +96,15 @@ class StatusLine:
         """Put a text in place of the last one."""
         self._next = time.monotonic() + (TERMINAL_SECONDS if self._terminal else LOG_SECONDS)
         self._shown = self._terminal
-        shown = f"\r\033[K{text}" if self._terminal else f"{text}\n"
+        fits = shortened(text, shutil.get_terminal_size().columns - 1)  # else it would wrap
+        shown = f"\r\033[K{fits}" if self._terminal else f"{text}\n"
         print(shown, end="", file=self._stream or sys.stderr, flush=True)
+
+    def leave(self) -> None:
+        """Let the line stand; what follows begins on the next one."""
+        if self._shown:
+            print(file=self._stream or sys.stderr, flush=True)
+            self._shown = False
 
     def clear(self) -> None:
         """Take the line away."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import itertools
 import os
 import platform
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import TypeVar
 
 Given = TypeVar("Given")
@@ -22,8 +22,6 @@ Made = TypeVar("Made")
 # Set in the environment of a process that a command of ours has started, and of those that this one
 # starts for other devices: the command kills them where they are to end at once.
 KILLED_BY_ITS_COMMAND = "GRAPHORMER_KILLED_BY_ITS_COMMAND"
-# What a file system says that has no locks, as some of clusters.
-NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # of Linux's prctl
 
 # What asks a process to end: Ctrl-C, a batch system, a terminal that is closed.
@@ -33,6 +31,29 @@ STOPS = tuple(
 
 _CALLS = 8
 _calls = itertools.count(1)
+
+
+# What is to be said of an interruption that ends the process at once; the last one counts.
+_ends_with: list[Callable[[], str]] = [lambda: "interrupted while libraries were imported"]
+
+
+@contextmanager
+def ending_with(message: Callable[[], str]) -> Iterator[None]:
+    """Say something else of an interruption while libraries are imported.
+
+    Args:
+        message: Called when it happens; the process ends right after it.
+    """
+    _ends_with.append(message)
+    try:
+        yield
+    finally:
+        _ends_with.pop()
+
+
+def said_at_the_end() -> str:
+    """Return what is to be said of an interruption that ends the process at once."""
+    return _ends_with[-1]()
 
 
 def command(name: str) -> str:
@@ -49,6 +70,20 @@ def command(name: str) -> str:
 def resuming(directory: Path) -> str:
     """Return the command that continues a run."""
     return f"{command('train')} fit --resume {shlex.quote(str(directory))}"
+
+
+@contextmanager
+def answered_by(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Answer `STOPS`; what is ignored stays so: SIGINT in the background, SIGHUP under nohup."""
+    before = {number: signal.getsignal(number) for number in STOPS}
+    for number, known in before.items():
+        if known != signal.SIG_IGN:
+            signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, known in before.items():
+            signal.signal(number, known)
 
 
 def name_and_version() -> str:

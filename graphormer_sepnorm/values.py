@@ -1,9 +1,17 @@
-"""What options may be given: whole numbers and real ones, those of numpy among them."""
+"""Options as dataclasses: types, ranges and choices stand at the field and are checked once."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from functools import cache
 from numbers import Integral, Real
+from pathlib import PurePath
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+
+from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.files import plain
 
 
 def is_whole(value: object, least: float = -math.inf) -> bool:
@@ -14,3 +22,113 @@ def is_whole(value: object, least: float = -math.inf) -> bool:
 def is_number(value: object) -> bool:
     """Whether a value is a finite real number; True and False are none."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def ranged(
+    default: Any,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+) -> Any:
+    """Return a field of `Options` with its range: `least` and `most` belong to it."""
+    limits = {"least": least, "above": above, "most": most, "below": below}
+    return dataclasses.field(default=default, metadata={"range": limits})
+
+
+class Options:
+    """Base of frozen dataclasses whose fields are options.
+
+    Numbers of numpy become Python's. A value is checked against the field's type (whole and real
+    numbers, choices, None where it may be) and its range (`ranged`).
+
+    Raises:
+        ConfigError: A value is of another type, out of its range, or none of the choices.
+    """
+
+    section: ClassVar[str] = ""  # before the names of options in messages
+
+    def __post_init__(self) -> None:
+        hints = _hints(type(self))
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = plain(getattr(self, field.name))
+            object.__setattr__(self, field.name, value)
+            wanted = _wrong(value, hints[field.name], field.metadata.get("range", {}))
+            if wanted:
+                raise ConfigError(
+                    f"{self.section}{field.name} is {_shown(value)}: it must be {wanted}"
+                )
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Names of the options."""
+        return tuple(field.name for field in dataclasses.fields(cls) if field.init)  # type: ignore[arg-type]
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the options by name, sections as dictionaries, tuples as lists."""
+        return {name: _listed(getattr(self, name)) for name in self.names()}
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, Options):
+        return value.to_plain()
+    if isinstance(value, PurePath):
+        return str(value)
+    return [*value] if isinstance(value, tuple) else value
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
+
+
+def _wrong(value: Any, hint: Any, limits: dict[str, Any]) -> str:
+    """Say what a value should be; the empty string if it is."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if value is None and NoneType in kinds:
+        return ""
+    choices = [name for kind in kinds if get_origin(kind) is Literal for name in get_args(kind)]
+    if choices:
+        if value in choices and isinstance(value, str):
+            return ""
+        return f"{' or '.join(map(str, choices))}{did_you_mean(str(value), choices)}"
+    if bool in kinds:
+        return "" if isinstance(value, bool) or int in kinds else "true or false"
+    if get_origin(kinds[0]) is tuple and all(one is float for one in get_args(kinds[0])):
+        count = len(get_args(kinds[0]))
+        given = [*value] if isinstance(value, tuple | list) else []
+        if len(given) == count and all(is_number(x) and not _outside(x, limits) for x in given):
+            return ""
+        return f"{count} numbers{_outside(math.nan, limits)}"
+    if str in kinds or not {int, float} & {*kinds}:
+        return ""
+    fits = is_number(value) if float in kinds else is_whole(value)
+    if fits and not _outside(value, limits):
+        return ""
+    word = "a number" if float in kinds else "a whole number"
+    return word + _outside(math.nan, limits)
+
+
+def _outside(value: Any, limits: dict[str, Any]) -> str:
+    """Name the range if a value is outside of it, as nan is."""
+    least, above, most, below = (limits.get(name) for name in ("least", "above", "most", "below"))
+    inside = (
+        (least is None or value >= least)
+        and (above is None or value > above)
+        and (most is None or value <= most)
+        and (below is None or value < below)
+    )
+    if inside:
+        return ""
+    first = f"{least:g} or more" if least is not None else f"above {above:g}"
+    if least is None and above is None:
+        first = ""
+    last = (
+        f"{most:g} or less" if most is not None else f"below {below:g}" if below is not None else ""
+    )
+    return ", " + " and ".join(filter(None, (first, last)))
+
+
+def _shown(value: Any) -> str:
+    return str(value) if is_number(value) else repr(value)

@@ -112,5 +112,17 @@ def test_a_terminal_has_one_line_that_goes_and_a_log_has_all() -> None:
         line.show("second")
         line.clear()
         line.clear()
+        line.leave()  # nothing is there any more
     assert terminal.getvalue() == "\r\033[Kfirst\r\033[Ksecond\r\033[K"
     assert file.getvalue() == "first\nsecond\n"
+
+
+def test_a_terminal_is_not_too_narrow_for_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    terminal, file = Stream(True), Stream(False)
+    for stream in (terminal, file):
+        line = StatusLine(stream)
+        line.show("word " * 20)
+        line.leave()
+    assert len(terminal.getvalue()) == len("\r\033[K") + 39 + len("\n")
+    assert file.getvalue() == "word " * 20 + "\n"

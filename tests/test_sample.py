@@ -5,17 +5,16 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
-import importlib.util
 import random
-import sys
 from itertools import islice
 from pathlib import Path
 
+import make_sample
 import numpy as np
 import pytest
+from penalised_logp import penalised_logp
 from rdkit import Chem
 
-from graphormer_sepnorm.chem.penalised_logp import penalised_logp
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
 from graphormer_sepnorm.datasets import sample as sample_module
 from graphormer_sepnorm.datasets.sample import load_sample
@@ -32,25 +31,14 @@ def rows() -> list[tuple[str, float]]:
 
 
 @pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location(
-        "make_sample", REPOSITORY / "data" / "make_sample.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
 def splits():
     return load_sample()
 
 
-def test_remade_rows_are_the_files_first_rows(script, rows):
-    drugs = script.read_drugs(REPOSITORY / "data" / "drugs.smi")
+def test_remade_rows_are_the_files_first_rows(rows):
+    drugs = make_sample.read_drugs(REPOSITORY / "data" / "drugs.smi")
     assert len(drugs) > 200
-    for made, kept in zip(islice(script.sample_molecules(drugs), 150), rows, strict=False):
+    for made, kept in zip(islice(make_sample.sample_molecules(drugs), 150), rows, strict=False):
         assert made[0] == kept[0]
         assert made[1] == pytest.approx(kept[1], abs=6e-6)
 
@@ -60,13 +48,13 @@ def test_labels_are_the_formulas(rows):
         assert penalised_logp(Chem.MolFromSmiles(smiles)) == pytest.approx(value, abs=6e-6), smiles
 
 
-def test_molecules_are_distinct_and_drug_like(script, rows):
+def test_molecules_are_distinct_and_drug_like(rows):
     assert len(rows) == 7000
     assert len({smiles for smiles, _ in rows}) == len(rows)
     for smiles, _ in random.Random(1).sample(rows, 300):
         molecule = Chem.MolFromSmiles(smiles)
         assert Chem.MolToSmiles(molecule) == smiles
-        assert script.is_drug_like(molecule)
+        assert make_sample.is_drug_like(molecule)
     assert sample_path().stat().st_size < 300_000
 
 
@@ -79,11 +67,11 @@ def test_file_is_the_one_that_was_checked():
 TEXT_SHA256 = "3dd3e5b2cf7f6d817f846ae81b654f20762c6ba5f5179b64725495f583e03dda"
 
 
-def test_a_wrong_formula_is_refused(script, tmp_path):
+def test_a_wrong_formula_is_refused(tmp_path):
     drugs = tmp_path / "drugs.smi"
     drugs.write_text("# a comment\nCCO\tethanol\tC2H6O\nCCN\taminoethanol\tC2H7NO\n")
     with pytest.raises(ValueError, match="aminoethanol is C2H7NO, but the SMILES is C2H7N"):
-        script.read_drugs(drugs)
+        make_sample.read_drugs(drugs)
 
 
 def test_dataset_has_every_row_once(splits, rows):

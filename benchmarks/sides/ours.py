@@ -88,7 +88,7 @@ def smiles_to_batches(options: Options) -> Work:
     smiles = read_smiles(options)
 
     def batch_of(texts: list[str]) -> GraphBatch:
-        graphs, _, errors, _ = predictor.featurise([parse_smiles(text) for text in texts])
+        graphs, _, errors, _ = predictor.reader.featurise([parse_smiles(text) for text in texts])
         assert graphs is not None
         assert not any(errors), errors
         store = GraphStore.from_graphs([graphs], options["max_path_length"])

@@ -43,7 +43,7 @@ def main(who: str, data_root: str, max_path_length: str) -> None:
             from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 
             data = MoleculeDataModule(
-                "zinc", root=folder, max_path_length=int(max_path_length), batch_size=256
+                dataset="zinc", root=folder, max_path_length=int(max_path_length), batch_size=256
             )
             data.prepare_data()
 

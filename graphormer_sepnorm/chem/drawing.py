@@ -1,4 +1,4 @@
-"""Pictures of molecules, plain ones and those whose atoms are coloured by numbers."""
+"""Pictures of molecules whose atoms are coloured by numbers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,6 @@ import numpy as np
 from rdkit import Chem
 from rdkit.Chem.Draw import rdMolDraw2D
 
-from graphormer_sepnorm.chem.molecules import parse_smiles
-
-# Of pictures of many molecules: molecules in a row, and the place for one, in pixels.
-_PLAIN_COLUMNS, _PLAIN_CELL = 4, (236, 180)
-
 Colour = tuple[float, float, float]
 
 # Blue and orange are told apart with every kind of colour blindness; both are light enough for
@@ -20,34 +15,6 @@ Colour = tuple[float, float, float]
 BELOW, ABOVE = (0.40, 0.66, 0.90), (1.00, 0.62, 0.26)
 _CELL = (350, 220)  # the place for a coloured molecule, in pixels
 _RADIUS = 0.42  # of a coloured atom; bonds are about 1.5 long
-
-
-def molecules_png(smiles: Sequence[str], legends: Sequence[str]) -> bytes:
-    """Draw molecules in rows, each over its legend of one line or several, as PNG.
-
-    In the place of one that cannot be read stands a note.
-    """
-    molecules = [parse_smiles(text).molecule or _unreadable() for text in smiles]
-    columns = min(_PLAIN_COLUMNS, len(molecules))
-    rows = -(-len(molecules) // columns)
-    width, height = _PLAIN_CELL
-    canvas = rdMolDraw2D.MolDraw2DCairo(columns * width, rows * height, width, height)
-    options = canvas.drawOptions()
-    options.legendFontSize = 13
-    options.legendFraction = 0.24
-    options.padding = 0.03
-    # A molecule of five atoms would else be drawn with bonds as long as words.
-    options.fixedBondLength = 20
-    canvas.DrawMolecules(molecules, legends=list(legends))
-    canvas.FinishDrawing()
-    return canvas.GetDrawingText()
-
-
-def _unreadable() -> Chem.Mol:
-    """Return one atom that is drawn as a note: a molecule without atoms would lose its legend."""
-    note = Chem.MolFromSmiles("*")
-    note.GetAtomWithIdx(0).SetProp("_displayLabel", "not readable")
-    return note
 
 
 def full_colour(contributions: Sequence[np.ndarray]) -> float:

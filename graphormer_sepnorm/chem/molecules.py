@@ -114,6 +114,11 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
     return ParsedMolecule(unlabeled(molecule, bool(_NEEDLESS.search(text))), "", remark=remark)
 
 
+def as_text(given: object) -> object:
+    """Return the SMILES of an RDKit molecule, and anything else as it is."""
+    return Chem.MolToSmiles(given) if isinstance(given, Chem.Mol) else given
+
+
 def is_inchi(text: object) -> bool:
     """Whether a text is written as InChI, right or wrong."""
     return isinstance(text, str) and text.lstrip().startswith("InChI=")

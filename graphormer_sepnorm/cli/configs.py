@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,36 +56,11 @@ def _check_yaml(path: Path) -> None:
         raise ConfigError(f"{path}{_IS_A_SET}")
 
 
-def take_set(words: Sequence[str]) -> tuple[list[str], Path | None]:
-    """Take the ``-c`` that names a set of comparisons out of the words of ``compare``.
+def find_set(name: str) -> Path | None:
+    """Return the file of the set of comparisons that ``-c`` names; None if it names no set.
 
     A file is a set if an entry of it has a ``config``; that of the package goes by its name.
-
-    Returns:
-        The other words, and the file; None if no ``-c`` names a set.
-
-    Raises:
-        ConfigError: A set is named beside another set or a configuration.
     """
-    others: list[str] = []
-    named, found = 0, None
-    rest = iter(words)
-    for word in rest:
-        flag, equals, value = word.partition("=")
-        if flag not in ("-c", "--config"):
-            others.append(word)
-            continue
-        named += 1
-        given = [word] if equals else [word, *([value] if (value := next(rest, "")) else [])]
-        path = _set_file(value)
-        found = path or found
-        others += [] if path else given
-    if found and named > 1:
-        raise ConfigError(f"{found} is a set of comparisons: leave the other -c out")
-    return others, found
-
-
-def _set_file(name: str) -> Path | None:
     path = Path(name).expanduser()
     if not path.is_file():
         return _bundled_set(path) if name else None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 
-from graphormer_sepnorm.cli.main import Interrupted, OneLineParser, check_least
+from graphormer_sepnorm.cli.main import OneLineParser, check_least
 from graphormer_sepnorm.cli.table_verbs import (
     COUNTS,
     add_computing,
@@ -14,20 +13,16 @@ from graphormer_sepnorm.cli.table_verbs import (
     job_of,
     what_is_left,
 )
-from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.errors import Interrupted
 from graphormer_sepnorm.tables.formats import FORMATS
 
 USAGE = "predict.py embed MODEL -i FILE [-o FILE] [options]"
 
 DESCRIPTION = """\
 Write the embedding of each molecule of a table: the graph token ([CLS]) after the last norm, from
-which a model reads its predictions. As many rows come out as went in, in the same order.
-
-.csv .tsv .parquet .sdf  the columns of the table and behind them cls_0, cls_1, ... (one for each
-                         channel), warning and error
-.npz                     arrays: cls [rows, channels] float32 (nan where there is an error), smiles,
-                         warning, error; with --atoms also atoms [all atoms, channels] and
-                         first_atom [rows + 1]: row i has atoms[first_atom[i]:first_atom[i + 1]]
+which a model reads its predictions. As many rows come out as went in, in the same order, with the
+columns of the table and behind them cls_0, cls_1, ... (one for each channel), warning and error.
+From Python, Predictor.embed gives arrays, with atoms=True those of the atoms too.
 """
 
 
@@ -37,9 +32,16 @@ def embed(arguments: list[str]) -> int:
     Raises:
         GraphormerError: A user's mistake.
     """
-    options = _parse(arguments)
+    parser = OneLineParser(prog="predict.py embed", usage=USAGE, description=DESCRIPTION)
+    add_table(parser, "file to write; - (default) writes CSV to standard output", default="-")
+    what = f"{', '.join(FORMATS)}; default: by the name of the file"
+    parser.add_argument("--output_format", metavar="FORMAT", choices=FORMATS, help=what)
+    what = "continue an interrupted job (.csv .tsv .sdf)"
+    parser.add_argument("--resume", action="store_true", help=what)
+    add_computing(parser)
+    options = parser.parse_args(arguments)
+    check_least(options, COUNTS)
     from graphormer_sepnorm.inference.checkpoint import find_checkpoint
-    from graphormer_sepnorm.inference.embedding_file import embed_to_arrays
     from graphormer_sepnorm.inference.embeddings import Embedder
     from graphormer_sepnorm.inference.predictor import Predictor
     from graphormer_sepnorm.inference.stream import predict_table
@@ -47,47 +49,17 @@ def embed(arguments: list[str]) -> int:
 
     job = job_of(
         options,
-        output_format="npz" if _to_arrays(options) else options.output_format,
+        output_format=options.output_format,
         jobs=options.jobs,
         resume=options.resume,
         verb="embedded",
     )
     outcome = Outcome()
     try:
-        embedder = Embedder(Predictor.load(options.model, options.device), options.atoms)
+        embedder = Embedder(Predictor.load(options.model, options.device))
         outcome.notes += filter(None, [embedder.note])
         started = time.monotonic()
-        if _to_arrays(options):
-            embed_to_arrays(embedder, job, outcome)
-        else:
-            predict_table(embedder, job, find_checkpoint(options.model), outcome)
+        predict_table(embedder, job, find_checkpoint(options.model), outcome)
     except KeyboardInterrupt:
-        if _to_arrays(options):
-            raise
         raise Interrupted(what_is_left(job, outcome, ["embed", *arguments])) from None
     return finished(job, outcome, started)
-
-
-def _to_arrays(options: argparse.Namespace) -> bool:
-    return options.output_format == "npz" or (
-        options.output_format is None and options.output.lower().endswith(".npz")
-    )
-
-
-def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = OneLineParser(prog="predict.py embed", usage=USAGE, description=DESCRIPTION)
-    add_table(parser, "file to write; - (default) writes CSV to standard output", default="-")
-    add = parser.add_argument
-    add("--atoms", action="store_true", help="the embeddings of the atoms too (.npz)")
-    formats = (*(format for format in FORMATS if format != "smi"), "npz")
-    what = f"{', '.join(formats)}; default: by the name of the file"
-    add("--output_format", metavar="FORMAT", choices=formats, help=what)
-    add("--resume", action="store_true", help="continue an interrupted job (.csv .tsv .sdf)")
-    add_computing(parser)
-    options = parser.parse_args(arguments)
-    check_least(options, COUNTS)
-    if options.output == "-" and options.output_format == "npz":
-        raise ConfigError("arrays cannot be written to standard output: name a file with -o")
-    if options.atoms and not _to_arrays(options):
-        raise ConfigError("--atoms needs arrays: give -o FILE.npz")
-    return options

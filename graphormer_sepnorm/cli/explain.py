@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 
@@ -47,25 +46,6 @@ def explain(arguments: list[str]) -> int:
     Raises:
         GraphormerError: A user's mistake.
     """
-    options = _parse(arguments)
-    from graphormer_sepnorm.inference.explanation import Explainer
-    from graphormer_sepnorm.inference.explanation_page import explain_smiles, explain_table
-    from graphormer_sepnorm.inference.predictor import Predictor
-    from graphormer_sepnorm.inference.table_job import Outcome
-
-    job = job_of(options, output_format="html", jobs=options.jobs, verb="explained", in_parts=False)
-    outcome = Outcome()
-    predictor = Predictor.load(options.model, options.device)
-    explainer = Explainer(predictor, options.target, options.method)
-    started = time.monotonic()
-    if options.input is None:
-        explain_smiles(explainer, options.smiles, job, options.model, outcome)
-    else:
-        explain_table(explainer, job, options.model, outcome)
-    return finished(job, outcome, started)
-
-
-def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = OneLineParser(
         prog="predict.py explain", usage=USAGE, description=DESCRIPTION, epilog=EPILOG
     )
@@ -79,4 +59,18 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         raise ConfigError(f"{options.output}: what is written is a page; name a file .html")
     check_molecules(options, "explain", (*LAYOUT, "input_format", "jobs"))
     check_least(options, COUNTS)
-    return options
+    from graphormer_sepnorm.inference.explanation import Explainer
+    from graphormer_sepnorm.inference.explanation_page import explain_smiles, explain_table
+    from graphormer_sepnorm.inference.predictor import Predictor
+    from graphormer_sepnorm.inference.table_job import Outcome
+
+    job = job_of(options, output_format="html", jobs=options.jobs, verb="explained")
+    outcome = Outcome()
+    predictor = Predictor.load(options.model, options.device)
+    explainer = Explainer(predictor, options.target, options.method)
+    started = time.monotonic()
+    if options.input is None:
+        explain_smiles(explainer, options.smiles, job, options.model, outcome)
+    else:
+        explain_table(explainer, job, options.model, outcome)
+    return finished(job, outcome, started)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -12,17 +11,13 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn
 
-from graphormer_sepnorm.errors import ConfigError, GraphormerError
+from graphormer_sepnorm.errors import ConfigError, GraphormerError, Interrupted
 from graphormer_sepnorm.files import cannot_be_written
-from graphormer_sepnorm.process import STOPS, is_first_process
+from graphormer_sepnorm.process import answered_by, is_first_process, said_at_the_end
 from graphormer_sepnorm.streams import to_nowhere, usable
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
-
-
-class Interrupted(Exception):
-    """Ctrl-C during a run; the message says what was saved."""
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -50,24 +45,6 @@ def check_least(options: argparse.Namespace, least: Mapping[str, int]) -> None:
         value = getattr(options, name.replace("-", "_"), None)
         if value is not None and value < bound:
             raise ConfigError(f"--{name} is {value}: it must be {bound} or more")
-
-
-# What is to be said of an interruption that ends the process at once; the last one counts.
-_ends_with: list[Callable[[], str]] = [lambda: "interrupted while libraries were imported"]
-
-
-@contextmanager
-def ending_with(message: Callable[[], str]) -> Iterator[None]:
-    """Say something else of an interruption while libraries are imported.
-
-    Args:
-        message: Called when it happens; the process ends right after it.
-    """
-    _ends_with.append(message)
-    try:
-        yield
-    finally:
-        _ends_with.pop()
 
 
 def run(
@@ -140,7 +117,7 @@ def _signals(name: str) -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         if not _importing(frame):
             raise KeyboardInterrupt
-        said = _ends_with[-1]()
+        said = said_at_the_end()
         if is_first_process():
             with suppress(OSError, ValueError):  # a notebook's has no number
                 os.write(sys.stderr.fileno(), f"{name}: {said}\n".encode())
@@ -151,20 +128,6 @@ def _signals(name: str) -> Iterator[None]:
         return
     with answered_by(interrupt):
         yield
-
-
-@contextmanager
-def answered_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Answer `STOPS`; what is ignored stays so: SIGINT in the background, SIGHUP under nohup."""
-    before = {number: signal.getsignal(number) for number in STOPS}
-    for number, known in before.items():
-        if known != signal.SIG_IGN:
-            signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        for number, known in before.items():
-            signal.signal(number, known)
 
 
 def _importing(frame: FrameType | None) -> bool:

@@ -1,23 +1,32 @@
-"""The options of fit, validate and test, and what is said of a mistake in them."""
+"""From the words of a command line, and configuration files, to a `FitConfig`; and the help.
+
+jsonargparse over the dataclasses of config.py: names, types, defaults and texts stand there.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import fields
-from typing import Any, Literal
+import shutil
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import shorten
+from typing import Any
 
-import torch
-from lightning.pytorch.cli import LightningArgumentParser
+import jsonargparse
 
-from graphormer_sepnorm.cli.foreign_code import OPTION
+from graphormer_sepnorm.cli.configs import resolve_config
+from graphormer_sepnorm.config import SECTIONS, FitConfig, ModelConfig
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.resources import config_names
 
+ALL = "--help-all"
+_AS_TYPED = "\ue000"  # before a text that is not for YAML to read
 # What options are called elsewhere.
 _ELSEWHERE = {
     "lr": "model.learning_rate",
@@ -32,273 +41,310 @@ _ELSEWHERE = {
     "target": "data.target_columns",
     "targets": "data.target_columns",
 }
-# Set by other options (`TrainCLI.add_arguments_to_parser`), so not options of their own.
-LINKED = ("model.seed", "data.seed", "data.max_path_length")
-
-
-# Those that belong to neither trainer nor model nor data: type, default, help.
-OPTIONS: dict[str, tuple[Any, Any, str]] = {
-    "seed_everything": (
-        int,
-        0,
-        "Decides initial parameters, order of training and dropout: same seed, same run.",
+# Verb -> its usage, what it does, and the options that --help shows.
+_RUN = ("config", "output", "resume", "seed_everything")
+_DATA = ("data.table", "data.target_columns", "data.split", "data.dataset", "data.root")
+_MODEL = ("model.norm", "model.layers", "model.width", "model.heads", "model.dropout")
+_LENGTH = ("trainer.max_epochs", "model.learning_rate")
+_AFTERWARDS = ("early_stopping", "ensemble", "baselines", "blend")
+_MACHINE = ("data.batch_size", "trainer.accelerator", "trainer.devices", "trainer.precision")
+_EVALUATION = ("predictions", "config", *_DATA, *_MACHINE)
+VERBS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "fit": (
+        "fit -c CONFIG.yaml [--option value ...]",
+        "Train a model, then test its best checkpoint.",
+        (*_RUN, *_DATA, *_MODEL, *_LENGTH, *_AFTERWARDS, *_MACHINE),
     ),
-    "output": (
-        str | None,
-        None,
-        "Directory of the run (fit); -o for short. Default: runs/<config, or name of your table>/"
-        "<norm>-seed<seed>. If it is taken, a number is added; nothing is overwritten.",
+    "pretrain": (
+        "pretrain -c CONFIG.yaml --data.molecules FILE [--option value ...]",
+        "Train a backbone on molecules without labels, for --model.from_pretrained.",
+        (*_RUN, "data.molecules", "data.smiles_column", "data.root", *_MODEL, *_LENGTH, *_MACHINE),
     ),
-    "resume": (
-        str | None,
-        None,
-        "Run directory to continue in, whatever ended the run (fit); no other option is "
-        "needed, and the result is that of a run never interrupted. Classes that are neither "
-        f"Lightning's nor of this package need {OPTION}: a run may come from elsewhere.",
+    "validate": (
+        "validate RUN [--option value ...]",
+        "Evaluate a run (its best checkpoint) or a checkpoint file on the validation split.",
+        _EVALUATION,
     ),
-    "checkpoint_minutes": (
-        float,
-        10.0,
-        "Time between two checkpoints inside an epoch (fit); an epoch ends with one "
-        "unless the last one is less than a minute old, and training always does.",
-    ),
-    "ema_decay": (
-        float,
-        0.0,
-        "Validate, save and test an exponential moving average of the weights (fit): the "
-        "share that is kept at each step, as 0.999; 0 takes the weights as they are.",
-    ),
-    "engine": (
-        Literal["eager", "captured", "compiled"],
-        "eager",
-        "How steps are taken on one GPU (fit): eager starts kernel after kernel; captured "
-        "replays them as a CUDA graph, several steps for one turn of Lightning's loop, from "
-        "data that stay on the GPU; compiled compiles them first, which takes minutes. Where "
-        "one of these cannot be, a line says why and eager is taken.",
-    ),
-    "early_stopping": (
-        int,
-        0,
-        "Stop after this many validations without improvement (fit); 0 never stops.",
-    ),
-    "metric": (
-        str | None,
-        None,
-        "What decides on the validation split which checkpoint is the best, and when to stop early "
-        f"(fit): {', '.join(one.name for one in METRICS.values() if one.kind)} or loss. Default: "
-        "mae or auroc; with real values of several targets the loss. last: none is chosen, the end "
-        "of training is taken.",
-    ),
-    "ensemble": (
-        int,
-        1,
-        "Train so many networks and predict the mean of their values (fit). Their seeds follow "
-        "upon seed_everything; each is trained by a process of its own, in members/ of the run.",
-    ),
-    "ensemble_by": (
-        Literal["seeds", "folds"],
-        "seeds",
-        "What the members of an ensemble differ in (fit): their seeds, with the same molecules to "
-        "train and to validate on; or also in a fold of training and validation split together, "
-        "which one of them validates on and the others train on (your own tables). Validation "
-        "metrics are out of fold then, and a blend is weighed by them.",
-    ),
-    "baselines": (
-        bool,
-        False,
-        "Show the test metric of simple models beside the model's (fit): a random forest and "
-        "gradient boosting on Morgan fingerprints and descriptors, of real values the mean too; "
-        "for data sets with SMILES. Bounded: 40,000 molecules of each split, drawn at random, and "
-        "the first targets, at most 50; what is left out is said.",
-    ),
-    "blend": (
-        bool,
-        False,
-        "Let the best checkpoint predict a weighted mean of network and gradient boosting (fit), "
-        "which is fitted after training; the validation split chooses the weight. Descriptors "
-        "make prediction slower by 4 to 10 ms a molecule.",
-    ),
-    "keep": (
-        Literal["none", "fingerprints", "smiles", "labels"],
-        "smiles",
-        "What the checkpoint keeps of the training molecules, if they have SMILES (fit): their "
-        "fingerprints, their SMILES too, their labels too; at most 40,000, drawn at random. By the "
-        "first predictions get intervals or calibrated probabilities, similarity and domain, by "
-        "the others predict.py --neighbours names the most similar ones. A file that leaves the "
-        "house tells what it keeps; none keeps nothing, and there are no intervals.",
+    "test": (
+        "test RUN [--option value ...]",
+        "Evaluate a run (its best checkpoint) or a checkpoint file on the test split.",
+        _EVALUATION,
     ),
 }
-
-
-# Of ``--predictions``, which only validate and test have.
-PREDICTIONS = (
-    "CSV file for what is predicted of each molecule of the split, beside its label. A folder that "
-    "is not there is made."
+_TRAINING_ALONE = (  # of which an evaluation takes no notice
+    *(name for name in FitConfig.names() if name not in (*SECTIONS, "seed_everything")),
+    "resume",
 )
 
-# The least that makes sense; Lightning does not look at its own of these.
-_LEAST = {
-    "trainer.accumulate_grad_batches": 1,
-    "trainer.check_val_every_n_epoch": 1,
-    "early_stopping": 0,
-    "checkpoint_minutes": 0,
-}
+
+@dataclass(frozen=True)
+class Request:
+    """What a command line asks for.
+
+    Attributes:
+        config: All options.
+        typed: Names of those on the command line itself, such as ``model.norm``.
+        name: Stem of the last configuration file, by which runs are named; None without one.
+        predictions: File for what an evaluation predicts of each molecule.
+    """
+
+    config: FitConfig
+    typed: frozenset[str]
+    name: str | None
+    predictions: str | None = None
 
 
-def check_numbers(options: Any) -> None:
-    """Raise a ConfigError if a number that is given to ``fit`` makes no sense."""
-    for name, least in _LEAST.items():
-        value = options[name]
-        if value is not None and not value >= least:
-            raise ConfigError(f"--{name} is {value}: it must be {least} or more")
-    if options.trainer.limit_test_batches == 0:
-        raise ConfigError(
-            "--trainer.limit_test_batches 0: a run ends with the test of its best checkpoint; "
-            "give 1 or more"
-        )
-    check_seed(options.seed_everything)
-    _check_devices(options.trainer)
+def parse(verb: str, words: Sequence[str], defaults: Mapping[str, Any] | None = None) -> Request:
+    """Parse the words after a verb.
 
+    Args:
+        verb: One of `VERBS`.
+        words: Options and configuration files; later files win, and words over files.
+        defaults: Values by names as ``data.table``, in place of the defaults.
 
-def _check_devices(trainer: Any) -> None:
-    """Raise a ConfigError for devices that are not here, and ways to start processes that fail."""
-    accelerator, devices, strategy = (
-        str(trainer[name]) for name in ("accelerator", "devices", "strategy")
-    )
-    there = torch.accelerator.is_available()
-    if accelerator in ("gpu", "cuda") and not there:
-        raise ConfigError(f"--trainer.accelerator {accelerator}: there is none here: leave it out")
-    if devices == "-1" and (accelerator == "cpu" or not there):
-        raise ConfigError("--trainer.devices -1 means all GPUs: on a CPU give how many processes")
-    if any(word in strategy for word in ("spawn", "fork", "notebook")):
-        raise ConfigError(
-            f"--trainer.strategy {strategy} copies this process, and it holds what cannot be: "
-            "give ddp, which starts a command for each device"
-        )
-
-
-def check_seed(seed: int) -> None:
-    """Raise a ConfigError if torch would not take a seed."""
-    if not 0 <= seed < 2**32:
-        raise ConfigError(f"--seed_everything is {seed}: it must be from 0 to {2**32 - 1}")
-
-
-def refuse_options_of_fit(verb: str, typed: Sequence[str]) -> None:
-    """Raise a ConfigError if a word given to another verb would do nothing there."""
-    for word in typed:
-        name = word.removeprefix("--").split("=")[0]
-        if word.startswith("--") and name in OPTIONS and name != "seed_everything":
+    Raises:
+        ConfigError: An option is unknown, or has a value that cannot be.
+        SystemExit: After help or --print_config.
+    """
+    parser = make_parser(verb)
+    names = option_names(parser)
+    parser.set_defaults({k: v for k, v in (defaults or {}).items() if k in names})
+    given, typed, stem = _normalized(words, parser)
+    if verb in ("test", "validate"):
+        for name in sorted(typed & {*_TRAINING_ALONE}):
             raise ConfigError(
                 f"--{name} is for fit, and {verb} takes no notice of it: leave it out"
             )
+    try:
+        found = _unmarked(parser.parse_args(given).as_dict())
+    except argparse.ArgumentError as error:
+        raise ConfigError(_one_line(str(error), names)) from error
+    if found.get("resume") is not None:
+        raise ConfigError(
+            f"resume: {found['resume']} stands in a configuration file, which does not continue a "
+            "run: take it out, and give --resume on the command line"
+        )
+    own = {name: found[name] for name in (*FitConfig.names(),) if name in found}
+    predictions = found.get("predictions")
+    return Request(FitConfig.from_plain(own), frozenset(typed), stem, predictions)
 
 
-def option_names(parser: LightningArgumentParser) -> list[str]:
-    """Return the names of all options of a verb, without the dashes."""
-    names = {
-        option.removeprefix("--")
-        for action in parser._actions
-        for option in action.option_strings
-        if option.startswith("--")
+def make_parser(verb: str) -> jsonargparse.ArgumentParser:
+    """Return the parser of a verb: the options of `FitConfig`, and its own."""
+    parser = _Parser(verb)
+    parser.add_argument(ALL, action=_HelpAll, help="Show all options and exit.")
+    parser.add_argument("-c", "--config", action="config", help="YAML file of options.")
+    parser.add_argument(
+        "--resume",
+        type=str | None,
+        default=None,
+        help="Run directory to continue in, whatever ended the run; no other option is needed, and "
+        "the result is that of a run never interrupted.",
+    )
+    if verb in ("test", "validate"):
+        parser.add_argument(
+            "--predictions",
+            type=str | None,
+            default=None,
+            help="CSV file for what is predicted of each molecule of the split, beside its label.",
+        )
+    parser.add_class_arguments(FitConfig, skip={*SECTIONS}, as_group=False)
+    for section, options in SECTIONS.items():
+        parser.add_class_arguments(options, section)
+    texts = _texts(FitConfig) | {
+        f"{section}.{name}": text
+        for section, options in SECTIONS.items()
+        for name, text in _texts(options).items()
     }
-    return sorted(names - set(LINKED))
+    for action in parser._actions:
+        if action.dest in texts:
+            action.help = texts[action.dest]
+    return parser
 
 
-def require_data(arguments: Sequence[str]) -> None:
-    """Raise a ConfigError if no option of ``fit`` says which data, rather than download some."""
-    names = {word.partition("=")[0] for word in arguments}
-    enough = {"-c", "--config", "--ckpt_path", "--data"}
-    if not any(name in enough or name.startswith("--data.") for name in names):
+class _Parser(jsonargparse.ArgumentParser):
+    def __init__(self, verb: str) -> None:
+        super().__init__(prog=f"train.py {verb}", exit_on_error=False, allow_abbrev=False)
+        self.verb = verb
+
+    def print_help(self, file: Any = None) -> None:
+        """Show the options that people use."""
+        self._print_message(short_help(self), file or sys.stdout)
+
+    def print_help_all(self) -> None:
+        """Show all options, as jsonargparse does."""
+        super().print_help()
+
+
+class _HelpAll(argparse._HelpAction):
+    def __call__(self, parser: Any, *_: Any) -> None:
+        parser.print_help_all()
+        parser.exit()
+
+
+def short_help(parser: _Parser) -> str:
+    """Return the help of a verb: a line for each of the options that people use."""
+    usage, what, shown = VERBS[parser.verb]
+    actions = {name: action for action in parser._actions for name in action.option_strings}
+    rows = [(f"--{name}", actions[f"--{name}"]) for name in shown]
+    lines = [(name, _as_typed(action.default), action.help or "") for name, action in rows]
+    widths = [max(len(line[column]) for line in lines) for column in (0, 1)]
+    room = shutil.get_terminal_size((110, 0)).columns - sum(widths) - 6
+    body = [
+        f"  {name:<{widths[0]}}  {default:<{widths[1]}}  {_first_sentence(text, room)}"
+        for name, default, text in lines
+    ]
+    count = sum(name.startswith("--") for name in actions)
+    return "\n".join(
+        [
+            f"usage: train.py {usage}\n\n{what}\n",
+            *body,
+            "\nDefaults without a configuration; what holds with one: "
+            f"train.py {parser.verb} ... --print_config",
+            f"All {count} options, with their types: train.py {parser.verb} {ALL}\n",
+        ]
+    )
+
+
+def _as_typed(default: Any) -> str:
+    if default is None or default is argparse.SUPPRESS:
+        return ""
+    return default if isinstance(default, str) else json.dumps(default)
+
+
+def _first_sentence(text: str, room: int) -> str:
+    sentence = re.split(r"(?<=\.)\s", " ".join(text.split()), maxsplit=1)[0]
+    return shorten(sentence.removesuffix("."), max(room, 30), placeholder=" ...")
+
+
+def _texts(options: type) -> dict[str, str]:
+    """Return what the docstrings of a dataclass, and of its bases, say of each field."""
+    from docstring_parser import parse
+
+    metrics = ", ".join(one.name for one in METRICS.values() if one.kind)
+    found: dict[str, str] = {}
+    for cls in reversed(options.__mro__):
+        for one in parse(cls.__dict__.get("__doc__") or "").params:
+            found[one.arg_name] = " ".join((one.description or "").split())
+    return {name: text.replace("{metrics}", metrics) for name, text in found.items()}
+
+
+def option_names(parser: jsonargparse.ArgumentParser) -> list[str]:
+    """Return the names of all options of a verb, without the dashes."""
+    names = {name for action in parser._actions for name in action.option_strings}
+    return sorted(name.removeprefix("--") for name in names if name.startswith("--"))
+
+
+def _normalized(
+    words: Sequence[str], parser: jsonargparse.ArgumentParser
+) -> tuple[list[str], set[str], str | None]:
+    """Return the words as the parser takes them, the names of their options, and the file's stem.
+
+    Files come first, so that words win wherever they stand. Both ``--a-b`` and ``--a_b`` are
+    options. Text arrives as it was typed, where YAML would take it for something else.
+    """
+    actions = {name: action for action in parser._actions for name in action.option_strings}
+    files, given, typed, stem = list[str](), list[str](), set[str](), None
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        name = {"-c": "--config", "-o": "--output"}.get(name, name)
+        if name.startswith("--") and name not in actions:
+            name = "--" + name[2:].replace("-", "_")
+        action = actions.get(name)
+        if action is None or action.nargs == 0 or name == "--print_config":
+            given.append(f"{name}{equals}{value}" if action else word)
+            continue
+        if not equals:
+            following = next(rest, None)
+            if following is None or (following.startswith("--") and len(following) > 2):
+                raise ConfigError(f"{name} needs a value")
+            value = following
+        if name == "--config":
+            files.append(f"--config={resolve_config(value)}")
+            stem = Path(resolve_config(value)).stem
+            continue
+        typed.add(action.dest)
+        given.append(f"{name}={_as_text(name, value, action)}")
+    return [*files, *given], typed, stem
+
+
+def _as_text(name: str, value: str, action: argparse.Action) -> str:
+    """Mark a text, which YAML might read as a comment, nothing or a list.
+
+    ``null`` stands for no value, but where a column is named: a column may have that name.
+    """
+    kind = str(getattr(action, "_typehint", ""))
+    if not re.search(r"\bstr\b", kind) or re.search(r"\b(int|Literal)\b", kind):
+        return value
+    columns = name.endswith(("_column", "_columns", "_columns+"))
+    if value == "" and not name.startswith("--data.units"):
+        raise ConfigError(f"{name} is empty: give a value, or leave it out")
+    if "None" not in kind or (value == "null" and not columns):
+        return value
+    is_list = value.startswith("[") and value.endswith("]")
+    return value if is_list else f"{_AS_TYPED}{value}"
+
+
+def _unmarked(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _unmarked(one) for name, one in value.items()}
+    return value.removeprefix(_AS_TYPED) if isinstance(value, str) else value
+
+
+def require_data(request: Request) -> None:
+    """Raise a ConfigError if nothing says which data, rather than download some."""
+    if request.name is None and not any(name.startswith("data.") for name in request.typed):
         raise ConfigError(
             "which data? Give a configuration, for example -c quickstart (there are "
             f"{', '.join(config_names())}), or --data.table FILE"
         )
 
 
-def refuse_shape(arguments: Sequence[str], backbone: str) -> None:
+def refuse_shape(request: Request) -> None:
     """Raise a ConfigError for typed options of a shape that a pre-trained network decides.
 
     In a configuration they have no effect; who types one means it.
     """
-    shape = {f"--model.{field.name}" for field in fields(GraphormerConfig)}
-    shape -= {f"--model.{name}" for name in REGULARISATION}
-    for name in (word.partition("=")[0] for word in arguments):
-        if name in shape:
-            raise ConfigError(
-                f"{name} is decided by the pre-trained network {backbone}: leave it "
-                "out, or --model.from_pretrained null"
-            )
+    backbone = request.config.model.from_pretrained
+    shape = {f"model.{name}" for name in {*GraphormerConfig.names()} - {*REGULARISATION}}
+    shape &= {f"model.{name}" for name in ModelConfig.names()}
+    if backbone and (named := sorted(shape & request.typed)):
+        raise ConfigError(
+            f"--{named[0]} is decided by the pre-trained network {backbone}: leave it out, or give "
+            "--model.from_pretrained null"
+        )
 
 
-def refuse_for_a_member(options: Any) -> None:
-    """Raise a ConfigError for what only all members of an ensemble together can be given."""
-    if options.data.member_fold is None:
-        return
-    for name, without in (("baselines", False), ("blend", False), ("keep", "none")):
-        if options[name] != without:
-            raise ConfigError(
-                f"--data.member_fold {options.data.member_fold} is for one network of an ensemble, "
-                f"which comes without that: give --{name} {str(without).lower()}, or train all of "
-                "them with --ensemble K --ensemble_by folds"
-            )
-
-
-@contextmanager
-def explain(parser: LightningArgumentParser) -> Iterator[None]:
-    """Turn errors of a verb's parser into a ConfigError of one line that suggests an option."""
-    try:
-        yield
-    except argparse.ArgumentError as error:
-        raise ConfigError(_one_line(str(error), option_names(parser))) from error
-
-
-@contextmanager
-def explain_classes() -> Iterator[None]:
-    """Turn the failure to make what an option names, a logger say, into a ConfigError.
-
-    Often it is the lack of a package.
-    """
-    try:
-        yield
-    except (ImportError, ValueError) as error:
-        said = str(error)
-        # As Lightning's loggers propose it, with the version that they need; or as Python says it.
-        lacking = re.search(r"pip install -U '?([^`']+)|No module named '(\w+)", said)
-        named = re.search(r"Problem with given class_path '([\w.]+)':\s*(.+)", said)
-        what = named[1].rpartition(".")[2] if named else "an option"
-        if lacking:
-            package = lacking[1] or lacking[2]
-            raise ConfigError(
-                f"{what} needs the package {re.split('[<>=]', package)[0]}, which is not "
-                f"installed: pip install '{package}'"
-            ) from error
-        if named is None:
-            raise
-        raise ConfigError(f"{what} cannot be made: {named[2]}") from error
-
-
-def _one_line(message: str, names: list[str]) -> str:
+def _one_line(message: str, names: Collection[str]) -> str:
     message = " ".join(message.split())
-    unknown = re.search(r"unrecognized arguments: (\S+)", message)
-    if unknown:
-        word = unknown.group(1)
+    if unknown := re.search(r"unrecognized arguments: (\S+)", message):
+        word = unknown[1]
         if not word.startswith("-"):
             return f"unexpected argument '{word}': options are given as --name value"
         name = word.lstrip("-").partition("=")[0]
         return f"unknown option --{name}{_suggest(name, names)}"
-    value = re.fullmatch(r'Parser key "([\w.]+)": (Expected .*)', message)
-    if value:
-        return f"--{value.group(1)}: {value.group(2)}"
-    linked = re.fullmatch(r'Linked "([\w.]+)" must be given via "([\w.]+)"\.', message)
-    if linked:
-        return f"--{linked.group(1)} is set by --{linked.group(2)}: give that"
-    key = re.search(r"does not accept option '([\w.]+)'", message)
-    if key:  # in a configuration file
-        return f"unknown option {key.group(1)} in a configuration{_suggest(key.group(1), names)}"
+    if key := re.search(r"does not accept option '([\w.]+)'", message):  # in a configuration file
+        return f"unknown option {key[1]} in a configuration{_suggest(key[1], names)}"
+    if value := re.fullmatch(r'(?:Parser|Validation).*?key "([\w.]+)": (.*)', message):
+        return f"--{value[1]}{_expected(value[2])}"
     return message
 
 
-def _suggest(name: str, names: list[str]) -> str:
+def _expected(message: str) -> str:
+    """Say in our words which kind of value jsonargparse did not get."""
+    given = re.search(r"(?:Given|Got) value: (.*)", message)
+    if given is None:
+        return f": {message}"
+    literal = re.findall(r"'([^']+)'", message.partition("iteral[")[2].partition("]")[0])
+    kinds = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+    named = [word for kind, word in kinds.items() if f"class '{kind}'" in message]
+    wanted = literal or named or ["another kind of value"]
+    close = did_you_mean(given[1], literal) if literal else ""
+    return f" is {given[1]}{close}: it must be {' or '.join(wanted)}"
+
+
+def _suggest(name: str, names: Collection[str]) -> str:
     """Suggest an option; one whose last part is the same, such as model.norm for norm, first."""
     end = name.rpartition(".")[2]
     same_end = [known for known in names if known.rpartition(".")[2] == end]

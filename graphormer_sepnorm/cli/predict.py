@@ -8,25 +8,25 @@ import math
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from graphormer_sepnorm.cli import embed, explain, geometry
-from graphormer_sepnorm.cli.main import Interrupted, OneLineParser, check_least, run
+from graphormer_sepnorm.cli import embed, explain
+from graphormer_sepnorm.cli.main import OneLineParser, check_least, run
 from graphormer_sepnorm.cli.table_verbs import (
     COUNTS,
     EXIT_NOTHING_PREDICTED,
     LAYOUT,
     add_computing,
-    add_layout,
+    add_table,
     check_molecules,
     finished,
     job_of,
     limits_of,
     what_is_left,
 )
-from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
+from graphormer_sepnorm.errors import ConfigError, DataError, Interrupted, did_you_mean
 from graphormer_sepnorm.formatting import aligned
 from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.process import command, ended_in_a_child, name_and_version
@@ -34,10 +34,9 @@ from graphormer_sepnorm.streams import standard_output
 from graphormer_sepnorm.tables.formats import FORMATS
 
 if TYPE_CHECKING:
-    from graphormer_sepnorm.inference.predictor import Predictions, Predictor
+    from graphormer_sepnorm.inference.predictor import Predictor
 
-
-INFO_USAGE = "predict.py info MODEL [--json]"
+INFO_USAGE = "predict.py info MODEL [--markdown]"
 
 DESCRIPTION = """\
 Predict molecular properties. MODEL is a checkpoint file, a run directory of train.py (its best
@@ -53,7 +52,7 @@ with the reason under warning, where errors were large. Of an ensemble spread_<t
 its members disagree; it is no error bar.
 """
 
-_MOST_THRESHOLDS = 20  # that are said
+_SHORT = ("spread", "low", "high")  # columns that a terminal shows without their target
 _NOT_OF_RAY = (
     *("sheet", "header_row", "evaluate", "jobs", "shard", "input_format", "output_format"),
     *("resume", "overwrite"),
@@ -72,30 +71,23 @@ exit status: 0, or 1 if there is no prediction for any row; 2 after a mistake, 1
 
 
 def _info(arguments: list[str]) -> None:
-    if arguments in (["-h"], ["--help"]):
-        _say(
-            f"usage: {INFO_USAGE}\n\nSay what a model predicts, how well, and from what; with "
-            "--json for machines."
-        )
-        return
-    names = [word for word in arguments if word != "--json"]
-    if len(names) != 1 or names[0].startswith("-"):
-        raise ConfigError(f"usage: {INFO_USAGE}")
-    from graphormer_sepnorm.files import json_text
-    from graphormer_sepnorm.inference.card import model_card
+    what = "Say what a model predicts, how well, and from what."
+    parser = OneLineParser(prog="predict.py info", usage=INFO_USAGE, description=what)
+    parser.add_argument("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
+    parser.add_argument("--markdown", action="store_true", help="as a card to go with it")
+    options = parser.parse_args(arguments)
     from graphormer_sepnorm.inference.checkpoint import (
         find_checkpoint,
         in_one_line,
         read_checkpoint,
     )
-    from graphormer_sepnorm.inference.description import describe
+    from graphormer_sepnorm.inference.description import describe, model_card
 
-    file = find_checkpoint(names[0])
+    file = find_checkpoint(options.model)
     checkpoint = read_checkpoint(file)
-    as_json = len(names) < len(arguments)
     with in_one_line(file):
-        said = json_text(model_card(checkpoint, file)) if as_json else describe(checkpoint, file)
-    _say(said)
+        text = (model_card if options.markdown else describe)(checkpoint, file)
+    _say(text)
 
 
 # Verb -> its usage, and what runs it: takes the words after it, may return an exit status.
@@ -103,7 +95,6 @@ VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
     "info": (INFO_USAGE, _info),
     "embed": (embed.USAGE, embed.embed),
     "explain": (explain.USAGE, explain.explain),
-    "geometry": (geometry.USAGE, geometry.geometry),
 }
 USAGE = "\n       ".join(
     [
@@ -140,29 +131,15 @@ def _parser() -> OneLineParser:
         epilog=EXAMPLES,
     )
     parser.add_argument("--version", action="version", version=name_and_version())
-    parser.add_argument("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
-    parser.add_argument("smiles", metavar="SMILES", nargs="*", help="molecules, one argument each")
-    table = parser.add_argument_group("tables")
-    add = table.add_argument
-    add(
-        "-i",
-        "--input",
-        metavar="FILE",
-        help="table of molecules: .csv .tsv .smi .sdf (also .gz) .parquet .xlsx; - reads "
-        "standard input",
+    add_table(
+        parser,
+        "table to write, .sdf from .sdf; - (default) writes CSV to standard output",
+        "-",
+        True,
     )
-    add(
-        "-o",
-        "--output",
-        metavar="FILE",
-        default="-",
-        help="table to write: .csv .tsv (also .gz) .parquet .xlsx, .sdf from .sdf; - (default) "
-        "writes CSV to standard output",
-    )
-    add_layout(add)
+    add = parser.add_argument
     formats = f"{', '.join(FORMATS)}; default: by the name of the file"
-    for direction in ("input", "output"):
-        add(f"--{direction}_format", metavar="FORMAT", choices=FORMATS, help=formats)
+    add("--output_format", metavar="FORMAT", choices=FORMATS, help=formats)
     values = ", ".join(metric.label for metric in metrics_of("regression"))
     classes = ", ".join(metric.label for metric in metrics_of("binary"))
     add(
@@ -176,25 +153,18 @@ def _parser() -> OneLineParser:
     add(
         "--resume",
         action="store_true",
-        help="continue an interrupted job, on a CPU to the identical file",
+        help="continue an interrupted job, on a CPU to the identical file; not with --evaluate",
     )
-    add("--overwrite", action="store_true", help="replace an output file that is there")
-    add("--quiet", action="store_true", help="no progress and no summary")
     sure = parser.add_argument_group("how sure (models that train.py fit made of a table)")
     sure.add_argument(
         "--interval",
         metavar="LEVEL",
+        type=_level,
         help="of the intervals low_<target> to high_<target>, above 0 and below 1 (0.9), or none; "
         "for classes it adds set_<target>, the classes that a molecule may be of",
     )
     near = "name the K most similar molecules of training"
     sure.add_argument("--neighbours", type=int, metavar="K", help=near)
-    sure.add_argument(
-        "--threshold",
-        metavar="P|mcc|f1",
-        help="add class_<target>: 1 from this probability on, or from the one that is best by "
-        "Matthews' correlation or F1 on molecules that were not trained on",
-    )
     add = parser.add_argument_group("many machines (docs/clusters.md)").add_argument
     add("--shard", metavar="K/N", help="predict part K of N of a table only")
     what = "through Ray: -i is a folder, file or 'pattern' of Parquet or CSV files, -o a folder"
@@ -221,7 +191,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     _check_ray(options)
     if options.shard and options.evaluate:
         raise ConfigError("--evaluate compares whole tables: leave it out with --shard")
-    options.asked = _asked(options)
+    asked = {name: getattr(options, name) for name in ("interval", "neighbours")}
+    options.asked = {name: value for name, value in asked.items() if value is not None}
     check_least(options, COUNTS | {"num_actors": 1})
     return options
 
@@ -237,26 +208,11 @@ def _check_ray(options: argparse.Namespace) -> None:
         raise ConfigError("--ray reads files and writes a folder: give -i DIR -o DIR")
 
 
-def _asked(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of `Predictor.ask`; nothing where nothing is asked for."""
-
-    def number(name: str, words: tuple[str, ...]) -> float | str | None:
-        text = getattr(options, name)
-        if text is None or text in words:
-            return text
-        try:
-            return float(text)
-        except ValueError:
-            raise ConfigError(
-                f"--{name} is {text}: give a number or {' or '.join(words)}"
-            ) from None
-
-    asked = {
-        "interval": number("interval", ("none",)),
-        "neighbours": options.neighbours,
-        "threshold": number("threshold", ("mcc", "f1")),
-    }
-    return {name: value for name, value in asked.items() if value is not None}
+def _level(text: str) -> float | str:
+    try:
+        return text if text == "none" else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"it is {text}: give a number, or none") from None
 
 
 def _say(text: str) -> None:
@@ -279,28 +235,33 @@ def _predict_arguments(options: argparse.Namespace) -> bool:
     job = TableJob("-", options.output, overwrite=options.overwrite)
     check_places(job)
     predictor = _ready(options, options.device)
-    _say_thresholds(predictor, options)
     predictions = predictor.predict(options.smiles, **limits_of(options))
-    task = predictor.task
+    rows = zip(
+        predictions.smiles,
+        predictions.numbers,
+        predictions.texts or ((),) * len(predictions.smiles),
+        predictions.warnings,
+        predictions.errors,
+        strict=True,
+    )
+    task, names = predictor.task, [*predictor.columns, *predictor.text_columns]
     if not job.to_file and options.output_format is None and sys.stdout.isatty():
-        units = [f" [{unit}]" if unit else "" for unit in task.units]
-        shown = {
-            f"pred_{name}": f"{name}{unit}" for name, unit in zip(task.targets, units, strict=True)
-        }
-        kinds = ("spread", "low", "high")
-        shown |= {f"{kind}_{name}": kind for kind in kinds for name in task.targets}
-        names = [shown.get(name, name) for name in (*predictor.columns, *predictor.text_columns)]
-        _say(aligned([["smiles", *names, ""], *_shown(predictions)]))
+        shown = {f"{kind}_{name}": kind for kind in _SHORT for name in task.targets}
+        for name, unit in zip(task.targets, task.units, strict=True):
+            shown[f"pred_{name}"] = f"{name} [{unit}]" if unit else name
+        table = [["smiles", *(shown.get(name, name) for name in names), ""]]
+        for smiles, numbers, texts, warning, error in rows:
+            # An interval may be missing where there is a value.
+            cells = ["" if math.isnan(number) else f"{number:.6g}" for number in numbers]
+            table.append([smiles, *cells, *texts, error or warning])
+        _say(aligned(table))
         return not all(predictions.errors)
-    columns = ["smiles", *predictor.columns, *predictor.text_columns, "warning", "error"]
     types = dict.fromkeys(predictor.columns, "float64")
+    columns = ["smiles", *names, "warning", "error"]
     writer = create_table(job.destination, columns, format=options.output_format, types=types)
     try:
         forget_progress(job)
-        writer.write(
-            (smiles, *map(rounded, numbers), *texts, warning, error)
-            for smiles, numbers, texts, warning, error in _parts(predictions)
-        )
+        writer.write((one[0], *map(rounded, one[1]), *one[2], *one[3:]) for one in rows)
         writer.commit()
     except BaseException:
         writer.discard()
@@ -309,12 +270,12 @@ def _predict_arguments(options: argparse.Namespace) -> bool:
 
 
 def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
-    """Load the model and tell it what its predictions shall come with."""
+    """Load the model, tell it what its predictions shall come with, and say what to know of it."""
     from graphormer_sepnorm.datasets.catalogue import PRETRAINING
     from graphormer_sepnorm.inference.predictor import Predictor
+    from graphormer_sepnorm.runs.directory import RunDirectory
 
     predictor = Predictor.load(options.model, device)
-    _say_unfinished(options)
     if predictor.facts["dataset"] == PRETRAINING:
         raise ConfigError(
             f"{options.model} is a network to begin with: what it says are standardised "
@@ -326,13 +287,6 @@ def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
         if asked["interval"] == "none":
             asked["interval"] = None
         predictor.ask(**asked)
-    return predictor
-
-
-def _say_unfinished(options: argparse.Namespace) -> None:
-    """Say of the directory of a run that has not ended what its model lacks."""
-    from graphormer_sepnorm.runs.directory import RunDirectory
-
     run = RunDirectory(Path(options.model).expanduser())
     if run.configuration_file.is_file() and not run.finished and not options.quiet:
         print(
@@ -340,40 +294,7 @@ def _say_unfinished(options: argparse.Namespace) -> None:
             f"{command('train')} fit --resume {shlex.quote(options.model)} goes on with it",
             file=sys.stderr,
         )
-
-
-def _say_thresholds(predictor: Predictor, options: argparse.Namespace) -> None:
-    """Say which thresholds were found, where they were to be."""
-    if options.quiet or not isinstance(predictor.asked.threshold, str):
-        return
-    thresholds = list(predictor.thresholds.items())
-    for target, border in thresholds[:_MOST_THRESHOLDS]:
-        found = "not known: too few labels" if math.isnan(border) else f"from {border:.4g} on"
-        print(f"class_{target} is 1 {found} (best {options.threshold})", file=sys.stderr)
-    if (more := len(thresholds) - _MOST_THRESHOLDS) > 0:
-        print(f"... and {more} more, from Python Predictor.thresholds", file=sys.stderr)
-
-
-def _shown(predictions: Predictions) -> list[list[str]]:
-    """Return the cells for a terminal, warning and error in one."""
-    rows = []
-    for smiles, numbers, texts, warning, error in _parts(predictions):
-        # An interval may be missing where there is a value.
-        cells = ["" if math.isnan(number) else f"{number:.6g}" for number in numbers]
-        rows.append([smiles, *cells, *texts, error or warning])
-    return rows
-
-
-def _parts(predictions: Predictions) -> Iterator[tuple[str, Any, tuple[str, ...], str, str]]:
-    """Go through the molecules: SMILES, numbers, texts, warning, error."""
-    return zip(
-        predictions.smiles,
-        predictions.numbers,
-        predictions.texts or ((),) * len(predictions.smiles),
-        predictions.warnings,
-        predictions.errors,
-        strict=True,
-    )
+    return predictor
 
 
 def _predict_file(options: argparse.Namespace, arguments: list[str]) -> int:
@@ -394,18 +315,16 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> int:
     outcome = Outcome()
     try:
         predictor = _ready(options, options.device)
-        _say_thresholds(predictor, options)
         started = time.monotonic()
         predict_table(predictor, job, find_checkpoint(options.model), outcome)
     except KeyboardInterrupt:
         raise Interrupted(what_is_left(job, outcome, arguments)) from None
     status = finished(job, outcome, started)
     if outcome.evaluation is not None:
-        text = outcome.evaluation.text()
         if job.to_file:
-            _say(text)
+            _say(outcome.evaluation.text())
         else:
-            print(text, file=sys.stderr)
+            print(outcome.evaluation.text(), file=sys.stderr)
     return status
 
 
@@ -421,7 +340,6 @@ def _predict_by_ray(options: argparse.Namespace) -> int:
     folder = options.output.rstrip("/")
     job = TableJob(options.input, folder, quiet=options.quiet, **names, **limits_of(options))
     predictor, outcome, started = _ready(options, "cpu"), Outcome(), time.monotonic()
-    _say_thresholds(predictor, options)
     model = find_checkpoint(options.model).absolute()
     predict_library(predictor, job, model, outcome, options.device, options.num_actors)
     return finished(job, outcome, started)

@@ -7,7 +7,6 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.errors import ConfigError
@@ -27,7 +26,7 @@ _NOUNS = {
 COUNTS = {"batch_size": 1, "max_atoms": 1, "jobs": 1, "header_row": 1}
 
 
-LAYOUT = ("smiles_column", "sheet", "header_row")  # options of `add_layout`
+LAYOUT = ("smiles_column", "sheet", "header_row")  # what part of a file is the table
 
 
 def add_table(
@@ -48,24 +47,19 @@ def add_table(
     add("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
     if molecules:
         add("smiles", metavar="SMILES", nargs="*", help="molecules, one argument each")
-    what = "table of molecules; - reads standard input"
+    what = "table of molecules: .csv .tsv .smi .sdf (also .gz) .parquet .xlsx; - reads stdin"
     add("-i", "--input", metavar="FILE", required=not molecules, help=what)
     needed = default is None
     add("-o", "--output", metavar="FILE", default=default, required=needed, help=output)
-    add_layout(add)
-    what = f"{', '.join(FORMATS)}; default: by the name of the file"
-    add("--input_format", metavar="FORMAT", choices=FORMATS, help=what)
-    add("--overwrite", action="store_true", help="replace an output file that is there")
-    add("--quiet", action="store_true", help="no progress and no summary")
-
-
-def add_layout(add: Callable[..., Any]) -> None:
-    """Add which part of a file is the table."""
     add("--smiles_column", metavar="NAME", help="column of the SMILES; default: found by its name")
     what = "sheet of an Excel file; default: the only one with a column of SMILES"
     add("--sheet", metavar="NAME|N", help=what)
     what = "row (line) of Excel, CSV and TSV that names the columns; default: found"
     add("--header_row", type=int, metavar="N", help=what)
+    what = f"{', '.join(FORMATS)}; default: by the name of the file"
+    add("--input_format", metavar="FORMAT", choices=FORMATS, help=what)
+    add("--overwrite", action="store_true", help="replace an output file that is there")
+    add("--quiet", action="store_true", help="no progress and no summary")
 
 
 def add_computing(parser: argparse._ActionsContainer, what: str = "processes") -> None:
@@ -146,27 +140,21 @@ def what_is_left(job: TableJob, outcome: Outcome, arguments: list[str]) -> str:
 
 def finished(job: TableJob, outcome: Outcome, started: float) -> int:
     """Say what has come of a job that began then (`time.monotonic`); return the exit status."""
+    seconds, failed = time.monotonic() - started, outcome.errors.total()
     if not job.quiet:
-        print(summary(job, outcome, time.monotonic() - started), file=sys.stderr)
+        text = f"{outcome.rows:,} rows, {outcome.rows - failed:,} {job.verb}"
+        if failed:
+            kinds = ", ".join(f"{kind} {count:,}" for kind, count in outcome.errors.most_common())
+            text += f", {failed:,} without {_NOUNS[job.verb]} ({kinds})"
+        if outcome.warnings:
+            text += f", {outcome.warnings:,} with a warning"
+        rate = (outcome.rows - outcome.earlier_rows) / max(seconds, 1e-3)
+        text += f"; {seconds:.1f} s, {rate:,.0f} rows/s"
+        text += f"; {job.destination}" if job.to_file else ""
+        notes = [f"note: {note}" for note in outcome.notes]
+        print(*notes, text, sep="\n", file=sys.stderr)
     if not outcome.rows and not job.shard:
         name = "standard input" if job.source == "-" else job.source
         print(f"{name} has no rows: nothing was {job.verb}", file=sys.stderr)
-    nothing = outcome.errors.total() == outcome.rows and not (job.shard and not outcome.rows)
+    nothing = failed == outcome.rows and not (job.shard and not outcome.rows)
     return EXIT_NOTHING_PREDICTED if nothing else 0
-
-
-def summary(job: TableJob, outcome: Outcome, seconds: float) -> str:
-    """Return what has come of a job: rows, those with an error by its kind, time."""
-    failed = outcome.errors.total()
-    lines = [f"note: {note}" for note in outcome.notes]
-    text = f"{outcome.rows:,} rows, {outcome.rows - failed:,} {job.verb}"
-    if failed:
-        kinds = ", ".join(f"{kind} {count:,}" for kind, count in outcome.errors.most_common())
-        text += f", {failed:,} without {_NOUNS[job.verb]} ({kinds})"
-    if outcome.warnings:
-        text += f", {outcome.warnings:,} with a warning"
-    rate = (outcome.rows - outcome.earlier_rows) / max(seconds, 1e-3)
-    text += f"; {seconds:.1f} s, {rate:,.0f} rows/s"
-    if job.to_file:
-        text += f"; {job.destination}"
-    return "\n".join([*lines, text])

@@ -8,33 +8,20 @@ from functools import partial
 
 from graphormer_sepnorm.cli.compare import compare
 from graphormer_sepnorm.cli.crossvalidate import crossvalidate
+from graphormer_sepnorm.cli.fit import evaluate, fit, pretrain
 from graphormer_sepnorm.cli.main import run
-from graphormer_sepnorm.compare.process_lifetime import end_with_the_command
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.process import name_and_version
-
-
-def _lightning(verb: str, words: list[str], called: str | None = None) -> None:
-    """Run a verb that is a method of Lightning's Trainer."""
-    from graphormer_sepnorm.cli.known_warnings import silence_known_noise
-
-    silence_known_noise()
-    from graphormer_sepnorm.cli.lightning_cli import run_verb
-
-    run_verb([verb, *words], called)
-
+from graphormer_sepnorm.runs.lifetime import end_with_the_command
 
 # Verb -> its line in --help, and what runs it: takes the words after it, may return an exit status.
 VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
-    "fit": ("train a model, then test its best checkpoint", partial(_lightning, "fit")),
-    "validate": (
-        "evaluate a checkpoint on the validation split",
-        partial(_lightning, "validate"),
-    ),
-    "test": ("evaluate a checkpoint on the test split", partial(_lightning, "test")),
+    "fit": ("train a model, then test its best checkpoint", fit),
+    "validate": ("evaluate a run on the validation split", partial(evaluate, "validate")),
+    "test": ("evaluate a run on the test split", partial(evaluate, "test")),
     "pretrain": (
         "train a backbone on molecules without labels, for --model.from_pretrained",
-        lambda words: _lightning("fit", ["--data.dataset", "pretraining", *words], "pretrain"),
+        pretrain,
     ),
     "crossvalidate": ("train on every fold of your own table", crossvalidate),
     "compare": ("train several arms with several seeds and report what differs", compare),
@@ -51,7 +38,7 @@ verbs:
 examples:
   train.py fit -c configs/quickstart.yaml          a few minutes on two CPU cores, no download
   train.py fit -c configs/zinc_subset.yaml --data.root DIR --model.norm sepnorm
-  train.py test --ckpt_path RUN                    a run directory means its best checkpoint
+  train.py test RUN                                a run directory means its best checkpoint
   train.py fit --resume RUN                        continue a run that was interrupted
   train.py crossvalidate -c table_regression --data.table FILE --folds 5 -o DIR
   train.py compare -c configs/quickstart.yaml --arms sharenorm,sepnorm -o DIR

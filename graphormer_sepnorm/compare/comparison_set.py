@@ -7,38 +7,39 @@ is a comparison like any other, and ``set.yaml`` with their names in order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import yaml
 
-from graphormer_sepnorm.compare.arms import OWN_OPTIONS, check_arms, in_common, read_arms
+from graphormer_sepnorm.compare.arms import read_arms
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.files import write_text
+from graphormer_sepnorm.runs.plan import Arm, check_names
 
 FILE, TABLE, TABLE_CSV = "set.yaml", "comparisons.md", "comparisons.csv"
-_COMPARISONS, _CONFIG = "comparisons", "config"
-# What lies beside the folders, or would make one comparison of the whole.
-_TAKEN = (FILE, TABLE, TABLE_CSV, "compare.yaml")
+CONFIG = "config"
+_COMPARISONS = "comparisons"
 
 
-def read_set(path: Path) -> dict[str, list[str]]:
-    """Read a set; return the words of a command line that each comparison begins with, by name.
+def read_set(path: Path, refused: Collection[str] = ()) -> tuple[Arm, ...]:
+    """Read a set: its comparisons, each with ``config`` among its options.
+
+    Args:
+        path: Of the file.
+        refused: Options that comparisons may not have.
 
     Raises:
         ConfigError: It cannot be read or used.
     """
-    members = read_arms(path, OWN_OPTIONS, "comparison")
-    check_arms(members, "comparison", _TAKEN)
+    members = read_arms(path, refused, "comparison")
+    # What lies beside the folders, or would make one comparison of the whole.
+    taken = (FILE, TABLE, TABLE_CSV, "compare.yaml")
+    check_names([one.name for one in members], "comparison", taken)
     for one in members:
-        if _CONFIG not in one.options:
-            if common := in_common(one.name, "comparison"):
-                raise ConfigError(f"{path}: {common}")
-            raise ConfigError(
-                f"{path}: comparison '{one.name}' does not say which configuration it starts from: "
-                f"give it {_CONFIG}: NAME"
-            )
-    return {one.name: one.arguments for one in members}
+        if CONFIG not in one.options:
+            raise ConfigError(f"{path}: '{one.name}' needs a {CONFIG}, that it begins with")
+    return members
 
 
 def names_in(directory: Path) -> list[str]:
@@ -60,5 +61,4 @@ def names_in(directory: Path) -> list[str]:
 
 def write_names(directory: Path, names: Sequence[str]) -> None:
     """Write down which comparisons the set in a directory has."""
-    with replacing(directory / FILE) as partial:
-        partial.write_text(yaml.safe_dump({_COMPARISONS: list(names)}), encoding="utf-8")
+    write_text(directory / FILE, yaml.safe_dump({_COMPARISONS: [*names]}))

@@ -7,7 +7,7 @@ or there is only one (no pairs).
 Sources: Wang & Isola (ICML 2020) for uniformity, as in Chen et al. (NeurIPS 2023, "SepNorm"),
 Eq. 4 and Figs. 2, 4b, 4c, 6a; Roy & Vetterli (EUSIPCO 2007) for the effective rank.
 
-    n embeddings · d channels · G graphs · M atoms · F features · K bins
+    n embeddings · d channels · G graphs · M atoms
 """
 
 from __future__ import annotations
@@ -88,25 +88,6 @@ def effective_rank(spectrum: np.ndarray) -> float:
     (one direction) to q (all singular values ``[q]`` are equal); 0 if all of them are 0.
     """
     return float(np.exp(entropy(spectrum))) if spectrum.any() else 0.0
-
-
-def feature_histograms(
-    embeddings: ArrayLike, features: int = 50, bins: int = 60
-) -> tuple[np.ndarray, np.ndarray]:
-    """Count the values of each of the first features (SepNorm paper, Fig. 2).
-
-    Args:
-        embeddings: ``[n, d]``, finite.
-        features: F, channels to count from the first on; all d if there are fewer.
-        bins: K, of equal width between the smallest and the largest value of these features.
-
-    Returns:
-        Counts int64 ``[F, K]``, each row adding up to n, and edges float64 ``[K + 1]``, the same
-        for all features. A bin holds its left edge, the last one both.
-    """
-    values = np.asarray(embeddings, dtype=np.float64)[:, :features]
-    edges = np.histogram_bin_edges(values, bins)
-    return np.stack([np.histogram(column, edges)[0] for column in values.T]), edges
 
 
 def cosine_to(graph_token: ArrayLike, atoms: ArrayLike, graph_of_atom: np.ndarray) -> np.ndarray:

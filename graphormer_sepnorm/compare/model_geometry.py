@@ -1,5 +1,7 @@
 """The embeddings of [CLS] and of a sample of the atoms after each layer of a model, measured.
 
+`geometry_of` keeps what it measures in the directory of a run.
+
 G graphs · M sampled atoms · B graphs and A atoms of one batch · n embeddings · C channels
 """
 
@@ -7,24 +9,43 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from graphormer_sepnorm.compare import geometry
+from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.files import read_json, typed, write_json
 from graphormer_sepnorm.graphs.loading import in_order, make_loader
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+from graphormer_sepnorm.inference.checkpoint import (
+    KEY,
+    build_network,
+    model_weights,
+    read_checkpoint,
+)
 from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.runs.directory import RunDirectory
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 
 OUTPUT = "output"
 GRAPH_TOKEN, ATOMS = "graph token", "atoms"
 # Uniformity holds the distances of all pairs, and there are two dozen clouds in a model.
 _UNIFORMITY_OF = 2000
 _SINGULAR_VALUES = 100
+_FEATURES, _BINS = 50, 60  # the first features, of which histograms are taken (paper, Fig. 2)
+# Of a run at most so many test molecules, whose embeddings are measured, and training molecules,
+# from which probes learn; and the atoms of both, so that some 10,000 are left of the former.
+_TEST_MOLECULES, _TRAINING_MOLECULES, _ATOMS = 10_000, 2000, 30_000
+_SEED = 0
+_VERSION = 2  # of what is kept in the directory of a run
 
 
 class LayerEmbeddings(NamedTuple):
@@ -64,7 +85,8 @@ class CloudGeometry:
         effective_rank: Of their spectrum as it is, like the paper's.
         effective_rank_centred: With the mean taken away.
         log_singular_values: The first 100, not centred; -inf (null in a file) of a zero.
-        histogram: ``edges`` and ``counts`` of each feature, where they were asked for.
+        histogram: Of the first 50 features, where it was asked for: 61 ``edges`` that all of them
+            share, and the ``counts`` of each.
         cosine_to_atoms: Mean over the molecules, of the graph token.
         probes: R² of each quantity that is read from the graph token.
     """
@@ -224,8 +246,10 @@ def cloud_geometry(
         logarithms = np.log(spectrum[:_SINGULAR_VALUES])
     counted = None
     if histogram:
-        counts, edges = geometry.feature_histograms(cloud)
-        counted = {"edges": edges.tolist(), "counts": counts.tolist()}
+        values = cloud[:, :_FEATURES].astype(np.float64)
+        edges = np.histogram_bin_edges(values, _BINS)
+        counts = [np.histogram(column, edges)[0].tolist() for column in values.T]
+        counted = {"edges": edges.tolist(), "counts": counts}
     return replace(
         result,
         uniformity=geometry.uniformity(drawn),
@@ -256,3 +280,80 @@ def ring_counts(store: GraphStore, numbers: np.ndarray) -> np.ndarray:
         bonds = np.asarray(store.in_degree[atoms], dtype=np.int64).sum() // 2
         counts[place] = round(float(bonds - size + fragments))
     return counts
+
+
+def geometry_of(
+    run: RunDirectory,
+    data: MoleculeDataModule,
+    *,
+    histograms: bool,
+    accelerator: str | None = "cpu",
+) -> tuple[CloudGeometry, ...]:
+    """Measure the embeddings of the tested checkpoint of a run, see `geometry_per_layer`.
+
+    The result is kept in the directory of the run and taken from there the next time, also where
+    the checkpoint was deleted meanwhile. No other checkpoint is measured in its place.
+
+    Args:
+        run: Its directory.
+        data: What it was trained on.
+        histograms: Whether histograms of the features at the output are wanted.
+        accelerator: That of its trainer: one that may be a GPU is one here if there is one.
+
+    Raises:
+        CheckpointError: The checkpoint cannot be read, or it is gone and nothing was kept.
+    """
+    named = (run.summary() or {}).get("checkpoint")
+    file = run.checkpoints / Path(named).name if named else run.tested or run.best
+    wanted = {"version": _VERSION, "dataset_fingerprint": data.splits.fingerprint}
+    if file.is_file():
+        wanted |= {"histograms": histograms, "checkpoint": f"{file.name} {file.stat().st_mtime_ns}"}
+    kept = read_json(run.geometry_file) or {}
+    of_this = str(kept.get("checkpoint")).startswith(f"{file.name} ")
+    if of_this and wanted.items() <= kept.items():
+        return typed(tuple[CloudGeometry, ...], kept["clouds"])
+    if not file.is_file():
+        raise CheckpointError(
+            f"{file} is gone, and what the report needs of it was not kept: put it back, or remove "
+            f"{run.path} and start the comparison again to train this run anew"
+        )
+    on_gpu = accelerator in (None, "auto", "gpu", "cuda") and torch.cuda.is_available()
+    device = "cuda" if on_gpu else "cpu"
+    checkpoint = read_checkpoint(file, device)
+    model = build_network(checkpoint[KEY]["model"], model_weights(checkpoint))
+    vocabulary = GraphVocabulary.from_plain(checkpoint[KEY]["vocabulary"])
+    clouds = _measure(model.to(device), data, vocabulary, histograms)
+    plain = [asdict(cloud) for cloud in clouds]
+    write_json(run.geometry_file, {**wanted, "clouds": plain}, indent=None)
+    return clouds
+
+
+def _measure(
+    model: Graphormer, data: MoleculeDataModule, vocabulary: GraphVocabulary, histograms: bool
+) -> tuple[CloudGeometry, ...]:
+    test = _some(data.indices("test"), _TEST_MOLECULES)
+    numbers = np.concatenate([_some(data.indices("train"), _TRAINING_MOLECULES), test])
+    embeddings = collect_embeddings(
+        model,
+        data.store,
+        vocabulary,
+        numbers,
+        batch_size=data.eval_batch_size,
+        max_atoms=_ATOMS,
+        seed=_SEED,
+    )
+    properties = {
+        "atoms": embeddings.num_atoms,
+        "rings": ring_counts(data.store, numbers),
+        "target": data.store.targets[numbers, 0],
+    }
+    tested = np.isin(numbers, test)
+    return geometry_per_layer(
+        embeddings, properties, check=tested, clouds=tested, histograms=histograms
+    )
+
+
+def _some(indices: np.ndarray, most: int) -> np.ndarray:
+    """At most so many of them, the same for every arm, in their order."""
+    chosen = np.random.default_rng(_SEED).permutation(indices)[:most]
+    return np.sort(chosen)

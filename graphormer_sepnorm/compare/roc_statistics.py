@@ -46,15 +46,6 @@ class AreaDifference:
     p_value: float
 
 
-@dataclass(frozen=True)
-class AreaTests:
-    """The test of two scores, the number of positives, and `auc_standard_error` of the first."""
-
-    delong: AreaDifference
-    positives: int
-    standard_error: float
-
-
 def delong(labels: ArrayLike, scores_a: ArrayLike, scores_b: ArrayLike) -> AreaDifference:
     """Compare two areas under the ROC curve by DeLong's test, in O(n log n).
 
@@ -83,15 +74,6 @@ def delong(labels: ArrayLike, scores_a: ArrayLike, scores_b: ArrayLike) -> AreaD
         low = high = p_value = math.nan
     auc_a, auc_b = (float(wins.sum()) / pairs for wins in (wins_a, wins_b))
     return AreaDifference(auc_a, auc_b, difference, standard_error, low, high, CONFIDENCE, p_value)
-
-
-def auc_standard_error(labels: ArrayLike, scores: ArrayLike) -> float:
-    """Return DeLong's standard error of one area under the ROC curve.
-
-    It is nan if a class has one molecule only, and 0, which is too little, if the classes are
-    separated perfectly.
-    """
-    return _standard_error(*_placements(labels, scores))
 
 
 def _placements(labels: ArrayLike, scores: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtr, stdtrit
 
 CONFIDENCE = 0.95  # of all intervals
+SIGNIFICANT = 0.05
 EXACT_UP_TO = 20
 DRAWS = 99_999
 # Parts of the molecules that a jackknife leaves out in turn.
@@ -75,23 +76,6 @@ class PairedDifference(MeanDifference):
     sd: float
     smallest_p: float
     relative_percent: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairedErrors(MeanDifference):
-    """Absolute errors of the same molecules under two arms.
-
-    Attributes:
-        molecules: Number of pairs, n.
-        standard_error: Of the mean, over molecules; nan with one molecule.
-        improved: Share of the molecules whose error is smaller under the treatment, 0 to 1.
-        worsened: Share of those whose error is larger; the rest are ties.
-    """
-
-    molecules: int
-    standard_error: float
-    improved: float
-    worsened: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,28 +147,28 @@ def paired_difference(baseline: ArrayLike, treatment: ArrayLike) -> PairedDiffer
     )
 
 
-def paired_errors(baseline: ArrayLike, treatment: ArrayLike) -> PairedErrors:
-    """Compare the absolute errors of two arms molecule by molecule.
+def verdict(difference: MeanDifference, adjusted_p: float, better: str = "") -> str:
+    """Say what may be said of a difference, by the one rule of all reports.
 
-    It says whether *these* models differ on molecules like these, not whether the next training
-    would: the seeds are averaged over, not sampled. The p-value is the sign-flip one, exact at any
-    n where the arms are interchangeable on each molecule, and right for many molecules where only
-    the mean difference is zero (Konietschke & Pauly 2014, Statistics and Computing 24:283-296).
+    It is significant if the p-value, adjusted for several comparisons, is below `SIGNIFICANT` and
+    the interval leaves out 0; *not significant* if only the interval does, which few seeds cannot
+    change; and *not resolved* else.
 
     Args:
-        baseline: Absolute error per molecule, averaged over the seeds, ``[n]``, all finite.
-        treatment: The same molecules in the same order, ``[n]``.
+        difference: Treatment minus baseline.
+        adjusted_p: See `holm`.
+        better: Whether ``higher`` or ``lower`` is.
+
+    Returns:
+        ``better``, ``worse``, ``not significant`` or ``not resolved``; in place of the former two
+        ``higher`` or ``lower`` if neither is better.
     """
-    pairs = _Pairs(baseline, treatment)
-    error = pairs.sd / math.sqrt(pairs.n)
-    return PairedErrors(
-        molecules=pairs.n,
-        standard_error=error,
-        **pairs.interval(error),
-        p_value=sign_flip_p(pairs.differences, pairs.rounding),
-        improved=float((pairs.differences < 0).mean()),
-        worsened=float((pairs.differences > 0).mean()),
-    )
+    if not difference.resolved:
+        return "not resolved"
+    if not adjusted_p < SIGNIFICANT:
+        return "not significant"
+    direction = "higher" if difference.mean > 0 else "lower"
+    return direction if not better else "better" if direction == better else "worse"
 
 
 def fold_difference(

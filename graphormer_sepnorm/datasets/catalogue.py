@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 
 
-def _zinc_subset(root: Path) -> DatasetSplits:
-    from graphormer_sepnorm.datasets.zinc import load_zinc
+def _loader(module: str, function: str, **options: Any) -> Callable[[Path], DatasetSplits]:
+    """Return what loads a data set, whose module is imported when it is loaded."""
 
-    return load_zinc(root, subset=True)
+    def load(root: Path) -> DatasetSplits:
+        found = getattr(import_module(f"graphormer_sepnorm.datasets.{module}"), function)
+        return found(root, **options)
 
-
-def _zinc(root: Path) -> DatasetSplits:
-    from graphormer_sepnorm.datasets.zinc import load_zinc
-
-    return load_zinc(root, subset=False)
-
-
-def _molhiv(root: Path) -> DatasetSplits:
-    from graphormer_sepnorm.datasets.molhiv import load_molhiv
-
-    return load_molhiv(root)
-
-
-def _sample(root: Path) -> DatasetSplits:
-    from graphormer_sepnorm.datasets.sample import load_sample
-
-    del root  # it comes with the package
-    return load_sample()
+    return load
 
 
 DATASETS: dict[str, Callable[[Path], DatasetSplits]] = {
-    "zinc-subset": _zinc_subset,
-    "zinc": _zinc,
-    "ogbg-molhiv": _molhiv,
-    "sample": _sample,
+    "zinc-subset": _loader("zinc", "load_zinc", subset=True),
+    "zinc": _loader("zinc", "load_zinc", subset=False),
+    "ogbg-molhiv": _loader("molhiv", "load_molhiv"),
+    "sample": _loader("sample", "load_sample"),
 }
 
 # A file of the user's: it has options of its own, so it is not loaded by name alone.
@@ -86,7 +73,7 @@ def load_dataset(name: str, root: str | Path) -> DatasetSplits:
     Args:
         name: One of `DATASETS`; capitals, underscores and a few other spellings are accepted.
         root: The data root. Raw files that lie there are used (``ZINC/raw``, ``ogbg_molhiv``),
-            others are downloaded to it; processed files are kept there.
+            others are downloaded to it.
 
     Raises:
         ConfigError: No data set goes by this name.

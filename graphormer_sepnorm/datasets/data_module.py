@@ -8,23 +8,27 @@ import json
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
-from graphormer_sepnorm.datasets.catalogue import PRETRAINING, canonical_name, load_dataset
-from graphormer_sepnorm.datasets.data_options import (
-    check_files,
-    check_numbers,
-    names_of,
-    table_options,
+from graphormer_sepnorm.data_config import DataConfig
+from graphormer_sepnorm.datasets.catalogue import (
+    PRETRAINING,
+    TABLE,
+    canonical_name,
+    load_dataset,
 )
 from graphormer_sepnorm.datasets.graph_numbers import GraphNumbers, MemberFolds
 from graphormer_sepnorm.datasets.splits import DatasetSplits, Graphs
-from graphormer_sepnorm.datasets.training_labels import check_labels, scaling, summaries
+from graphormer_sepnorm.datasets.training_labels import (
+    check_labels,
+    labels_digest,
+    scaling,
+)
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.files import plain
 from graphormer_sepnorm.graphs.batch import GraphBatch
@@ -39,181 +43,93 @@ from graphormer_sepnorm.graphs.loading import (
 from graphormer_sepnorm.graphs.store import STRUCTURE_VERSION, GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.tables.reader import Layout
+from graphormer_sepnorm.values import is_whole
+
+_SPREAD = {"mean": np.mean, "std": np.std, "min": np.min, "max": np.max}
 
 
 class MoleculeDataModule(LightningDataModule):
     """Molecules in three splits, as batches for Graphormer.
 
     Args:
-        dataset: zinc-subset, zinc, ogbg-molhiv, sample (bundled, nothing is downloaded) or table
-            (a file of your own). null takes table if one is given, else zinc-subset.
-        root: The data root: raw files are looked for and downloads and the graph store are kept
-            here. A relative path is relative to where the command was started.
-        batch_size: Graphs in a training batch, at least 2; several processes share them. Batches
-            are random and nearly equal in size. Memory and time of a step grow linearly with it.
-            With accumulated gradients this is the micro-batch, and BatchNorm in the model sees
-            the micro-batch.
-        eval_batch_size: Graphs in a batch of validation and test; null takes batch_size. The
-            results do not depend on it.
-        max_path_length: Hops of a shortest path that enter the edge encoding. Set by
-            model.max_path_length.
-        seed: Decides the order of training. Set by seed_everything.
-        num_workers: Processes that prepare batches. 0 prepares them in the training process, which
-            is best on a few CPU cores; 2 to 4 hide the work behind a GPU.
-        attention_blocks: Groups of similar size that a batch is split into for attention. More
-            groups mean less padding but more, smaller operations; results are the same.
-        table: Your own molecules with labels: CSV, TSV or SDF (gzipped too), Parquet or
-            Excel.
-        validation_table: A file of its own for the validation split (then test_table too).
-        test_table: A file of its own for the test split (then validation_table too).
-        smiles_column: Column of the SMILES of a table, or of molecules for pretraining; null finds
-            it by its name.
-        sheet: Of Excel files, the sheet's name or its number from 1; null takes the only one with a
-            column of SMILES.
-        header_row: The row (line) of Excel, CSV and TSV files that names the columns, from 1; null
-            finds it.
-        target_columns: Columns of the labels; null takes the only column with numbers, all every
-            one. Missing labels are left out of the loss and the metrics.
-        weight_column: Column of weights in the training loss, 0 or more; null weighs all rows the
-            same. Metrics are not weighted; but by folds of an ensemble rows of 0 are not
-            validated on.
-        task: regression, binary (labels 0 and 1), multiclass (each different value of the only
-            target column is a class), or auto: binary if there are no other labels than 0 and 1.
-        units: Unit of each target, for messages.
-        split: random, scaffold (molecules with the same ring systems stay together), column or
-            files; auto takes files or a column if they are given, else scaffold.
-        split_column: Column that says train, validation or test.
-        split_fractions: Shares of training, validation and test split.
-        split_seed: Decides the random split, and the folds; not tied to seed_everything, so that
-            runs with different seeds share their split.
-        folds: Number of folds of a cross-validation, dealt out by chance or by scaffold as split
-            says; train.py crossvalidate trains on all of them.
-        fold: The fold that is the test split, from 0; a tenth of the others is the validation
-            split.
-        member_folds: For the members of an ensemble (--ensemble_by folds): training and validation
-            split together are dealt into so many folds, by scaffold where the split is.
-        member_fold: The fold that this member validates on, from 0; it trains on the others.
-        on_invalid: What to do with rows that cannot be used: skip lists them and goes on, error
-            stops at the first.
-        standardise: What is done to each molecule of a table first, and again at prediction: some
-            of fragment (the largest one, without salts and solvents), neutralise (charges that
-            protons can remove), tautomer (RDKit's canonical one).
-        descriptors: rdkit lets predictions be read from RDKit's descriptors too, beside what the
-            network makes of the graph; for a table. Costs 4 to 10 ms a molecule, once.
-        descriptor_columns: Columns of numbers that predictions are read from too, such as a
-            temperature or a pH. A missing value stands for the mean; predict.py needs them too.
-        molecules: Molecules without labels for dataset pretraining: SMILES, one on each line, or a
-            table with a column of them. Their descriptors are what is learned.
+        config: What they are and how they are batched; None: the options that are given by name.
+        max_path_length: Hops of a shortest path that enter the edge encoding.
+        seed: Decides the order of training.
+        splits: See `from_splits`.
+        **options: Options of `DataConfig` by name, where there is no `config`.
     """
 
     def __init__(
         self,
-        dataset: str | None = None,
-        root: str = "data",
-        batch_size: int = 256,
-        eval_batch_size: int | None = None,
+        config: DataConfig | None = None,
+        *,
         max_path_length: int = 20,
         seed: int = 0,
-        num_workers: int = 0,
-        attention_blocks: int = 1,
-        table: str | None = None,
-        validation_table: str | None = None,
-        test_table: str | None = None,
-        smiles_column: str | None = None,
-        sheet: str | None = None,
-        header_row: int | None = None,
-        target_columns: list[str] | str | None = None,
-        weight_column: str | None = None,
-        task: Literal["auto", "regression", "binary", "multiclass"] = "auto",
-        units: list[str] | str | None = None,
-        split: Literal["auto", "random", "scaffold", "column", "files"] = "auto",
-        split_column: str | None = None,
-        split_fractions: tuple[float, float, float] = (0.8, 0.1, 0.1),
-        split_seed: int = 0,
-        folds: int | None = None,
-        fold: int | None = None,
-        member_folds: int | None = None,
-        member_fold: int | None = None,
-        on_invalid: Literal["skip", "error"] = "skip",
-        standardise: list[str] | None = None,
-        descriptors: str | None = None,
-        descriptor_columns: list[str] | str | None = None,
-        molecules: str | None = None,
+        splits: DatasetSplits | None = None,
+        **options: Any,
     ) -> None:
         super().__init__()
-        batch_size, eval_batch_size, max_path_length, seed, num_workers, attention_blocks = plain(
-            (batch_size, eval_batch_size, max_path_length, seed, num_workers, attention_blocks)
+        if config is None:
+            config = DataConfig(**options)
+        for name, value, least in (("max_path_length", max_path_length, 1), ("seed", seed, 0)):
+            if not is_whole(value, least):
+                raise ConfigError(
+                    f"{name} is {value!r}: it must be a whole number, {least} or more"
+                )
+        self.config = config
+        self.dataset = canonical_name(
+            config.dataset or ("table" if config.table else "zinc-subset")
         )
-        check_numbers(
-            batch_size=(batch_size, 2),
-            eval_batch_size=(batch_size if eval_batch_size is None else eval_batch_size, 1),
-            max_path_length=(max_path_length, 1),
-            attention_blocks=(attention_blocks, 1),
-            num_workers=(num_workers, 0),
-            seed=(seed, 0),
-        )
-        check_files(
-            table=table,
-            validation_table=validation_table,
-            test_table=test_table,
-            molecules=molecules,
-        )
-        self.dataset = canonical_name(dataset or ("table" if table else "zinc-subset"))
-        options = plain(
-            {
-                "table": table,
-                "validation_table": validation_table,
-                "test_table": test_table,
-                "smiles_column": smiles_column,
-                "sheet": sheet,
-                "header_row": header_row,
-                "target_columns": names_of("target_columns", target_columns),
-                "weight_column": weight_column,
-                "task": task,
-                "units": units,
-                "split": split,
-                "split_column": split_column,
-                "split_fractions": split_fractions,
-                "split_seed": split_seed,
-                "folds": folds,
-                "fold": fold,
-                "on_invalid": on_invalid,
-                "standardise": standardise,
-                "descriptors": descriptors,
-                "descriptor_columns": names_of("descriptor_columns", descriptor_columns),
-            }
-        )
-        self.table_options = table_options(self.dataset, options)
-        if self.dataset == PRETRAINING and molecules is None:
-            raise ConfigError("which molecules? Give a file of SMILES: --data.molecules FILE")
-        if self.dataset != PRETRAINING and molecules is not None:
-            raise ConfigError(
-                f"--data.molecules {molecules} is for train.py pretrain, and this is "
-                f"{self.dataset}: pre-train on them first, then --model.from_pretrained"
-            )
-        self.molecules = molecules
-        self._layout = Layout(sheet, header_row, smiles_column, "--data.")
-        self.root = Path(root).expanduser().resolve()
-        self.batch_size = batch_size
-        self.eval_batch_size = eval_batch_size or batch_size
-        self.max_path_length = max_path_length
-        self.seed = seed
-        self.num_workers = num_workers
-        self.attention_blocks = attention_blocks
+        self._check_kind()
+        self.table_options = config.of_table() if self.dataset == TABLE else None
+        config.check_seed()
+        self.root = Path(config.root).expanduser().resolve()
+        self.batch_size = config.batch_size
+        self.eval_batch_size = config.eval_batch_size or config.batch_size
+        self.max_path_length = plain(max_path_length)
+        self.seed = plain(seed)
+        self.num_workers = config.num_workers
+        self.attention_blocks = config.attention_blocks
         self.member_folds: MemberFolds | None = None
-        self._splits: DatasetSplits | None = None
-        self._given = False
+        self._splits, self._given = splits, splits is not None
+        if splits is not None:
+            self.dataset = splits.name
         self._store: GraphStore | None = None
         self._numbers: GraphNumbers | None = None
         self._labels: np.ndarray | None = None
         self._position = (0, 0)
         # Training batches are numbers of graphs, where the graphs themselves are on the device.
         self.numbers_only = False
-        if (own := MemberFolds.of_options(member_folds, member_fold)) is not None:
-            self.deal_members(own)
+        if config.member_folds is not None:
+            self.deal_members(MemberFolds(config.member_folds, config.member_fold))
+
+    def _check_kind(self) -> None:
+        """Refuse options of another kind of data, and data without their file."""
+        config = self.config
+        if self.dataset == PRETRAINING and config.molecules is None:
+            raise ConfigError("which molecules? Give a file of SMILES: --data.molecules FILE")
+        if self.dataset != PRETRAINING and config.molecules is not None:
+            raise ConfigError(
+                f"--data.molecules {config.molecules} is for train.py pretrain, and this is "
+                f"{self.dataset}: pre-train on them first, then --model.from_pretrained"
+            )
+        if self.dataset == TABLE:
+            if config.table is None:
+                raise ConfigError("which table? Give your file: --data.table FILE")
+            return
+        layout = ("smiles_column", "sheet", "header_row") * (self.dataset == PRETRAINING)
+        default = DataConfig()
+        for name in config.of_table():
+            if name not in layout and getattr(config, name) != getattr(default, name):
+                raise ConfigError(
+                    f"--data.{name} is for a table of your own, and this is {self.dataset}: give "
+                    "--data.table FILE alone, or leave it out"
+                )
 
     @classmethod
-    def from_splits(cls, splits: DatasetSplits, **options: Any) -> MoleculeDataModule:
+    def from_splits(
+        cls, splits: DatasetSplits, config: DataConfig | None = None, **options: Any
+    ) -> MoleculeDataModule:
         """Make a data module of your own PyG data sets.
 
         Their graph store is found again by what `splits` say of the graphs (`fingerprint`,
@@ -221,12 +137,12 @@ class MoleculeDataModule(LightningDataModule):
 
         Args:
             splits: The graphs of the three splits and what their labels mean.
+            config: How they are batched, with dataset sample; None: see `options`.
             options: Arguments of the class except `dataset`.
         """
-        module = cls(dataset="sample", **options)
-        module.dataset = splits.name
-        module._splits, module._given = splits, True
-        return module
+        if config is None:
+            options = {"dataset": "sample", **options}
+        return cls(config, splits=splits, **options)
 
     def deal_members(self, folds: MemberFolds) -> None:
         """Have an ensemble's members, or this one of them, train and validate on folds.
@@ -234,7 +150,7 @@ class MoleculeDataModule(LightningDataModule):
         Raises:
             ConfigError: The data set is no table.
         """
-        if self.table_options is None:
+        if self.table_options is None and not (self._given and self.splits.groups):
             raise ConfigError(
                 f"folds of an ensemble are for a table of your own, and {self.dataset} has its own "
                 "validation split: give --ensemble_by seeds"
@@ -245,22 +161,22 @@ class MoleculeDataModule(LightningDataModule):
         if self.dataset == PRETRAINING:
             from graphormer_sepnorm.datasets.pretraining import load_pretraining
 
-            path = Path(str(self.molecules)).expanduser()
-            return load_pretraining(path, self.root, self._layout)
+            config = self.config
+            layout = Layout(config.sheet, config.header_row, config.smiles_column, "--data.")
+            return load_pretraining(Path(str(config.molecules)).expanduser(), self.root, layout)
         if self.table_options is None:
             return load_dataset(self.dataset, self.root)
         from graphormer_sepnorm.datasets.user_table.load import load_table
 
-        return load_table(self.table_options)
+        return load_table(self.config)
 
     @property
     def splits(self) -> DatasetSplits:
         """The data set; loaded when it is first asked for."""
         if self._splits is None:
             self._splits = self._load()
-            for name, part in self._splits.parts.items():
-                if len(part) == 0:
-                    raise DataError(f"{self.dataset}: the {name} split holds no molecules")
+            if not len(self._splits.train):
+                raise DataError(f"{self.dataset}: the train split holds no molecules")
         return self._splits
 
     @property
@@ -275,8 +191,6 @@ class MoleculeDataModule(LightningDataModule):
                 "graphs": sum(len(part) for part in splits.parts.values()),
             }
             if not self._vouched_for:
-                from graphormer_sepnorm.datasets.labels_digest import labels_digest
-
                 key["labels"] = labels_digest(splits)
             # Releases that store the structure in other ways can use the same root.
             text = json.dumps([key, self.max_path_length, STRUCTURE_VERSION], sort_keys=True)
@@ -374,7 +288,10 @@ class MoleculeDataModule(LightningDataModule):
             },
             "elements": np.unique(self.store.atom_codes_of(train)[:, 0]).tolist(),
             "connected": self.store.are_connected(train),
-            "targets": summaries(self.labels(train)),
+            "targets": [
+                {"labels": len(known)} | {name: float(of(known)) for name, of in _SPREAD.items()}
+                for known in (column[~np.isnan(column)] for column in self.labels(train).T)
+            ],
         }
 
     def train_dataloader(self) -> DataLoader:

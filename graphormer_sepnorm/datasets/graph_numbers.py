@@ -10,7 +10,7 @@ import numpy as np
 
 from graphormer_sepnorm.datasets.folds import deal, without_large_groups
 from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits
-from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -21,31 +21,10 @@ class MemberFolds:
         count: The number of folds, one for each member.
         own: The fold that this member validates on, from 0; it trains on the others. None: of all
             members together.
-
-    Raises:
-        ConfigError: There are not so many folds.
     """
 
     count: int
     own: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.own is not None and not (0 <= self.own < self.count and self.count >= 2):
-            raise ConfigError(
-                f"--data.member_fold is {self.own}, --data.member_folds {self.count}: there must "
-                "be 2 folds or more, counted from 0"
-            )
-
-    @classmethod
-    def of_options(cls, count: int | None, own: int | None) -> MemberFolds | None:
-        """Make them of ``--data.member_folds`` and ``--data.member_fold``; None: neither is given.
-
-        Raises:
-            ConfigError: One is given without the other, or there are not so many folds.
-        """
-        if (count is None) != (own is None):
-            raise ConfigError("--data.member_folds and --data.member_fold: give both, or none")
-        return None if count is None else cls(count, own)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ the store and make none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -58,7 +58,8 @@ class LazyGraphs:
         bounds: np.ndarray | None = None,
     ) -> None:
         self.texts = texts
-        self.y = torch.from_numpy(np.asarray(targets, dtype=np.float32)).reshape(len(texts), -1)
+        labels = np.asarray(targets, np.float32)
+        self.y = torch.from_numpy(labels if labels.ndim == 2 else labels[:, None])
         self.weights = None if weights is None else torch.from_numpy(np.float32(weights))
         self._featuriser = featuriser
         self._parse = parse
@@ -99,7 +100,7 @@ class LazyGraphs:
             DataError: As for one graph.
         """
         starts = range(0, len(self), _PACKED)
-        with self._computed_descriptors() as computed:
+        with closing(self._computed_descriptors()) as computed:
             for start, descriptors in zip(starts, computed, strict=True):
                 yield self._block(start, descriptors)
 
@@ -116,29 +117,22 @@ class LazyGraphs:
         targets, bounds = self.y[chosen].numpy(), self._bounds[chosen]
         return replace(graphs, targets=targets, weights=weights, extra=extra, bounds=bounds)
 
-    @contextmanager
-    def _computed_descriptors(self) -> Iterator[Iterable[np.ndarray]]:
+    def _computed_descriptors(self) -> Generator[np.ndarray, None, None]:
         """Give the descriptors of each block, ``[n, K]``, with a line that says how far that is."""
         blocks = [self.texts[start : start + _PACKED] for start in range(0, len(self), _PACKED)]
         if not self._descriptors:
-            yield map(no_numbers, map(len, blocks))
+            yield from map(no_numbers, map(len, blocks))
             return
         given = [(block, self._parse, self._descriptors) for block in blocks]
-        line = StatusLine()
-
-        def shown(computed: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-            done = 0
-            for values in computed:
-                done += len(values)
-                if line.is_due():
-                    line.show(f"descriptors: {done:,} of {len(self):,} molecules")
-                yield values
-
+        processes = cores() if len(self) >= _MANY else 1
+        line, done = StatusLine(), 0
         try:
-            with in_processes(
-                _descriptors_of, given, cores() if len(self) >= _MANY else 1
-            ) as computed:
-                yield shown(computed)
+            with in_processes(_descriptors_of, given, processes) as computed:
+                for values in computed:
+                    done += len(values)
+                    if line.is_due():
+                        line.show(f"descriptors: {done:,} of {len(self):,} molecules")
+                    yield values
         finally:
             line.clear()
 

@@ -29,9 +29,9 @@ def new_elements(data: MoleculeDataModule, split: str, known: Sequence[int]) -> 
         The elements by the molecule's position in its split, as ``B, Se`` (with `zinc-1` the atom
         types); empty for graphs that are not made from SMILES, which no prediction is asked for.
     """
-    if data.splits.featuriser is None:
-        return {}
     indices = data.indices(split)
+    if data.splits.featuriser is None or not len(indices):
+        return {}
     codes = data.store.atom_codes_of(indices)
     new = np.flatnonzero(~np.isin(codes[:, 0], known))
     molecules = np.arange(len(indices)).repeat(data.store.num_atoms(indices))[new]

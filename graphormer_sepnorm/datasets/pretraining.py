@@ -98,7 +98,6 @@ def _read(path: Path, layout: Layout) -> list[str]:
         column = find_smiles_column(
             reader.columns, layout.smiles_column, reader.name, is_molecule=is_smiles
         )
-        reader.require_values([column])
         return ["" if row.problem else str(row.cells[column] or "") for row in reader]
 
 
@@ -149,9 +148,6 @@ def _compute(smiles: list[str], folder: Path) -> None:
         np.lib.format.open_memmap(folder / name, mode, dtype, shape)
         for name, dtype, shape in zip(_FILES, (np.float32, np.uint8), shapes, strict=True)
     )
-    if not done:
-        for name in _FILES:
-            _take_room(folder / name)
     starts = range(done, len(smiles), _CHUNK)
     chunks = (smiles[start : start + _CHUNK] for start in starts)
     line, began = StatusLine(), time.monotonic()
@@ -173,13 +169,6 @@ def _compute(smiles: list[str], folder: Path) -> None:
     descriptors.flush()
     counts.flush()
     progress.unlink(missing_ok=True)
-
-
-def _take_room(path: Path) -> None:
-    """Let the disk set aside what a file is long: a map that finds no room ends the process."""
-    if hasattr(os, "posix_fallocate"):
-        with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
 def _of_chunk(smiles: list[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from pathlib import Path
 
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION
+from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.user_table.load import load_table
-from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.resources import sample_path
 
 
-def load_sample() -> DatasetSplits:
+def load_sample(root: Path | None = None) -> DatasetSplits:
     """Load the sample as any table, split by scaffold 80 : 10 : 10, without a report.
+
+    It comes with the package: no data root is needed.
 
     Raises:
         DataError: The file is missing or damaged.
     """
+    del root
     path = sample_path()
-    options = TableOptions(
-        path, target_columns=("penalised_logp",), task="regression", on_invalid="error"
-    )
+    options = {"target_columns": ["penalised_logp"], "task": "regression", "on_invalid": "error"}
     try:
-        splits = load_table(options)
+        splits = load_table(DataConfig(table=str(path), **options))
     except DataError as error:
         raise DataError(
             f"the bundled sample is damaged ({error}); install the package again"

@@ -1,10 +1,4 @@
-"""Source files of a data set: which are missing, where to get them, what they hash to.
-
-Both published data sets go the same way: raw files are found or downloaded (`require_files`), and
-a processed folder is brought up to date with them (`prepare`). A small JSON file beside the
-processed files, ``source.json``, says which raw contents they were made from, so that stale or
-damaged ones are noticed and made again.
-"""
+"""Raw files of a data set: which are missing, where to get them, what they hash to."""
 
 from __future__ import annotations
 
@@ -13,7 +7,6 @@ import hashlib
 import http.client
 import os
 import socket
-import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,9 +15,8 @@ from pathlib import Path
 from filelock import FileLock
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import cannot_be_written, read_json, sha256_of, write_json
+from graphormer_sepnorm.files import sha256_of
 
-STAMP = "source.json"
 DOWNLOAD_TIMEOUT_SECONDS = 30.0
 
 
@@ -127,119 +119,14 @@ def _socket_timeout(seconds: float) -> Iterator[None]:
         socket.setdefaulttimeout(before)
 
 
-def prepare(
-    label: str,
-    folder: Path,
-    raw_names: Sequence[str],
-    processed: Path,
-    build: Callable[[Path], None],
-    effort: str = "",
-) -> str:
-    """Bring a processed folder up to date with its raw files.
-
-    The processed files are built in a temporary folder and moved into place one by one, the stamp
-    last: an interrupted run leaves files that the next run makes again.
-
-    Args:
-        label: The data set's name, for messages.
-        folder: Where the raw files lie.
-        raw_names: Their names, relative to `folder`.
-        processed: The folder of the processed files.
-        build: Writes the processed files into the folder it is given; raises `DataError` where
-            the raw files are damaged.
-        effort: What it takes, for the message, where that is much.
-
-    Returns:
-        The fingerprint: a SHA-256 over the names and contents of the raw files.
+def fingerprint(label: str, folder: Path, names: Sequence[str]) -> str:
+    """Return a SHA-256 over the names and contents of raw files.
 
     Raises:
-        DataError: The raw files are damaged or cannot be read, or nothing can be written.
+        DataError: One cannot be read.
     """
-    raw, current = _look(label, folder, raw_names, processed)
-    if not current:
-        try:
-            processed.mkdir(parents=True, exist_ok=True)
-            lock = processed / ".building.lock"
-            # Of several processes one builds, and the others wait for it.
-            with FileLock(lock):
-                try:
-                    raw, current = _look(label, folder, raw_names, processed)
-                    if not current:
-                        _build(f"{label} from {folder}", raw, processed, build, effort)
-                finally:
-                    lock.unlink(missing_ok=True)
-        except OSError as error:
-            what, root = f"{label}: the processed files in {processed}", "give another --data.root"
-            raise DataError(cannot_be_written(what, error, root)) from error
-    joined = "".join(f"{name}\0{entry['sha256']}\n" for name, entry in raw.items())
-    return hashlib.sha256(joined.encode()).hexdigest()
-
-
-def _look(
-    label: str, folder: Path, raw_names: Sequence[str], processed: Path
-) -> tuple[dict[str, dict], bool]:
-    """Return what the raw files are, and whether the processed ones were made from them."""
-    stamp = _read_stamp(processed / STAMP)
     try:
-        raw = {name: _digest(folder / name, stamp["raw"].get(name)) for name in raw_names}
+        digests = "".join(f"{name}\0{sha256_of(folder / name)}\n" for name in names)
     except OSError as error:
         raise DataError(f"{label}: cannot read the raw files ({one_line(error)})") from error
-    current = _is_current(processed, stamp, raw)
-    if current and raw != stamp["raw"]:  # same contents, other times: say so, if the folder lets us
-        with contextlib.suppress(OSError):
-            write_json(processed / STAMP, {"raw": raw, "processed": stamp["processed"]})
-    return raw, current
-
-
-def _build(
-    what: str, raw: dict[str, dict], processed: Path, build: Callable[[Path], None], effort: str
-) -> None:
-    stale = (processed / STAMP).exists()
-    why = "again: its processed files are stale or damaged" if stale else "once"
-    notes = f"{why}; {effort}" if effort else why
-    print(f"Preparing {what} ({notes})", file=sys.stderr, flush=True)
-    with tempfile.TemporaryDirectory(dir=processed, prefix="building.") as staging:
-        build(Path(staging))
-        (processed / STAMP).unlink(missing_ok=True)
-        digests = {}
-        for path in sorted(Path(staging).iterdir()):
-            digests[path.name] = sha256_of(path)
-            os.replace(path, processed / path.name)
-    write_json(processed / STAMP, {"raw": raw, "processed": digests})
-
-
-def _is_current(processed: Path, stamp: dict, raw: dict[str, dict]) -> bool:
-    # The processed files are always hashed, not trusted by size and time: torch does not verify
-    # the checksums inside its files, and 0.3 s for the largest set is a small price.
-    if not stamp["processed"] or stamp["raw"].keys() != raw.keys():
-        return False
-    if any(stamp["raw"][name]["sha256"] != entry["sha256"] for name, entry in raw.items()):
-        return False
-    try:
-        return all(
-            sha256_of(processed / name) == value for name, value in stamp["processed"].items()
-        )
-    except OSError:
-        return False
-
-
-def _digest(path: Path, known: dict | None) -> dict:
-    # A raw file whose size and time of change are as they were is not read again.
-    status = path.stat()
-    entry = {"size": status.st_size, "mtime_ns": status.st_mtime_ns}
-    if known and all(known[key] == value for key, value in entry.items()):
-        return known
-    return {**entry, "sha256": sha256_of(path)}
-
-
-def _read_stamp(path: Path) -> dict:
-    nothing: dict = {"raw": {}, "processed": {}}
-    stamp = read_json(path) or nothing
-    try:
-        complete = all(
-            {"size", "mtime_ns", "sha256"} <= entry.keys() for entry in stamp["raw"].values()
-        )
-        names = all(isinstance(value, str) for value in stamp["processed"].values())
-        return stamp if complete and names else nothing
-    except (KeyError, AttributeError):
-        return nothing  # damaged: as if the folder had never been prepared
+    return hashlib.sha256(digests.encode()).hexdigest()

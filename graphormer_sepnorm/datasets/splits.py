@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
-from graphormer_sepnorm.graphs.task import Evaluator, Task
+from graphormer_sepnorm.graphs.task import Task
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.datasets.user_table.report import DataReport
@@ -60,8 +60,6 @@ class DatasetSplits:
         extra_inputs: What the numbers are that stand beside each graph; mostly there are none.
         standardise: What was done to the molecules before all else, see `standardised`.
         note: What has to be said beside any result on these data; mostly nothing.
-        evaluators: Official ones of a benchmark, by the name of the metric whose reported value,
-            where it is defined, is theirs in place of our own.
     """
 
     name: str
@@ -78,7 +76,6 @@ class DatasetSplits:
     extra_inputs: ExtraInputs = field(default_factory=ExtraInputs)
     standardise: tuple[str, ...] = ()
     note: str = ""
-    evaluators: Mapping[str, Evaluator] = field(default_factory=dict)
 
     @property
     def parts(self) -> dict[str, Graphs]:

@@ -5,19 +5,44 @@ n molecules · T targets.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from itertools import accumulate
 
 import numpy as np
 
+from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.graphs.packed_graphs import labels_and_weight
 from graphormer_sepnorm.graphs.task import Task
 
 log = logging.getLogger(__name__)
 
 # Labels are kept in float32; the rounding of the largest may be this part of their deviation.
 _COARSE = 1000
+
+
+def labels_digest(splits: DatasetSplits) -> str:
+    """Hash labels and weights of all graphs, in their order.
+
+    The fingerprint of a data set that is somebody else's says which graphs these are, if its author
+    thought of all that they depend on; labels that are wrong would be seen by nobody.
+
+    Raises:
+        DataError: A label or a weight cannot be.
+    """
+    digest = hashlib.sha256()
+    for name, part in splits.parts.items():
+        if isinstance(part, LazyGraphs):  # whose graphs would be made for it
+            weights = np.ones(len(part)) if part.weights is None else part.weights.numpy()
+            digest.update(np.column_stack([part.y.numpy(), weights]).astype(np.float32).tobytes())
+            continue
+        for number, graph in enumerate(part):
+            where = f"{splits.name}, {name}: graph {number}"
+            labels, weight = labels_and_weight(graph, where)
+            digest.update(np.append(labels, np.float32(weight)).tobytes())
+    return digest.hexdigest()
 
 
 def check_labels(labels: np.ndarray, splits: DatasetSplits) -> None:
@@ -48,15 +73,6 @@ def check_labels(labels: np.ndarray, splits: DatasetSplits) -> None:
             f"{_place(graph, splits)}: the label of {task.targets[target]} is "
             f"{labels[graph, target]:g}: {wanted}, or nan where it is missing"
         )
-    if task.one_of:
-        wrong = (labels.sum(axis=1) != 1) & ~np.isnan(labels).all(axis=1)
-        if wrong.any():
-            graph = int(wrong.argmax())
-            raise DataError(
-                f"{_place(graph, splits)}: the labels of the classes of {task.one_of} are "
-                f"{labels[graph].tolist()}: give 1 for its class and 0 for the others, or nan for "
-                "all"
-            )
 
 
 def _place(number: int, splits: DatasetSplits) -> str:
@@ -113,20 +129,3 @@ def scaling(
             )
     # A constant target cannot be scaled to deviation 1; it is only shifted.
     return mean.tolist(), np.where(deviation > 0, deviation, 1.0).tolist()
-
-
-def summaries(labels: np.ndarray) -> list[dict[str, float]]:
-    """Return of each target how many labels ``[n, T]`` there are, and their spread."""
-    found = []
-    for column in labels.T:
-        present = column[~np.isnan(column)]
-        spread = {
-            "mean": present.mean(),
-            "std": present.std(),
-            "min": present.min(),
-            "max": present.max(),
-        }
-        found.append(
-            {"labels": len(present)} | {name: float(value) for name, value in spread.items()}
-        )
-    return found

@@ -1,8 +1,8 @@
 """ZINC and ZINC-subset through `torch_geometric.datasets.ZINC`.
 
 Atoms carry one of 28 codes (``x`` int64 ``[n, 1]``), bonds are 1 single, 2 double, 3 triple
-(``edge_attr`` int64 ``[E]``), the target ``y`` float32 ``[1]`` is the penalised logP of Jin et al.
-(2018, arXiv:1802.04364); the subset is that of Dwivedi et al. (2020, arXiv:2003.00982).
+(``edge_attr`` int64 ``[E, 1]``), the target ``y`` float32 ``[1]`` is the penalised logP of Jin et
+al. (2018, arXiv:1802.04364); the subset is that of Dwivedi et al. (2020, arXiv:2003.00982).
 
 The raw files are pickles, as upstream publishes them. They run no code: only tensors and plain
 values are read.
@@ -11,22 +11,26 @@ values are read.
 from __future__ import annotations
 
 import contextlib
-import gc
 import io
 import pickle
-from collections.abc import Iterator
+import sys
+from collections.abc import Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch_geometric.data import Data
+from torch._utils import _rebuild_tensor_v2 as rebuild_tensor
 from torch_geometric.datasets import ZINC
 
-from graphormer_sepnorm.datasets.inmemory import QuickGraphs
-from graphormer_sepnorm.datasets.smiles_of_graphs import SmilesOfGraphs
-from graphormer_sepnorm.datasets.sources import one_line, prepare, require_files
-from graphormer_sepnorm.datasets.splits import DatasetSplits, Graphs
+from graphormer_sepnorm.datasets.raw_graphs import RawGraphs, SmilesOfGraphs
+from graphormer_sepnorm.datasets.sources import fingerprint, one_line, require_files
+from graphormer_sepnorm.datasets.splits import SPLITS as SPLIT_NAMES
+from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.files import read_json, write_json
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_numbers
 from graphormer_sepnorm.graphs.task import Task
 
 SPLITS = ("train", "val", "test")
@@ -44,59 +48,24 @@ PUBLISHED = {
 TASK = Task("regression", ("logP_SA_cycle_normalized",), ("",), "mae")
 
 
-class ZincSplit(QuickGraphs, ZINC):
-    """PyG's ZINC with quick access to its graphs."""
-
-
-class _ZincDownload(ZINC):
+class _Download(ZINC):
     """PyG's way of downloading alone: construction does nothing."""
 
     def __init__(self, root: Path) -> None:
         self.root = str(root)
 
 
-class _ZincBuild(ZINC):
-    """PyG's way of processing, into a folder of our choice and from pickles that run no code."""
-
-    log = property(lambda self: False, lambda self, value: None)  # type: ignore[assignment]
-
-    def __init__(self, root: Path, subset: bool, into: Path) -> None:
-        self._into = str(into)
-        super().__init__(str(root), subset=subset, split="test")
-
-    @property
-    def processed_dir(self) -> str:
-        return self._into
-
-    def process(self) -> None:
-        for split in SPLITS:
-            with open(Path(self.raw_dir) / f"{split}.pickle", "rb") as file:
-                molecules = _Tensors(file).load()
-            positions = range(len(molecules))
-            if self.subset:
-                text = (Path(self.raw_dir) / f"{split}.index").read_text()
-                positions = map(int, text.strip().split(","))
-            graphs = [_graph(molecules[position]) for position in positions]
-            self.save(graphs, str(Path(self._into) / f"{split}.pt"))
-
-
-def _graph(molecule: dict[str, torch.Tensor]) -> Data:
-    atoms, bonds = molecule["atom_type"], molecule["bond_type"]
-    edges = bonds.nonzero().t().contiguous()
-    return Data(
-        x=atoms.long().view(-1, 1),
-        edge_index=edges,
-        edge_attr=bonds[edges[0], edges[1]].long(),
-        y=molecule["logP_SA_cycle_normalized"].float(),
-    )
-
-
 class _Tensors(pickle.Unpickler):
-    """Reads a pickle of tensors and plain values, and makes nothing else."""
+    """Reads a pickle of tensors and plain values, and makes nothing else.
+
+    The tensors are put together later (`_array`), as far as they are asked for.
+    """
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("torch.storage", "_load_from_bytes"):
-            return _stored
+            return _as_it_is
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+            return _Parts
         # How some releases of Python write torch.from_numpy: getattr(_VariableFunctionsClass, ...).
         if (module, name) == ("torch._C", "_VariableFunctionsClass"):
             return _FUNCTIONS
@@ -107,12 +76,26 @@ class _Tensors(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def _stored(numbers: bytes) -> Any:
-    """Read the file that torch makes of the numbers of a tensor inside a pickle."""
-    try:
-        return torch.load(io.BytesIO(numbers), weights_only=True)
-    except pickle.UnpicklingError:  # a long text about how to run the code
-        raise pickle.UnpicklingError("a tensor in it is more than numbers") from None
+def _as_it_is(numbers: bytes) -> bytes:
+    return numbers
+
+
+class _Parts:
+    """What a tensor is put together from: the file that torch made of its numbers, and a shape."""
+
+    def __init__(self, numbers: bytes, *layout: Any) -> None:
+        self.numbers = numbers
+        self.layout = layout
+
+
+def _array(value: Any) -> np.ndarray:
+    if isinstance(value, _Parts):
+        try:
+            storage = torch.load(io.BytesIO(value.numbers), weights_only=True)
+        except pickle.UnpicklingError:  # a long text about how to run the code
+            raise pickle.UnpicklingError("a tensor in it is more than numbers") from None
+        value = rebuild_tensor(storage, *value.layout)
+    return np.asarray(value)
 
 
 _FUNCTIONS = object()
@@ -127,7 +110,6 @@ def _from_numpy(owner: object, name: str) -> Any:
 # What torch and numpy write of a tensor, without what runs code.
 _OF_TENSORS = {
     ("collections", "OrderedDict"),
-    ("torch._utils", "_rebuild_tensor_v2"),
     ("torch", "from_numpy"),
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
@@ -145,8 +127,8 @@ def load_zinc(root: Path, subset: bool) -> DatasetSplits:
         subset: The 12,000 molecules of the benchmark instead of the whole set.
 
     Raises:
-        DataError: Raw files are missing and cannot be downloaded, are damaged, or hold only the
-            subset where the whole set is asked for.
+        DataError: Raw files are missing and cannot be downloaded. Those that are damaged, or hold
+            only the subset where the whole set is asked for, are noticed when they are read.
     """
     name, home = ("zinc-subset" if subset else "zinc"), root / "ZINC"
     raw = home / "raw"
@@ -160,39 +142,40 @@ def load_zinc(root: Path, subset: bool) -> DatasetSplits:
         f"https://github.com/graphdeeplearning/benchmarking-gnns) into {raw}",
         PUBLISHED,
     )
-    processed = home / ("subset" if subset else "full") / "processed"
-    fingerprint = prepare(
-        name,
-        raw,
-        RAW_FILES,
-        processed,
-        lambda into: _build(name, home, subset, into),
-        effort="" if subset else "about a minute and 2.6 GB of memory",
-    )
-    train, validation, test = (_open(name, home, subset, split) for split in SPLITS)
-    parts = {"train": train, "validation": validation, "test": test}
+    digest = fingerprint(name, raw, RAW_FILES)
+    reads = {split: cache(partial(_read, name, raw, subset, split)) for split in SPLITS}
+    known = read_json(home / f"{name}.json") or {}
+    if known.get("fingerprint") != digest:
+        sizes = [len(read()) for read in reads.values()]
+        first = int(reads["train"]().num_atoms[0])
+        known = {"fingerprint": digest, "sizes": sizes, "first_atoms": first}
+        with contextlib.suppress(OSError):  # it is read again
+            write_json(home / f"{name}.json", known)
+    parts = {
+        split: RawGraphs(read, range(size))
+        for split, read, size in zip(SPLIT_NAMES, reads.values(), known["sizes"], strict=True)
+    }
     return DatasetSplits(
         name,
-        train,
-        validation,
-        test,
+        *parts.values(),
         task=TASK,
-        fingerprint=fingerprint,
+        fingerprint=digest,
         feature_version="zinc-28",
         featuriser=_FEATURISER,
         smiles={split: SmilesOfGraphs(graphs, _FEATURISER) for split, graphs in parts.items()},
-        note=_note(train, subset),
+        note=_note(known["sizes"][0], known["first_atoms"], subset),
     )
 
 
-def _note(train: Graphs, subset: bool) -> str:
+def _note(molecules: int, first_atoms: int, subset: bool) -> str:
     """Say where the training set cannot be the published one."""
-    if subset and len(train) == 10_000 and (atoms := train[0].num_nodes) != _FIRST_ATOMS:
+    if subset and molecules == 10_000 and first_atoms != _FIRST_ATOMS:
         return (
             "The 10,000 training molecules are another draw from ZINC's training set than the "
-            f"published subset's, whose first molecule has {_FIRST_ATOMS} atoms (here {atoms})."
+            f"published subset's, whose first molecule has {_FIRST_ATOMS} atoms (here "
+            f"{first_atoms})."
         )
-    if not subset and 0 < (missing := _TRAINING_MOLECULES - len(train)) < 10:
+    if not subset and 0 < (missing := _TRAINING_MOLECULES - molecules) < 10:
         return (
             f"Of the {_TRAINING_MOLECULES:,} published training molecules {missing} "
             f"{'is' if missing == 1 else 'are'} missing."
@@ -202,62 +185,65 @@ def _note(train: Graphs, subset: bool) -> str:
 
 def _download(folder: Path) -> Path:
     (folder / "raw").mkdir()
-    _ZincDownload(folder).download()
+    _Download(folder).download()
     return folder / "raw"
 
 
-def _build(name: str, home: Path, subset: bool, into: Path) -> None:
-    raw = home / "raw"
-    if subset:
-        _check_indices(raw)
+def _read(name: str, raw: Path, subset: bool, split: str) -> PackedGraphs:
+    """Read a split.
+
+    Raises:
+        DataError: A file of it is damaged, or holds only the subset where the whole set is asked
+            for.
+    """
+    path, index = raw / f"{split}.pickle", raw / f"{split}.index"
+    if not subset:
+        print(f"Reading {path}: half a minute, 2 GB of memory", file=sys.stderr, flush=True)
     try:
-        with _no_garbage_collection():
-            _ZincBuild(home, subset, into)
+        with path.open("rb") as file:
+            molecules = _Tensors(file).load()
+        positions = _positions(index) if subset else range(len(molecules))
+        return _packed([molecules[position] for position in positions])
+    except DataError:
+        raise
     except Exception as error:  # a damaged pickle can raise nearly anything
-        split = next((s for s in SPLITS if not (into / f"{s}.pt").exists()), SPLITS[-1])
         if not subset and isinstance(error, KeyError) and isinstance(error.args[0], int):
             raise DataError(
-                f"zinc: {raw / split}.pickle holds the molecules of zinc-subset only; put the "
-                "pickles of the whole set there, or ask for zinc-subset"
+                f"zinc: {path} holds the molecules of zinc-subset only; put the pickles of the "
+                "whole set there, or ask for zinc-subset"
             ) from error
-        culprit = f"{raw / split}.pickle" + (f" or {split}.index" if subset else "")
+        culprit = f"{path}" + (f" or {index.name}" if subset else "")
         raise DataError(
             f"{name}: {culprit} cannot be read ({one_line(error)}); put it there again, or remove "
             f"{raw} to download everything"
         ) from error
 
 
-@contextlib.contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    # Processing makes millions of objects and no cycles. Looking for cycles among them again and
-    # again is a quarter of the time (53 s against 39 s for the whole set, same memory).
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def _check_indices(raw: Path) -> None:
+def _positions(index: Path) -> list[int]:
+    text = index.read_text()
     # Of a file that was cut short the last position may lack digits: another molecule, no error.
-    for split in SPLITS:
-        path = raw / f"{split}.index"
-        with open(path, "rb") as handle:
-            if not handle.read().endswith(b"\n"):
-                raise DataError(
-                    f"zinc-subset: {path} is cut short, it has to end with a newline; put it "
-                    "there again"
-                )
-
-
-def _open(name: str, home: Path, subset: bool, split: str) -> ZincSplit:
-    try:
-        return ZincSplit(str(home), subset=subset, split=split)
-    except Exception as error:
-        folder = home / ("subset" if subset else "full") / "processed"
+    if not text.endswith("\n"):
         raise DataError(
-            f"{name}: {folder / split}.pt cannot be read ({one_line(error)}); remove {folder} so "
-            "that it is made again"
-        ) from error
+            f"zinc-subset: {index} is cut short, it has to end with a newline; put it there again"
+        )
+    return [int(position) for position in text.strip().split(",")]
+
+
+def _packed(molecules: Sequence[dict[str, Any]]) -> PackedGraphs:
+    atoms = [_array(molecule["atom_type"]).reshape(-1, 1) for molecule in molecules]
+    bonds = [_array(molecule["bond_type"]) for molecule in molecules]
+    ends = [np.stack(matrix.nonzero()) for matrix in bonds]
+    labels = [_array(molecule["logP_SA_cycle_normalized"]) for molecule in molecules]
+    return PackedGraphs(
+        num_atoms=np.array([len(codes) for codes in atoms]),
+        num_bonds=np.array([pairs.shape[1] for pairs in ends]),
+        atom_codes=np.concatenate(atoms).astype(np.int64),
+        edge_index=np.concatenate(ends, axis=1),
+        bond_codes=np.concatenate(
+            [matrix[*pairs][:, None] for matrix, pairs in zip(bonds, ends, strict=True)]
+        ).astype(np.int64),
+        targets=np.stack(labels).astype(np.float32).reshape(len(molecules), 1),
+        weights=np.ones(len(molecules), np.float32),
+        extra=no_numbers(len(molecules)),
+        bounds=no_numbers(len(molecules)),
+    )

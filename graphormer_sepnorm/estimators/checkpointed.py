@@ -22,6 +22,7 @@ class Checkpointed(BaseEstimator):
     """What has a network, kept as the bytes of its checkpoint."""
 
     device: str | None
+    on_invalid: str
     checkpoint_: bytes
     n_features_in_: int
     _loaded: tuple[str | None, Predictor] | None = None
@@ -43,14 +44,22 @@ class Checkpointed(BaseEstimator):
         return self._loaded[1]
 
     def _ask(self, ask: Any, X: Any) -> np.ndarray:
-        """Return the values of `Predictor.predict` or `embed` for all rows.
+        """Return the values of `Predictor.predict` or `embed` for all rows; nan where one has none.
 
         Raises:
-            InputError: A row has none.
+            InputError: A row has none, where that is to be an error.
         """
-        found = ask(smiles_of(X), max_atoms=sys.maxsize)
+        return self._found(ask, X).values
+
+    def _found(self, ask: Any, X: Any) -> Any:
+        """Return the `Predictions` or `Embeddings` of all rows.
+
+        Raises:
+            InputError: A row has none, where that is to be an error.
+        """
+        found = ask(smiles_of(X, self.on_invalid), max_atoms=sys.maxsize)
         bad = [(row, error) for row, error in enumerate(found.errors) if error]
-        if bad:
+        if bad and self.on_invalid == "error":
             with explained():
                 raise unusable(bad)
         new = [row for row, text in enumerate(found.warnings) if text.startswith("not understood")]
@@ -61,7 +70,7 @@ class Checkpointed(BaseEstimator):
                 f"X[{new[0]}]: {found.warnings[new[0]].partition('; ')[0]}",
                 stacklevel=3,
             )
-        return found.values
+        return found
 
     def __getstate__(self) -> Any:
         # No network: the checkpoint has it, and reading that runs no code.

@@ -26,15 +26,19 @@ class GraphormerEmbedding(TransformerMixin, Checkpointed):
     Args:
         model: A bundled model's name, a run directory or a checkpoint.
         device: cpu, cuda, cuda:1 ...; None: a GPU if there is one.
+        on_invalid: What a row that cannot be read is: error, or nan (of all channels).
 
     Attributes:
         checkpoint_: The network, so that a fitted transformer no longer needs the file.
         n_features_in_: 1, the SMILES.
     """
 
-    def __init__(self, model: str = "esol", *, device: str | None = None) -> None:
+    def __init__(
+        self, model: str = "esol", *, device: str | None = None, on_invalid: str = "error"
+    ) -> None:
         self.model = model
         self.device = device
+        self.on_invalid = on_invalid
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Read the network.
@@ -42,7 +46,7 @@ class GraphormerEmbedding(TransformerMixin, Checkpointed):
         Raises:
             CheckpointError: There is none, or it does not take SMILES.
         """
-        smiles_of(X)
+        smiles_of(X, self.on_invalid)
         with tempfile.TemporaryDirectory(prefix="graphormer-") as folder:
             file = Path(folder) / "model.ckpt"
             save_for_prediction(read_checkpoint(self.model), file)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
+from graphormer_sepnorm.chem.molecules import as_text
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.tables.columns import free_name, parse_class_name
 
@@ -35,12 +36,15 @@ def explained() -> Iterator[None]:
         raise known(re.sub(r"--(model|data|trainer)\.|--(?=\w)", "", str(error))) from error
 
 
-def smiles_of(X: Any) -> list[str]:
-    """Return the SMILES of X.
+def smiles_of(X: Any, on_invalid: str = "error") -> list[Any]:
+    """Return the SMILES of X, also of RDKit molecules.
 
     Raises:
-        InputError: It is not of one column, or holds something else than text.
+        InputError: It is not of one column, or holds something else, where that is to be an error.
+        ParameterError: `on_invalid` is neither error nor nan.
     """
+    if on_invalid not in ("error", "nan"):
+        raise ParameterError(f"on_invalid is {on_invalid!r}: it must be error or nan")
     if isinstance(X, str):
         raise InputError(f"X is {X!r}: give a list of SMILES, also of one")
     if X is None or isinstance(X, Mapping):
@@ -52,10 +56,11 @@ def smiles_of(X: Any) -> list[str]:
         given = given[:, 0]
     if given.ndim != 1:
         raise InputError(f"X is of shape {given.shape}: give one SMILES for each row")
-    for row, text in enumerate(given):
-        if not isinstance(text, str):
+    texts = [as_text(one) for one in given]
+    for row, text in enumerate(texts):
+        if on_invalid == "error" and not isinstance(text, str):
             raise InputError(f"X[{row}] is {text!r}, of type {type(text).__name__}: give SMILES")
-    return [str(text) for text in given]
+    return texts
 
 
 def labels_of(y: Any) -> np.ndarray:

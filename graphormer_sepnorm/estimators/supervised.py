@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from graphormer_sepnorm.chem.features import OF_SMILES
-from graphormer_sepnorm.datasets.arrays import load_arrays, require_molecules
+from graphormer_sepnorm.datasets.arrays import load_arrays, read_texts, unusable
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.estimators.checkpointed import Checkpointed
 from graphormer_sepnorm.estimators.inputs import (
@@ -25,24 +24,22 @@ from graphormer_sepnorm.estimators.inputs import (
     weights_of,
 )
 from graphormer_sepnorm.estimators.options import options_of
+from graphormer_sepnorm.estimators.training import trained
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.metrics import Kind, metrics_of
 from graphormer_sepnorm.tables.columns import means
-from graphormer_sepnorm.training.in_memory import train_in_memory
-from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.steps import epochs_of_table
 
 
 class Trained(Checkpointed):
     """What trains a network on labels; see `GraphormerRegressor`."""
 
     _kind: ClassVar[Kind]
-    _config: ClassVar[str]  # taken if no other is named
+    _recipe: ClassVar[str]  # taken if no other is named
 
     def __init__(
         self,
-        config: str | None = None,
+        recipe: str | None = None,
         *,
         from_pretrained: str | None = None,
         max_epochs: int | None = None,
@@ -56,13 +53,14 @@ class Trained(Checkpointed):
         heads: int | None = None,
         ffn_width: int | None = None,
         dropout: float | None = None,
-        model_options: dict[str, Any] | None = None,
+        options: dict[str, Any] | None = None,
         validation_fraction: float = 0.0,
         seed: int = 0,
         device: str | None = None,
         verbose: bool = False,
+        on_invalid: str = "error",
     ) -> None:
-        self.config = config
+        self.recipe = recipe
         self.from_pretrained = from_pretrained
         self.max_epochs = max_epochs
         self.batch_size = batch_size
@@ -75,11 +73,12 @@ class Trained(Checkpointed):
         self.heads = heads
         self.ffn_width = ffn_width
         self.dropout = dropout
-        self.model_options = model_options
+        self.options = options
         self.validation_fraction = validation_fraction
         self.seed = seed
         self.device = device
         self.verbose = verbose
+        self.on_invalid = on_invalid
 
     def _train(
         self,
@@ -92,46 +91,34 @@ class Trained(Checkpointed):
         zeros: tuple[str, ...] = (),
     ) -> None:
         """Train on ``[n, targets]`` labels, nan where missing, and keep the checkpoint."""
-        smiles = smiles_of(X)
+        smiles = smiles_of(X, self.on_invalid)
         if len(smiles) != len(labels):
             raise InputError(f"X has {len(smiles)} molecules, y labels of {len(labels)}")
         with explained():
-            sections = options_of(self.get_params(deep=False), self._config)
-            module = GraphormerModule(**sections["model"])
-            featuriser, feature_version = _features(sections["model"].get("from_pretrained"))
-            require_molecules(smiles, featuriser)
+            config = options_of(self.get_params(deep=False), self._recipe)
+            featuriser, feature_version = _features(config.model.from_pretrained)
+            steps = config.data.standardise or ()
+            smiles, canonical, bad = read_texts(smiles, featuriser, steps)
+            if bad and self.on_invalid == "error":
+                raise unusable(bad)
+            labels = labels.copy()
+            labels[[row for row, _ in bad]] = np.nan
             labelled = np.flatnonzero(~np.isnan(labels).all(axis=1))
             if weights is not None:
                 weights = weights_of(weights, len(smiles))[labelled]
+            units, metric = ("",) * len(names), metrics_of(self._kind)[0].name
             splits = load_arrays(
                 [smiles[row] for row in labelled],
+                [canonical[row] for row in labelled],
                 labels[labelled],
-                Task(
-                    self._kind,
-                    names,
-                    ("",) * len(names),
-                    metrics_of(self._kind)[0].name,
-                    one_of,
-                    ones,
-                    zeros,
-                ),
+                Task(self._kind, names, units, metric, one_of, ones, zeros),
                 weights,
                 self._validation(len(labelled)),
                 featuriser,
                 feature_version,
+                steps,
             )
-            trainer = sections["trainer"]
-            if trainer.get("max_epochs") is None and trainer.get("max_steps", -1) == -1:
-                trainer["max_epochs"] = epochs_of_table(len(splits.train), self._kind)
-            checkpoint = train_in_memory(
-                module,
-                splits,
-                data_options=sections["data"],
-                trainer_options=trainer,
-                ema_decay=sections["ema_decay"],
-                device=str(self.device or ("cuda" if torch.cuda.is_available() else "cpu")),
-                verbose=self.verbose,
-            )
+            checkpoint = trained(config, splits)
         self.n_outputs_ = 1 if one_of else len(names)
         self._keep(checkpoint)
 
@@ -160,14 +147,15 @@ class GraphormerRegressor(RegressorMixin, Trained):
     """Graphormer for real values, as a regressor of scikit-learn.
 
     X is a list, array or Series of SMILES, or two-dimensional with one column of them; y has one
-    value for each or one column for each target, nan where a label is missing. A SMILES that cannot
-    be read is an error that names its row. Training takes all molecules and a fixed number of
-    epochs, and keeps the last weights, unless a validation fraction is set aside.
+    value for each or one column for each target, nan where a label is missing. Training takes all
+    molecules and a fixed number of epochs, and keeps the last weights, unless a validation fraction
+    is set aside.
 
     Args:
-        config: Configuration that the options come from which are not given here: the name of one
+        recipe: Configuration that the options come from which are not given here: the name of one
             that comes with the package, or a YAML file; None: table_regression, for the classifier
-            table_classification.
+            table_classification. table is the one that predicts best: five networks by folds (by
+            chance), blended with boosting, with intervals, as ``train.py fit -c table`` trains it.
         from_pretrained: A trained network to begin with: a bundled model's name, a run directory or
             a checkpoint. It decides the options of the network, dropout apart.
         max_epochs: How often the molecules are gone through.
@@ -181,12 +169,14 @@ class GraphormerRegressor(RegressorMixin, Trained):
         heads: Attention heads.
         ffn_width: Channels inside the feed-forward networks.
         dropout: Of what attention and feed-forward networks add, 0 to below 1.
-        model_options: Other options of `GraphormerModule` and `GraphormerConfig`, by name.
+        options: Other options of ``train.py fit`` by name: {"model.encodings": "rrwp"}.
         validation_fraction: Share of the molecules, drawn at random, on which each epoch is
             validated; the one with the lowest loss is kept. 0 trains on all.
         seed: Decides initial weights, order of the molecules, dropout and validation molecules.
         device: cpu, cuda, cuda:1 ...; None: a GPU if there is one.
         verbose: Show the progress of training.
+        on_invalid: What a row that cannot be read is: error, or nan; then it is left out of
+            training, and nothing is predicted for it.
 
     Attributes:
         checkpoint_: The trained network as the bytes of a checkpoint file, which `predict.py`,
@@ -196,7 +186,7 @@ class GraphormerRegressor(RegressorMixin, Trained):
     """
 
     _kind = "regression"
-    _config = "table_regression"
+    _recipe = "table_regression"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train from the beginning.
@@ -214,14 +204,30 @@ class GraphormerRegressor(RegressorMixin, Trained):
         self._train(X, labels_of(y), names_of(y), sample_weight)
         return self
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(
+        self, X: Any, return_interval: float | None = None
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return values, float64 ``[n]`` or ``[n, targets]``.
+
+        Args:
+            X: ``[n]`` SMILES.
+            return_interval: Level, such as 0.9, of prediction intervals; their lower and upper ends
+                are returned behind the values.
 
         Raises:
             InputError: A SMILES cannot be read.
+            ParameterError: The model has no intervals, or the level cannot be.
         """
-        values = self._ask(self._predictor().predict, X)
-        return values[:, 0] if values.shape[1] == 1 else values
+        predictor = self._predictor()
+        if return_interval is not None:
+            with explained():
+                predictor.ask(return_interval)
+        found = self._found(predictor.predict, X)
+        parts = [found.values]
+        if return_interval is not None:
+            parts += [found.low, found.high]
+        parts = [part[:, 0] if part.shape[1] == 1 else part for part in parts]
+        return parts[0] if return_interval is None else (parts[0], parts[1], parts[2])
 
 
 class GraphormerClassifier(ClassifierMixin, Trained):
@@ -237,7 +243,7 @@ class GraphormerClassifier(ClassifierMixin, Trained):
     """
 
     _kind = "binary"
-    _config = "table_classification"
+    _recipe = "table_classification"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train from the beginning; see `GraphormerRegressor.fit`.
@@ -282,13 +288,20 @@ class GraphormerClassifier(ClassifierMixin, Trained):
     def predict(self, X: Any) -> np.ndarray:
         """Return the likeliest class ``[n]``; 0 and 1 if there are several targets.
 
+        None where a row cannot be read, if `on_invalid` is nan.
+
         Raises:
             InputError: A SMILES cannot be read.
         """
         probability = self.predict_proba(X)
         if self.n_outputs_ == 1:
-            return self.classes_[probability.argmax(axis=1)]
-        return (probability > 0.5).astype(int)
+            found = self.classes_[probability.argmax(axis=1)]
+        else:
+            found = (probability > 0.5).astype(int)
+        if (unread := np.isnan(probability).any(axis=1)).any():
+            found = found.astype(object)
+            found[unread] = None
+        return found
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -123,6 +123,25 @@ class GraphBatch(_TensorRecord):
     ring_neighbours: Tensor | None = None
     vocabulary: str = ""
 
+    @classmethod
+    def from_data_list(
+        cls, graphs: Sequence[Any], vocabulary: GraphVocabulary, max_path_length: int = 20
+    ) -> GraphBatch:
+        """Make a batch of PyG's graphs, in their order.
+
+        Args:
+            graphs: ``Data`` with integer ``x [n]`` or ``[n, F]``, ``edge_index [2, E]`` with both
+                directions of every bond, and, where there are any, integer ``edge_attr [E]`` or
+                ``[E, K]``, ``y`` and ``weight``.
+            vocabulary: The codes that the model knows (`GraphVocabulary.from_data_list`).
+            max_path_length: That of the model.
+
+        Raises:
+            DataError: A graph is not of this form; it is named.
+        """
+        store = GraphStore.from_graphs(graphs, max_path_length)
+        return Collator(store, vocabulary)(range(len(graphs)))
+
     @property
     def num_graphs(self) -> int:
         """B."""
@@ -179,7 +198,9 @@ class Collator:
         graphs = np.asarray(indices, dtype=np.int64)
         sizes = store.num_atoms(graphs)
         atoms = ranges(store.first_atom[graphs], sizes)
-        groups = self._groups(sizes)
+        parts = min(self.attention_blocks, len(sizes))
+        by_size = np.argsort(sizes, kind="stable") if parts > 1 else np.arange(len(sizes))
+        groups = np.array_split(by_size, parts)
         order = graphs[np.concatenate(groups)]
         pairs = _parts(store.pair_type, store.first_pair[order], store.first_pair[order + 1])
         types, pairs = _used_types(pairs, len(store.type_distance))
@@ -206,13 +227,6 @@ class Collator:
             graph_ids=torch.from_numpy(graphs),
             vocabulary=self._vocabulary,
         )
-
-    def _groups(self, sizes: np.ndarray) -> list[np.ndarray]:
-        """Divide the graphs of a batch into those of each attention block."""
-        parts = min(self.attention_blocks, len(sizes))
-        if parts == 1:
-            return [np.arange(len(sizes))]
-        return np.array_split(np.argsort(sizes, kind="stable"), parts)
 
 
 def _attention_blocks(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,7 @@ class MolecularGraph:
         bond_codes: ``[E, K]`` int64, one row per directed bond, one column per bond feature.
 
     Raises:
-        DataError: The shapes do not fit together, there is no atom, or a bond names one that is
-            not there.
+        DataError: The shapes do not fit together, or there is no atom.
     """
 
     atom_codes: np.ndarray
@@ -35,23 +34,17 @@ class MolecularGraph:
     bond_codes: np.ndarray
 
     def __post_init__(self) -> None:
-        shapes = (self.atom_codes.shape, self.edge_index.shape, self.bond_codes.shape)
         well_formed = (
             self.atom_codes.ndim == 2
             and self.bond_codes.ndim == 2
             and self.edge_index.shape == (2, len(self.bond_codes))
         )
-        if not well_formed:
+        if not (well_formed and self.num_atoms):
             raise DataError(
-                f"a molecular graph needs atom_codes [n, A], edge_index [2, E] and bond_codes "
-                f"[E, K], but got {shapes[0]}, {shapes[1]} and {shapes[2]}"
+                "a molecular graph needs atom_codes [n, A] of an atom or more, edge_index [2, E] "
+                f"and bond_codes [E, K], but got {self.atom_codes.shape}, {self.edge_index.shape} "
+                f"and {self.bond_codes.shape}"
             )
-        if not self.num_atoms:
-            raise DataError("a molecular graph needs an atom")
-        if self.edge_index.size and not (
-            self.edge_index.min() >= 0 and self.edge_index.max() < self.num_atoms
-        ):
-            raise DataError(f"a bond names an atom outside 0..{self.num_atoms - 1}")
 
     @property
     def num_atoms(self) -> int:
@@ -100,13 +93,12 @@ class PackedGraphs:
     @classmethod
     def concatenate(cls, parts: Sequence[PackedGraphs]) -> PackedGraphs:
         """Return the graphs of all parts, at least one, in this order."""
+        arrays = {one.name: [getattr(part, one.name) for part in parts] for one in fields(cls)}
+        arrays["bond_codes"] = _with_bonds(arrays["bond_codes"])
         return cls(
             **{
-                field.name: np.concatenate(
-                    [getattr(part, field.name) for part in parts],
-                    axis=int(field.name == "edge_index"),
-                )
-                for field in fields(cls)
+                name: np.concatenate(of_parts, axis=int(name == "edge_index"))
+                for name, of_parts in arrays.items()
             }
         )
 
@@ -143,8 +135,7 @@ class PackedGraphs:
 def packed_blocks(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
     """Check graphs and pack them into blocks of bounded size.
 
-    How many bond features there are is what graphs with bonds say; until the first of them the
-    blocks are held back.
+    A block without bonds may have another number of bond features than the others.
 
     Args:
         graphs: `MolecularGraph` or PyG ``Data`` objects, or `PackedGraphs`, which are passed on.
@@ -152,47 +143,17 @@ def packed_blocks(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
     Raises:
         DataError: Naming the graph that is not of this form.
     """
-    position, widths = 0, None
-    waiting: list[PackedGraphs] = []
-    for block in _grouped(graphs):
-        atoms, bonds, targets = block.widths
-        own = (atoms, bonds if block.num_bonds.any() else None, targets)
-        widths = _agreed(position, own, widths)
-        outside = (block.edge_index < 0) | (
-            block.edge_index >= np.repeat(block.num_atoms, block.num_bonds)
-        )
-        if outside.any():
-            bond = int(np.flatnonzero(outside.any(axis=0))[0])
-            graph = int(np.searchsorted(np.cumsum(block.num_bonds), bond, side="right"))
-            raise DataError(
-                f"graph {position + graph}: edge_index names atoms outside "
-                f"0..{block.num_atoms[graph] - 1}"
-            )
-        position += len(block.num_atoms)
-        waiting.append(block)
-        if widths[1] is not None:
-            yield from _with_bond_features(waiting, widths[1])
-            waiting = []
-    yield from _with_bond_features(waiting, max((one.widths[1] for one in waiting), default=0))
-
-
-def _with_bond_features(blocks: list[PackedGraphs], count: int) -> Iterator[PackedGraphs]:
-    """Give those without a bond the number of bond features that the others have."""
-    for block in blocks:
-        if block.widths[1] != count:
-            block = replace(block, bond_codes=np.empty((0, count), dtype=np.int64))
-        yield block
-
-
-def _grouped(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
     group: list[tuple[MolecularGraph, np.ndarray, float]] = []
     position, pairs, widths, bond_codes = 0, 0, None, None
     for data in graphs:
         if isinstance(data, PackedGraphs):
             if group:
-                yield _packed(group)
-            yield data
-            group, pairs, position = [], 0, position + len(data.num_atoms)
+                yield _in_range(_packed(group), position - len(group))
+            atoms, bonds, targets = data.widths
+            own = (atoms, bonds if data.num_bonds.any() else None, targets)
+            widths = _agreed(position, own, widths)
+            yield _in_range(data, position)
+            group, pairs, position = [], 0, position + len(data)
             continue
         graph, targets, weight = checked_graph(data, f"graph {position}")
         if graph.edge_index.size and not isinstance(data, MolecularGraph):
@@ -205,33 +166,51 @@ def _grouped(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
         bonds = graph.bond_codes.shape[1] if graph.edge_index.size else None
         widths = _agreed(position, (graph.atom_codes.shape[1], bonds, len(targets)), widths)
         if group and pairs + graph.num_atoms**2 > _BLOCK_PAIRS:
-            yield _packed(group)
+            yield _in_range(_packed(group), position - len(group))
             group, pairs = [], 0
         group.append((graph, targets, weight))
         pairs += graph.num_atoms**2
         position += 1
     if group:
-        yield _packed(group)
+        yield _in_range(_packed(group), position - len(group))
+
+
+def _in_range(block: PackedGraphs, position: int) -> PackedGraphs:
+    """Return a block whose bonds all name atoms that are there; its first graph has this number."""
+    outside = (block.edge_index < 0) | (
+        block.edge_index >= np.repeat(block.num_atoms, block.num_bonds)
+    )
+    if outside.any():
+        bond = int(np.flatnonzero(outside.any(axis=0))[0])
+        graph = int(np.searchsorted(np.cumsum(block.num_bonds), bond, side="right"))
+        raise DataError(
+            f"graph {position + graph}: edge_index names atoms outside "
+            f"0..{block.num_atoms[graph] - 1}"
+        )
+    return block
 
 
 def _packed(group: list[tuple[MolecularGraph, np.ndarray, float]]) -> PackedGraphs:
     graphs, targets, weights = zip(*group, strict=True)
-    # An array of no bonds need not have the others' columns. Among such alone, one that has
-    # several knows of them.
-    of_bonds = [graph.bond_codes for graph in graphs if len(graph.bond_codes)] or [
-        max((graph.bond_codes for graph in graphs), key=lambda codes: codes.shape[1])
-    ]
     return PackedGraphs(
         num_atoms=np.array([len(graph.atom_codes) for graph in graphs]),
         num_bonds=np.array([len(graph.bond_codes) for graph in graphs]),
         atom_codes=np.concatenate([graph.atom_codes for graph in graphs]),
         edge_index=np.concatenate([graph.edge_index for graph in graphs], axis=1),
-        bond_codes=np.concatenate(of_bonds),
+        bond_codes=np.concatenate(_with_bonds([graph.bond_codes for graph in graphs])),
         targets=np.stack(targets),
         weights=np.array(weights, dtype=np.float32),
         extra=no_numbers(len(graphs)),
         bounds=no_numbers(len(graphs)),
     )
+
+
+def _with_bonds(codes: list[np.ndarray]) -> list[np.ndarray]:
+    """Leave out arrays of no bonds, which need not have the others' columns.
+
+    Among such alone, one that has several columns knows of them.
+    """
+    return [one for one in codes if len(one)] or [max(codes, key=lambda one: one.shape[1])]
 
 
 def no_numbers(graphs: int) -> np.ndarray:
@@ -247,9 +226,8 @@ def _agreed(position: int, own: _Widths, before: _Widths | None) -> _Widths:
     """
     if before is None:
         return own
-    if own[1] is None or before[1] is None:
-        bonds = before[1] if own[1] is None else own[1]
-        own, before = (own[0], bonds, own[2]), (before[0], bonds, before[2])
+    own = (own[0], before[1] if own[1] is None else own[1], own[2])
+    before = (before[0], own[1] if before[1] is None else before[1], before[2])
     if own != before:
         raise DataError(
             f"graph {position} has {own} (atom features, bond features, targets), the graphs "
@@ -277,8 +255,6 @@ def checked_graph(data: Any, where: str) -> tuple[MolecularGraph, np.ndarray, fl
             "without bonds, of shape [2, 0]"
         )
     edge_index = edge_index.astype(np.int64)
-    if edge_index.size and not (edge_index.min() >= 0 and edge_index.max() < len(atom_codes)):
-        raise DataError(f"{where}: edge_index names atoms outside 0..{len(atom_codes) - 1}")
     bonds = getattr(data, "edge_attr", None)
     if bonds is None:
         bond_codes = np.zeros((edge_index.shape[1], 1), dtype=np.int64)

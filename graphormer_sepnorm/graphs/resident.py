@@ -6,10 +6,7 @@ sizes of the training graphs. A batch is cut by tensor operations alone: no loop
 copy from the host, and nothing the host would have to wait for.
 
 The pair types of a batch are all types of the store, so that no batch has to find out which ones
-it needs. On paper, for one step with D = 20 hops: `type_path` is read twice, forwards and for the
-gradient, 2 · P·D·k·4 bytes. Of ZINC (P = 119,128, k = 4) these are 76 MB, at 4.8 TB/s 16 µs, about
-what finding the types first would cost. Of ogbg-molhiv (P = 636,954, k = 7) they are 713 MB and
-150 µs: there it would pay, at the price of a second capacity to plan.
+it needs, which of ZINC would cost as much as reading all of them.
 
     B graphs · M rows of atoms · b graphs of a block · T tokens · P pair types · D hops ·
     k kinds of bond · E directed bonds, or pairs in one ring · K numbers of a pair

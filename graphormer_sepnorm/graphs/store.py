@@ -15,7 +15,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,15 @@ import numpy as np
 from filelock import FileLock
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import cannot_be_written
+from graphormer_sepnorm.files import cannot_be_written, read_json
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_numbers, packed_blocks
 from graphormer_sepnorm.graphs.structure import UNREACHABLE_DISTANCE, PairTypes
 
 log = logging.getLogger(__name__)
 
 STRUCTURE_VERSION = 5
+
+_COPIED = 1 << 22  # numbers at once
 
 
 @dataclass(eq=False, repr=False)
@@ -130,14 +132,19 @@ class GraphStore:
         Raises:
             DataError: Naming the graph that is not of this form.
         """
-        return cls._of_blocks(packed_blocks(graphs), max_path_length, _InMemory())
+        return cls._of_blocks(packed_blocks(graphs), max_path_length)
 
     @classmethod
     def _of_blocks(
-        cls, blocks: Iterable[PackedGraphs], max_path_length: int, pair_type: _InMemory | _InFile
+        cls,
+        blocks: Iterable[PackedGraphs],
+        max_path_length: int,
+        pair_type: _InFile | None = None,
     ) -> GraphStore:
         types = PairTypes(max_path_length)
-        parts = defaultdict(_InMemory, pair_type=pair_type)
+        parts: defaultdict[str, Any] = defaultdict(list)
+        if pair_type is not None:
+            parts["pair_type"] = pair_type
         sizes = [np.zeros(1, np.int64)]
         position = 0
         for block in blocks:
@@ -152,7 +159,10 @@ class GraphStore:
             raise DataError("the data set holds no graphs")
         return cls(
             first_atom=np.cumsum(np.concatenate(sizes)),
-            **{name: part.finished() for name, part in parts.items()},
+            **{
+                name: np.concatenate(part) if isinstance(part, list) else part.finished()
+                for name, part in parts.items()
+            },
             **types.arrays(),
             max_path_length=max_path_length,
         )
@@ -188,13 +198,8 @@ class GraphStore:
                 if problem is not None:
                     if directory.exists():
                         log.warning("graph store %s %s: it is built anew", directory, problem)
-                    _build(
-                        directory,
-                        key,
-                        lambda pairs: cls._of_blocks(
-                            packed_blocks(graphs()), max_path_length, pairs
-                        ),
-                    )
+                    blocks = packed_blocks(graphs())
+                    _build(directory, key, partial(cls._of_blocks, blocks, max_path_length))
         except OSError as error:
             what = f"the graph store {directory}"
             raise DataError(cannot_be_written(what, error, "give another --data.root")) from error
@@ -227,11 +232,8 @@ def _checksum(path: Path) -> int:
 
 def _problem(directory: Path, key: dict[str, str | int]) -> str | None:
     """Say why the store cannot be used, or return None."""
-    try:
-        record = json.loads((directory / "store.json").read_text())
-    except (OSError, ValueError):
-        return "is incomplete"
-    if not isinstance(record, dict):
+    record = read_json(directory / "store.json")
+    if record is None:
         return "is incomplete"
     if record.get("key") != key:
         return "was made from other data or by another version"
@@ -257,77 +259,48 @@ def _build(
     directory: Path, key: dict[str, str | int], make: Callable[[_InFile], GraphStore]
 ) -> None:
     """Write a store beside its place, then rename it there; the caller holds the lock."""
-    partial = directory.with_name(f".{directory.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
-    partial.mkdir()
+    temporary = directory.with_name(f".{directory.name}.partial")
+    shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
+    temporary.mkdir()
     try:
-        store = make(_InFile(partial / "pair_type.npy"))
+        store = make(_InFile(temporary / "pair_type.npy"))
         names = [*_ARRAYS, *(name for name in _OPTIONAL if getattr(store, name).size)]
         for name in names:
             if name != "pair_type":
-                np.save(partial / f"{name}.npy", getattr(store, name))
-        checksums = {name: _checksum(partial / f"{name}.npy") for name in names}
+                np.save(temporary / f"{name}.npy", getattr(store, name))
+        checksums = {name: _checksum(temporary / f"{name}.npy") for name in names}
         record = {"key": key, "checksums": checksums}
-        (partial / "store.json").write_text(json.dumps(record, indent=1) + "\n")
+        (temporary / "store.json").write_text(json.dumps(record, indent=1) + "\n")
         if directory.is_dir():
             shutil.rmtree(directory)
-        os.replace(partial, directory)
+        os.replace(temporary, directory)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-class _InMemory:
-    """An array that is made of parts, in memory."""
-
-    def __init__(self) -> None:
-        self._parts: list[np.ndarray] = []
-
-    def append(self, part: np.ndarray) -> None:
-        self._parts.append(part)
-
-    def finished(self) -> np.ndarray:
-        return np.concatenate(self._parts)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 class _InFile:
-    """An array that is made of parts, in a ``.npy`` file: it may be larger than memory.
+    """An array of 32-bit integers that is made of parts, in a file: it may be larger than memory.
 
-    As in memory, the type is that which holds all parts: types of pairs are numbered as they
-    occur, so of a large data set some parts come in narrow types, all others in a wider one.
+    In the end it is copied to a ``.npy`` file of the smallest type that holds it.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._dtype = np.dtype(np.uint8)
-        self._length = 0
-        self._write_header("wb")
+        self._wide = path.with_suffix(".int32")
+        self._wide.touch()
+        self._largest = 0
 
     def append(self, part: np.ndarray) -> None:
-        dtype = np.result_type(self._dtype, part.dtype)
-        if dtype != self._dtype:
-            self._widen(dtype)
-        with self._path.open("ab") as handle:
-            part.astype(dtype).tofile(handle)
-        self._length += len(part)
-
-    def _widen(self, dtype: np.dtype) -> None:
-        narrow = self._path.with_suffix(".narrow")
-        before = self.finished()
-        self._path.rename(narrow)
-        self._dtype, self._length = dtype, 0
-        self._write_header("wb")
-        for start in range(0, len(before), 1 << 22):
-            self.append(before[start : start + (1 << 22)])
-        narrow.unlink()
-
-    def _write_header(self, mode: str) -> None:
-        # The header leaves room for its length to grow.
-        with self._path.open(mode) as handle:
-            np.lib.format.write_array_header_1_0(
-                handle,
-                {"descr": self._dtype.str, "fortran_order": False, "shape": (self._length,)},
-            )
+        with self._wide.open("ab") as handle:
+            part.astype(np.int32).tofile(handle)
+        self._largest = max(self._largest, int(part.max(initial=0)))
 
     def finished(self) -> np.ndarray:
-        self._write_header("r+b")
-        return np.load(self._path, mmap_mode="r" if self._length else None)
+        dtype, length = _narrow(np.array(self._largest)).dtype, self._wide.stat().st_size // 4
+        header = {"descr": dtype.str, "fortran_order": False, "shape": (length,)}
+        with self._wide.open("rb") as wide, self._path.open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            while len(part := np.fromfile(wide, np.int32, _COPIED)):
+                part.astype(dtype).tofile(file)
+        self._wide.unlink()
+        return np.load(self._path, mmap_mode="r")

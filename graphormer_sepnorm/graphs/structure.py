@@ -157,7 +157,10 @@ class PairTypes:
 
     def _kind_numbers(self, bond_codes: np.ndarray) -> np.ndarray:
         """Number the rows of ``bond_codes [E, K]``; equal rows get equal numbers, ``[E]``."""
-        self._bond_features = bond_codes.shape[1]
+        if len(bond_codes):
+            self._bond_features = bond_codes.shape[1]
+        elif not self.kinds:
+            self._bond_features = max(self._bond_features, bond_codes.shape[1])
         distinct, inverse = _distinct_rows(bond_codes)
         numbers = [self.kinds.setdefault(tuple(row), len(self.kinds)) for row in distinct.tolist()]
         return np.asarray(numbers, dtype=np.int64)[inverse]

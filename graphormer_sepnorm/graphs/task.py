@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-
-# Labels and predictions, each ``[n, targets]``, to the value of a metric.
-Evaluator = Callable[["np.ndarray", "np.ndarray"], float]
 
 _MOST_TOLD_APART = 100
 
@@ -125,7 +121,6 @@ class Task:
         targets: np.ndarray,
         predictions: np.ndarray,
         metrics: Sequence[Metric] | None = None,
-        official: Mapping[str, Evaluator] = MappingProxyType({}),
     ) -> dict[str, float]:
         """Return metrics under their names and, with several targets, one entry for each.
 
@@ -136,8 +131,6 @@ class Task:
             targets: Real units or 0/1, float64 ``[n, targets]``; nan where missing.
             predictions: Real units or probabilities, as `targets`.
             metrics: Which; None: all of this kind.
-            official: A benchmark's own evaluators, by metric: their word counts, where it is
-                defined.
         """
         values: dict[str, float] = {}
         for metric in self.metrics if metrics is None else metrics:
@@ -157,9 +150,6 @@ class Task:
             if self.tells_targets_apart:
                 names = (f"{metric.name}_{target}" for target in self.targets)
                 values |= zip(names, each, strict=True)
-        for name, evaluator in official.items():
-            if not math.isnan(values[name]):
-                values[name] = evaluator(targets, predictions)
         return values
 
     def to_plain(self) -> dict[str, str | list[str]]:

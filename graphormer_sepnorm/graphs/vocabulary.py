@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from graphormer_sepnorm.errors import DataError
-
-if TYPE_CHECKING:
-    from graphormer_sepnorm.graphs.store import GraphStore
+from graphormer_sepnorm.graphs.store import GraphStore
 
 UNKNOWN_ROW = 0
 
@@ -85,6 +84,11 @@ class GraphVocabulary:
             Vocabulary.fit(store.atom_codes_of(indices)),
             Vocabulary.fit(store.bond_codes_of(indices)),
         )
+
+    @classmethod
+    def from_data_list(cls, graphs: Sequence[Any]) -> GraphVocabulary:
+        """Collect what occurs in some graphs of PyG, see `GraphBatch.from_data_list`."""
+        return cls.fit(GraphStore.from_graphs(graphs, 1), np.arange(len(graphs)))
 
     def new_elements(self, atom_codes: np.ndarray) -> np.ndarray:
         """Return which atoms are of an element (or atom type) that did not occur in training.

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from graphormer_sepnorm.chem.molecules import ParsedMolecule, parse_smiles
+from graphormer_sepnorm.chem.molecules import ParsedMolecule, as_text, parse_smiles
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.loading import bounded
 
@@ -25,27 +25,24 @@ def given_smiles(smiles: Any) -> tuple[Any, ...]:
 
     Args:
         smiles: A text, or several in anything that can be gone through: a list, a Series, an array,
-            also one with a single column.
+            also one with a single column. RDKit molecules become their SMILES.
 
     Raises:
         DataError: It is nothing of that, such as a table of several columns.
     """
+    smiles = as_text(smiles)
     if isinstance(smiles, str):
         return (smiles,)
-    shape = getattr(smiles, "shape", None)
-    if shape is not None and len(shape) == 2 and shape[1] == 1:
-        return tuple(np.asarray(smiles, dtype=object)[:, 0].tolist())
-    if shape is not None and len(shape) != 1:
+    shape = getattr(smiles, "shape", (1,))
+    if len(shape) == 2 and shape[1] == 1:
+        smiles = np.asarray(smiles, dtype=object)[:, 0]
+    elif len(shape) != 1 or isinstance(smiles, Mapping | bytes) or not isinstance(smiles, Iterable):
         raise DataError(
-            f"the SMILES are of shape {list(shape)}: give one column of them, as table['smiles']"
+            f"the SMILES are of the type {type(smiles).__name__}, shape {[*shape]}: give one, a "
+            "list or one column of them, as table['smiles']"
         )
-    if hasattr(smiles, "to_pylist"):  # a column of pyarrow
-        return tuple(smiles.to_pylist())
-    if isinstance(smiles, Mapping | bytes) or not isinstance(smiles, Iterable):
-        raise DataError(
-            f"the SMILES are of the type {type(smiles).__name__}: give one, or a list of them"
-        )
-    return tuple(smiles)
+    of_arrow = getattr(smiles, "to_pylist", None)  # a column of pyarrow
+    return tuple(map(as_text, smiles if of_arrow is None else of_arrow()))
 
 
 def in_chunks(

@@ -13,12 +13,11 @@ from typing import Any, Self
 import numpy as np
 
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
-from graphormer_sepnorm.confidence.confidence import Confidence, Told
-from graphormer_sepnorm.confidence.neighbours import Nearest
-from graphormer_sepnorm.confidence.probabilities import GOALS, Calibration
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.predictions import Predictions
+from graphormer_sepnorm.uncertainty.neighbours import Nearest
+from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 from graphormer_sepnorm.values import is_number, is_whole
 
 # Of intervals, unless another one is asked for.
@@ -33,68 +32,43 @@ class Asked:
     Attributes:
         interval: Level of intervals (real values) or of sets of classes; None: none.
         neighbours: How many of the most similar molecules of training.
-        threshold: From which probability on a molecule is called class 1: a number, ``mcc`` or
-            ``f1``; None: it is not called anything.
     """
 
     interval: float | None = None
     neighbours: int = 0
-    threshold: float | str | None = None
 
     @classmethod
-    def by_default(cls, confidence: Confidence | None, task: Task) -> Self:
+    def by_default(cls, confidence: Uncertainty | None, task: Task) -> Self:
         """Return what a model gives unasked: intervals for real values, if it can."""
         can = confidence is not None and confidence.highest_level >= LEVEL
         return cls(LEVEL if can and task.kind == "regression" else None)
 
-    def check(self, confidence: Confidence | None, task: Task) -> None:
+    def check(self, confidence: Uncertainty | None) -> None:
         """See whether a model can give it.
 
         Raises:
             ConfigError: It cannot, or a value cannot be.
         """
-        level, threshold = self.interval, self.threshold
-        if level is not None and not is_number(level):
-            raise ConfigError(f"--interval is {level!r}: it must be a number")
-        if not is_whole(self.neighbours):
-            raise ConfigError(f"--neighbours is {self.neighbours!r}: it must be a whole number")
-        if not (threshold is None or isinstance(threshold, str) or is_number(threshold)):
-            raise ConfigError(f"--threshold is {threshold!r}: give a number, {' or '.join(GOALS)}")
-        if level is not None and not 0 < level < 1:
-            raise ConfigError(f"--interval is {level:g}: it must be between 0 and 1, as 0.9")
-        if not 0 <= self.neighbours <= MOST_NEIGHBOURS:
-            raise ConfigError(
-                f"--neighbours is {self.neighbours}: it must be from 0 to {MOST_NEIGHBOURS}"
-            )
-        if isinstance(threshold, str) and threshold not in GOALS:
-            raise ConfigError(f"--threshold is {threshold}: give a number, {' or '.join(GOALS)}")
-        if isinstance(threshold, float | int) and not 0 <= threshold <= 1:
-            raise ConfigError(f"--threshold is {threshold:g}: it must be from 0 to 1")
-        if threshold is not None and task.one_of:
-            raise ConfigError(
-                f"--threshold is for one class or none, and a molecule is of one of the classes of "
-                f"{task.one_of}: leave it out"
-            )
-        if threshold is not None and task.kind != "binary":
-            raise ConfigError(f"--threshold is for classes, and {task.targets[0]} is a real value")
-        measured = isinstance(threshold, str)
+        level, count = self.interval, self.neighbours
+        if level is not None and not (is_number(level) and 0 < level < 1):
+            raise ConfigError(f"--interval is {level!r}: give a number between 0 and 1, as 0.9")
+        if not (is_whole(count) and 0 <= count <= MOST_NEIGHBOURS):
+            raise ConfigError(f"--neighbours is {count!r}: give a number up to {MOST_NEIGHBOURS}")
         for name, wanted, there in (
             ("interval", level, confidence),
-            ("threshold", threshold if measured else None, confidence),
-            ("neighbours", self.neighbours or None, confidence and confidence.neighbours),
+            ("neighbours", count or None, confidence and confidence.neighbours),
         ):
             if wanted is not None and there is None:
                 raise ConfigError(
                     f"--{name} {wanted}: the model does not know it; models that train.py fit "
                     "makes of a table do, without --keep none"
                 )
-        if level is not None and confidence is not None:
-            highest = confidence.highest_level
-            if level > highest:
-                raise ConfigError(
-                    f"--interval {level:g}: the model was tried on too few molecules for it; the "
-                    f"highest is {math.floor(highest * 1000) / 1000:g}"
-                )
+        if level is not None and confidence is not None and level > confidence.highest_level:
+            highest = math.floor(confidence.highest_level * 1000) / 1000
+            raise ConfigError(
+                f"--interval {level:g}: the model was tried on too few molecules for it; the "
+                f"highest is {highest:g}"
+            )
 
 
 class Beside:
@@ -104,8 +78,8 @@ class Beside:
         ConfigError: The model cannot give it.
     """
 
-    def __init__(self, asked: Asked, confidence: Confidence | None, task: Task) -> None:
-        asked.check(confidence, task)
+    def __init__(self, asked: Asked, confidence: Uncertainty | None, task: Task) -> None:
+        asked.check(confidence)
         self.asked = asked
         self._confidence = confidence
         self._targets = task.targets
@@ -128,9 +102,8 @@ class Beside:
     @property
     def text_columns(self) -> tuple[str, ...]:
         """Names of `Predictions.texts`."""
-        kinds = ["class"] * (self.asked.threshold is not None) + ["set"] * (self._sets is not None)
         names = [f"class_{self._one_of}"] if self._one_of else []
-        names += [f"{kind}_{target}" for kind in kinds for target in self._targets]
+        names += [] if self._sets is None else [f"set_{target}" for target in self._targets]
         if self._sketch is not None:
             names.append("in_domain")
             each = ["nearest" if self._sketch.smiles else "nearest_row", "similarity"]
@@ -140,36 +113,42 @@ class Beside:
             names += [f"{name}_{number}" for number in numbers for name in each]
         return tuple(names)
 
-    def added(self, predictions: Predictions, told: Told, molecules: Sequence[Any]) -> Predictions:
+    def added(
+        self, predictions: Predictions, inputs: Inputs, molecules: Sequence[Any]
+    ) -> Predictions:
         """Return predictions with what is asked for.
 
-        `told` is without fingerprints; `molecules` are RDKit's, of those with an error anything.
+        `inputs` is without fingerprints; `molecules` are RDKit's, of those with an error anything.
         """
         confidence = self._confidence
-        if confidence is None and self.asked.threshold is None and not self._one_of:
+        if confidence is None and not self._one_of:
             return predictions
         places = np.flatnonzero([not error for error in predictions.errors])
-        told, warnings = told.take(places), list(predictions.warnings)
-        values, nearest, given = told.values, None, {}
+        inputs, warnings = inputs.take(places), list(predictions.warnings)
+        values, nearest, given = inputs.values, None, {}
         if confidence is not None:
             if self._sketch is not None:
                 known = [molecules[place] for place in places.tolist()]
-                told = told._replace(fingerprints=morgan_counts(known))
-            nearest = confidence.nearest(told, self.asked.neighbours)
+                inputs = inputs._replace(fingerprints=morgan_counts(known))
+            nearest = confidence.nearest(inputs, self.asked.neighbours)
             given["values"] = values = confidence.calibrated(values)
-            if told.distance is not None:
-                given["distance"] = told.distance
-            expected = confidence.expected(told, nearest)
+            if inputs.distance is not None:
+                given["distance"] = inputs.distance
+            expected = confidence.expected(inputs, nearest)
             if self._expects:
                 given["expected_error"] = confidence.known(values, expected)
             if self._interval is not None:
                 ends = confidence.intervals(values, expected, self._interval)
                 given |= dict(zip(("low", "high"), ends, strict=True))
-        columns = self._classes(values)
+        columns: list[list[str]] = []
+        if self._one_of:
+            columns.append([self._class_names[number] for number in values.argmax(axis=1)])
+        if confidence is not None and self._sets is not None:
+            columns += confidence.sets(values, self._sets)
         if confidence is not None and confidence.domain is not None and nearest is not None:
             given["similarity"] = nearest.similarity[:, 0]
             for number, place in enumerate(places):
-                far = None if told.distance is None else told.distance[number]
+                far = None if inputs.distance is None else inputs.distance[number]
                 reason = confidence.domain.said(given["similarity"][number], far)
                 warnings[place] = "; ".join(filter(None, (warnings[place], reason)))
             inside = "yes" if confidence.domain.has_border else ""
@@ -184,30 +163,6 @@ class Beside:
             texts=tuple(texts),
             **{name: _spread_out(part, places, len(molecules)) for name, part in given.items()},
         )
-
-    def _classes(self, values: np.ndarray) -> list[list[str]]:
-        """Return the columns of what molecules are called, and of what they may be."""
-        columns: list[list[str]] = []
-        if self._one_of:
-            columns.append([self._class_names[number] for number in values.argmax(axis=1)])
-        if self.asked.threshold is not None:
-            for target, column in enumerate(values.T):
-                border = self.threshold(target)
-                called = np.where(column >= border, "1", "0")
-                columns.append(np.where(math.isnan(border), "", called).tolist())
-        if self._sets is not None and self._confidence is not None:
-            columns += self._confidence.sets(values, self._sets)
-        return columns
-
-    def threshold(self, target: int) -> float:
-        """Return the probability from which on a molecule is called class 1.
-
-        nan where too little is known of the target, or none was asked for.
-        """
-        if not isinstance(self.asked.threshold, str):
-            return math.nan if self.asked.threshold is None else self.asked.threshold
-        one = self._confidence.targets[target] if self._confidence is not None else None
-        return one.threshold(self.asked.threshold) if isinstance(one, Calibration) else math.nan
 
     def _neighbours(self, nearest: Nearest) -> list[list[str]]:
         """Return the columns of the most similar molecules of training."""

@@ -7,33 +7,25 @@ Beside what Lightning keeps there is one plain dictionary under the key ``grapho
 * ``task``, ``target_mean``, ``target_std``: what is predicted, and how its values were scaled;
 * ``weight_scale``: what brings the weights of the training graphs to a mean of 1;
 * ``vocabulary``: the atom and bond codes that occurred in training;
-* ``extra_inputs``: names of the numbers that the network reads beside a graph (`ExtraInputs`); how
-  they are scaled stands with the weights;
+* ``extra_inputs``: names of the numbers that the network reads beside a graph (`ExtraInputs`);
 * ``standardise``: what is done to a molecule first, see `standardised`;
 * ``featuriser``, ``feature_version``: how graphs are made from SMILES (None: not from SMILES);
-* ``dataset``, ``dataset_fingerprint``, ``training_graphs``: what it was trained on;
-* ``training_summary``: atoms and labels of the training graphs, see `training_summary` of the data
-  module;
-* ``data_options``: for a user's table, how it was read and split (None otherwise);
+* ``dataset``, ``dataset_fingerprint``, ``training_graphs``, ``training_summary``, ``data_options``:
+  what it was trained on; the last one how a user's table was read and split;
 * ``validation``: metrics of the last validation before it was written;
 * ``packages``: versions of what it was made with;
 * ``sample``: of some training molecules what RDKit made of them, see `what_moved`; only where the
   file keeps SMILES;
 * ``card``: facts to show, in a file of `save_for_prediction` only.
 
-Of an ensemble these are the facts of its first member, and ``validation`` is that of all together.
-The weights of the others stand beside ``state_dict`` under ``members``: a list of state dicts of
-the `Graphormer`.
-
-Under the key ``blend`` there may be trees that are blended with the network (`Blend`), under
-``confidence`` what the model knows of its errors (`Confidence`).
-
-Lightning's own entries (state of the optimiser and of the loops) are for training on; a file
-written by `save_for_prediction` has none of them.
+Of an ensemble these are the facts of its first member. The weights of the others stand beside
+``state_dict`` under ``members``: a list of state dicts of the `Graphormer`. Under the key ``blend``
+there may be trees that are blended with the network (`Blend`), under ``confidence`` what the model
+knows of its errors (`Uncertainty`). Lightning's own entries are for training on.
 
 Only plain values and tensors are stored, so a checkpoint is read with ``weights_only=True`` and
 cannot run code. The file is looked at before it is read (`_check_archive`), and the sizes of the
-network before it is built (`network`); what else is wrong in it is one line (`in_one_line`).
+network before it is built (`_check_network`); what else is wrong in it is one line (`in_one_line`).
 """
 
 from __future__ import annotations
@@ -49,18 +41,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from graphormer_sepnorm import __version__
-from graphormer_sepnorm.errors import CheckpointError, GraphormerError, did_you_mean
+from graphormer_sepnorm.config import MAX_MEMBERS
+from graphormer_sepnorm.errors import (
+    CheckpointError,
+    ConfigError,
+    did_you_mean,
+)
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import shortened
-from graphormer_sepnorm.inference.network import check_network
 from graphormer_sepnorm.model.config import GraphormerConfig
+from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.resources import model_names, model_path
 from graphormer_sepnorm.runs.directory import BEST, LAST, RunDirectory
 
 FORMAT_VERSION = 2
-# Where a checkpoint keeps what this package needs, a `Blend` and a `Confidence`.
+# Where a checkpoint keeps what this package needs, a `Blend` and a `Uncertainty`.
 KEY, BLEND, CONFIDENCE = "graphormer_sepnorm", "blend", "confidence"
 REQUIRED = (
     "model",
@@ -73,7 +71,6 @@ REQUIRED = (
     "dataset",
     "dataset_fingerprint",
 )
-MAX_MEMBERS = 64
 
 _FOR_TESTING = ("pytorch-lightning_version", "hyper_parameters")
 _PACKAGES = ("graphormer-sepnorm", "torch", "lightning", "torch-geometric", "rdkit", "numpy")
@@ -90,34 +87,25 @@ def find_checkpoint(path: str | Path) -> Path:
         CheckpointError: There is no such file or directory, or no checkpoint in it, or nobody may
             look there.
     """
+    name, path = str(path), Path(path).expanduser()
     try:
-        return _found(path)
+        if path.is_file():
+            return path
+        if path.exists():
+            run = RunDirectory(path)
+            loose = (path / name for name in (BEST, LAST))
+            found = run.tested or next((file for file in loose if file.is_file()), None)
+            expected = run.best.relative_to(path)
+            said = f"no checkpoint in {path}: expected {expected}, as a training run leaves it"
+        else:
+            found, known = model_path(name), model_names()
+            said = f"no such checkpoint or run directory: {path}{did_you_mean(name, known)}; "
+            said += f"with the package come: {', '.join(known)}"
     except OSError as error:  # a name that is too long, a folder that may not be entered
-        raise CheckpointError(f"{shortened(str(path))}: {error.strerror}") from error
-
-
-def _found(path: str | Path) -> Path:
-    name = str(path)
-    path = Path(path).expanduser()
-    if path.is_file():
-        return path
-    if not path.exists():
-        bundled = model_path(name)
-        if bundled is not None:
-            return bundled
-        known = model_names()
-        raise CheckpointError(
-            f"no such checkpoint or run directory: {path}{did_you_mean(name, known)}; with the "
-            f"package come: {', '.join(known)}"
-        )
-    run, loose = RunDirectory(path), (path / name for name in (BEST, LAST))
-    found = run.tested or next((file for file in loose if file.is_file()), None)
-    if found is not None:
-        return found
-    raise CheckpointError(
-        f"no checkpoint in {path}: expected {run.best.relative_to(path)}, as a training run "
-        "leaves it"
-    )
+        raise CheckpointError(f"{shortened(name)}: {error.strerror}") from error
+    if found is None:
+        raise CheckpointError(said)
+    return found
 
 
 def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, Any]:
@@ -175,18 +163,8 @@ def in_one_line(file: str | Path) -> Iterator[None]:
     try:
         yield
     except CheckpointError as error:
-        known = str(file) in str(error)
-        raise error if known else CheckpointError(f"{file} cannot be used: {error}") from error
-    except (
-        GraphormerError,
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        MemoryError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ) as error:
+        raise CheckpointError(f"{file} cannot be used: {error}") from error
+    except Exception as error:  # a damaged value can be wrong in nearly any way
         raise CheckpointError(
             f"{file} cannot be used: it is damaged, or of another version "
             f"({type(error).__name__}: {_first_line(error)})"
@@ -208,7 +186,63 @@ def check_checkpoint(checkpoint: dict[str, Any]) -> None:
     if len(networks) > MAX_MEMBERS:
         raise CheckpointError(f"it has {len(networks)} members, expected at most {MAX_MEMBERS}")
     for weights in networks:
-        check_network(facts["model"], weights)
+        _check_network(facts["model"], weights)
+
+
+def _check_network(options: dict[str, Any], weights: dict[str, Tensor]) -> None:
+    """Compare the sizes that a network is said to have with its weights.
+
+    Before it is built: a number in a file must not decide how much memory is taken.
+    """
+    with _of_this_version():
+        config = GraphormerConfig(**options)
+    layers = {name.split(".")[1] for name in weights if name.startswith("layers.")}
+    if config.layers != len(layers):
+        raise CheckpointError(f"model.layers is {config.layers}, the weights are of {len(layers)}")
+    with _of_this_version(), torch.device("meta"), torch.random.fork_rng(devices=[]):
+        expected = Graphormer(config).state_dict()
+    sizes, found = (
+        {name: list(value.shape) for name, value in each.items()} for each in (expected, weights)
+    )
+    for name in sizes | found:
+        if sizes.get(name) != found.get(name):
+            raise CheckpointError(
+                f"model.{name} has shape {found.get(name)}, not {sizes.get(name)}"
+            )
+
+
+def build_network(options: dict[str, Any], weights: dict[str, Tensor]) -> Graphormer:
+    """Build a network and give it its weights; an option that is missing has its default.
+
+    Raises:
+        CheckpointError: This version has no such network.
+    """
+    with _of_this_version():
+        model = Graphormer(GraphormerConfig(**options))
+    load_weights(model, weights)
+    return model
+
+
+def load_weights(module: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Give a module its weights, names and shapes compared.
+
+    Raises:
+        CheckpointError: They are of another network.
+    """
+    with _of_this_version():
+        module.load_state_dict(weights)
+
+
+@contextlib.contextmanager
+def _of_this_version() -> Iterator[None]:
+    try:
+        yield
+    except (TypeError, RuntimeError, ConfigError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise CheckpointError(
+            f"the network of the checkpoint is not one of this version ({reason}): use the "
+            "version of graphormer_sepnorm that wrote it"
+        ) from error
 
 
 def model_weights(checkpoint: dict[str, Any]) -> dict[str, torch.Tensor]:
@@ -270,8 +304,13 @@ def joined(checkpoints: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """
     (name, first), *others = checkpoints.items()
     for other, checkpoint in others:
+        # Options of the network that are younger than a checkpoint have their default in it.
+        own, known = (
+            {**one[KEY], "model": GraphormerConfig(**one[KEY]["model"])}
+            for one in (checkpoint, first)
+        )
         for fact in (*REQUIRED, "weight_scale"):
-            if _fact(checkpoint, fact) != _fact(first, fact):
+            if own.get(fact) != known.get(fact):
                 raise CheckpointError(
                     f"{name} and {other} differ in {fact}: members of an ensemble are trained with "
                     "the same options on the same data"
@@ -283,12 +322,6 @@ def joined(checkpoints: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         "members": [model_weights(checkpoint) for _, checkpoint in others],
         **kept,
     }
-
-
-def _fact(checkpoint: dict[str, Any], name: str) -> Any:
-    value = checkpoint[KEY].get(name)
-    # Options of the network that are younger than a checkpoint have their default in it.
-    return GraphormerConfig(**value) if name == "model" else value
 
 
 def save_for_prediction(

@@ -1,16 +1,16 @@
-"""What a checkpoint says about itself, for people."""
+"""What a model says about itself: facts as lines, or as a card in Markdown."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from graphormer_sepnorm.confidence.confidence import Confidence
-from graphormer_sepnorm.formatting import aligned, four_digits, listed
+from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.files import read_json, sha256_of
+from graphormer_sepnorm.formatting import aligned, four_digits, in_a_line, listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Kind, Task
 from graphormer_sepnorm.inference.beside import LEVEL
-from graphormer_sepnorm.inference.card import run_card, run_of
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,
@@ -18,8 +18,10 @@ from graphormer_sepnorm.inference.checkpoint import (
     count_parameters_of,
 )
 from graphormer_sepnorm.model.config import EXTENSIONS, GraphormerConfig
-from graphormer_sepnorm.process import resuming
 from graphormer_sepnorm.runs.directory import CHECKPOINTS, RunDirectory
+from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
+
+Facts = list[tuple[str, str]]
 
 
 def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
@@ -27,31 +29,46 @@ def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
 
     By the file there are its path and size, and the test of the run that it lies in.
     """
+    return aligned(_facts(checkpoint, file))
+
+
+def model_card(checkpoint: dict[str, Any], file: Path) -> str:
+    """Return the same as a table in Markdown, with the SHA-256 of the file.
+
+    Raises:
+        CheckpointError: The file cannot be read again.
+    """
+    try:
+        digest = sha256_of(file)
+    except OSError as error:
+        raise CheckpointError(f"{file} cannot be read ({error.strerror})") from error
+    facts = [*_facts(checkpoint, file), ("SHA-256", digest)]
+    rows = [" | ".join(in_a_line(cell).replace("|", "\\|") for cell in fact) for fact in facts]
+    return "\n".join([f"# {file.stem}", "", "| | |", "| --- | --- |", *(f"| {r} |" for r in rows)])
+
+
+def _facts(checkpoint: dict[str, Any], file: Path | None) -> Facts:
     facts = checkpoint[KEY]
-    rows: list[tuple[str, str]] = []
-    if file is not None:
-        rows.append(("file", f"{file} ({file.stat().st_size / 1e6:.1f} MB)"))
-    card = facts.get("card") or {}
-    rows += [(name, str(value)) for name, value in card.items()]
+    rows = [("file", f"{file} ({file.stat().st_size / 1e6:.1f} MB)")] if file is not None else []
+    rows += [(name, str(value)) for name, value in (facts.get("card") or {}).items()]
     rows += _targets(facts)
     extra = ExtraInputs.of_facts(facts)
     rows += [("from", f"the molecule, {extra.in_words()}")] if len(extra) else []
     steps = facts.get("standardise")
     rows += [("standardised", f"first of all, by {listed(steps)}")] if steps else []
     rows += _model(checkpoint)
-    rows += _blend(checkpoint.get(BLEND))
-    rows += _confidence(checkpoint.get(CONFIDENCE), facts["task"]["kind"])
+    if (confidence := checkpoint.get(CONFIDENCE)) is not None:
+        rows += _confidence(confidence, facts["task"]["kind"])
     rows += _training(checkpoint)
-    if file is not None:
-        rows += _so_far(file) + _run(facts, file)
-    no_smiles = "not possible: evaluate it on its own data set with train.py test"
-    rows.append(("from SMILES", f"by {facts['featuriser']}" if facts["featuriser"] else no_smiles))
+    if file is not None and file.parent.name == CHECKPOINTS:
+        rows += _run(facts, file)
+    featuriser = facts["featuriser"]
+    rows.append(("from SMILES", f"by {featuriser}" if featuriser else "not possible"))
     packages = facts.get("packages", {})
-    rows.append(("made with", ", ".join(f"{name} {value}" for name, value in packages.items())))
-    return aligned(rows)
+    return [*rows, ("made with", ", ".join(f"{name} {value}" for name, value in packages.items()))]
 
 
-def _targets(facts: dict[str, Any]) -> list[tuple[str, str]]:
+def _targets(facts: dict[str, Any]) -> Facts:
     task = Task.from_plain(facts["task"])
     if len(task.targets) > 1 and not task.tells_targets_apart:
         return [("predicts", f"{len(task.targets):,} targets: {listed(task.targets, most=3)}")]
@@ -61,68 +78,51 @@ def _targets(facts: dict[str, Any]) -> list[tuple[str, str]]:
         text = f"{target} [{unit}]" if unit else target
         if task.kind == "binary":
             text += f", probability of {task.class_1(target)}"
-            if labels:
-                text += f"; {labels['labels']:,} labels, {labels['mean']:.1%} of class 1"
-        elif labels:
-            text += (
-                f"; {labels['labels']:,} labels from {labels['min']:.4g} to {labels['max']:.4g}, "
-                f"mean {labels['mean']:.4g}, standard deviation {labels['std']:.4g}"
-            )
+        if labels:
+            text += f"; {labels['labels']:,} labels from {labels['min']:.4g} to "
+            text += f"{labels['max']:.4g}, mean {labels['mean']:.4g}"
         rows.append(("predicts", text))
     return rows
 
 
-def _model(checkpoint: dict[str, Any]) -> list[tuple[str, str]]:
-    facts = checkpoint[KEY]
-    model, parameters = facts["model"], count_parameters_of(checkpoint)
-    rows = [
-        (
-            "model",
-            f"Graphormer, norm {model['norm']} ([CLS]+atoms), {model['layers']} layers, width "
-            f"{model['width']}, {model['heads']} heads, {parameters:,} parameters",
-        )
-    ]
+def _model(checkpoint: dict[str, Any]) -> Facts:
+    model, parameters = checkpoint[KEY]["model"], count_parameters_of(checkpoint)
+    text = f"Graphormer, norm {model['norm']} ([CLS]+atoms), {model['layers']} layers, width "
+    text += f"{model['width']}, {model['heads']} heads, {parameters:,} parameters"
+    rows = [("model", text)]
     beyond = [
         name if model[name] is True else f"{name} {model[name]}"
         for name in EXTENSIONS
         if model.get(name, neutral := getattr(GraphormerConfig, name)) != neutral
     ]
-    if beyond:
-        rows.append(("beyond it", ", ".join(beyond)))
+    rows += [("beyond it", ", ".join(beyond))] if beyond else []
     if others := checkpoint.get("members"):
         rows.append(("ensemble", f"{1 + len(others)} such networks; their mean is predicted"))
+    if (blend := checkpoint.get(BLEND)) is not None:
+        trees, weight = blend["trees"], min(blend["weights"])
+        of = f" (log-odds, times {blend['stacking']['slope']:.2f})" if "stacking" in blend else ""
+        text = f"{weight:g} of the network, {1 - weight:g} of gradient boosting{of}: "
+        text += f"{len(trees['roots']):,} trees"
+        if own := trees["columns"].get("columns"):
+            text += f", with {listed(own)} of a table"
+        if without := sum(not each for each in trees["trees"].tolist()):
+            text += f"; {without:,} of {len(blend['weights']):,} targets by the network alone"
+        rows += [("blend", text), *_metrics("of the blend", blend.get("validation", {}))]
     return rows
 
 
-def _blend(blend: dict[str, Any] | None) -> list[tuple[str, str]]:
-    if blend is None:
-        return []
-    trees, columns = blend["trees"], blend["trees"]["columns"]
-    weight = min(blend["weights"])
-    of = f" (log-odds, times {blend['stacking']['slope']:.2f})" if "stacking" in blend else ""
-    text = (
-        f"{weight:g} of the network, {1 - weight:g} of gradient boosting{of}: "
-        f"{len(trees['roots']):,} trees on {len(columns['environments']):,} Morgan environments "
-        f"and {len(columns['descriptors']):,} descriptors of RDKit {columns['rdkit']}"
-    )
-    if own := columns.get("columns"):
-        text += f", with {listed(own)} of a table"
-    without = sum(not trees for trees in trees["trees"].tolist())
-    if without:
-        text += f"; {without:,} of {len(blend['weights']):,} targets by the network alone"
-    rows = [("blend", text)]
-    if blend.get("validation"):
-        values = ", ".join(
-            f"{name} {four_digits(value)}" for name, value in blend["validation"].items()
-        )
-        rows.append(("of the blend", f"validation {values}"))
-    return rows
+def _metrics(name: str, values: dict[str, Any]) -> Facts:
+    """Return metrics, in the order that they have; nothing where there are none."""
+    shown = [
+        f"{metric.removeprefix('validation_')} {four_digits(value)}"
+        for metric, value in values.items()
+        if metric != "validation_loss" and type(value) is float
+    ]
+    return [(name, ", ".join(shown))] if shown else []
 
 
-def _confidence(confidence: dict[str, Any] | None, kind: Kind) -> list[tuple[str, str]]:
-    if confidence is None:
-        return []
-    known = Confidence.from_plain(confidence, kind)
+def _confidence(confidence: dict[str, Any], kind: Kind) -> Facts:
+    known = Uncertainty.from_plain(confidence, kind)
     targets = [one for one in confidence["targets"] if one is not None]
     counts = [one["labels"] if "labels" in one else sum(one["counts"]) for one in targets]
     most = max(counts, default=0)
@@ -130,86 +130,50 @@ def _confidence(confidence: dict[str, Any] | None, kind: Kind) -> list[tuple[str
         text = f"intervals, by the errors on up to {most:,} unseen molecules"
         if 0 < known.highest_level < LEVEL:
             text += f": of at most {int(100 * known.highest_level)} %, so only with --interval"
-    elif any(known.calibrated_by(target) != "none" for target in range(len(known.targets))):
-        text = f"calibrated probabilities, by up to {most:,} labels of unseen molecules"
     else:
-        text = (
-            "probabilities as they come: no calibration was better on up to "
-            f"{most:,} labels of unseen molecules"
-        )
+        maps = {known.calibrated_by(target) for target in range(len(known.targets))}
+        how = "as they come" if maps == {"none"} else f"calibrated ({', '.join(sorted(maps))})"
+        text = f"probabilities {how}, by up to {most:,} labels of unseen molecules"
     rows = [("how sure", text)]
-    sketch = confidence.get("neighbours")
     if known.domain is not None:
         rule = known.domain.rule
-        rows.append(("domain", f"outside it: {rule}" if rule else "no border: not judged"))
-    if sketch is not None:
-        kept = (
-            ["fingerprints"] + ["SMILES"] * ("smiles" in sketch) + ["labels"] * ("labels" in sketch)
-        )
-        rows.append(("it keeps", f"{listed(kept)} of {len(sketch['sizes']):,} training molecules"))
-        if tokens := confidence.get("tokens"):
-            most = max(len(cloud["points"]) for cloud in tokens["clouds"])
-            rows.append(
-                ("", f"[CLS] of {most:,}, in {tokens['clouds'][0]['axes'].shape[1]} numbers each")
-            )
+        rows.append(("domain", f"outside it: {rule}" if rule else "no border"))
+    if (sketch := known.neighbours) is not None:
+        kept = ["fingerprints"] + ["SMILES"] * bool(sketch.smiles)
+        kept += ["labels"] * (sketch.labels is not None) + ["[CLS]"] * (known.tokens is not None)
+        rows.append(("it keeps", f"{listed(kept)} of {len(sketch):,} training molecules"))
     return rows
 
 
-def _training(checkpoint: dict[str, Any]) -> list[tuple[str, str]]:
+def _training(checkpoint: dict[str, Any]) -> Facts:
     facts = checkpoint[KEY]
     text = f"{facts['dataset']} (fingerprint {facts['dataset_fingerprint'][:12]})"
     if "training_graphs" in facts:
         text += f", {facts['training_graphs']:,} molecules"
-    atoms = (facts.get("training_summary") or {}).get("atoms")
-    if atoms:
+    summary = facts.get("training_summary") or {}
+    if atoms := summary.get("atoms"):
         text += f" of {atoms['min']} to {atoms['max']} atoms"
-        text += ", each of one piece" if facts["training_summary"].get("connected") else ""
-    rows = [("trained on", text)]
-    if facts.get("from_pretrained"):
-        rows.insert(0, ("begun with", facts["from_pretrained"]))
+        text += ", each of one piece" if summary.get("connected") else ""
+    begun = facts.get("from_pretrained")
+    rows = [("begun with", begun)] if begun else []
+    rows.append(("trained on", text))
     if "global_step" in checkpoint and "epoch" in checkpoint:
-        rows.append(
-            ("training", f"epoch {checkpoint['epoch'] + 1}, step {checkpoint['global_step']:,}")
-        )
-    validation = {
-        name.removeprefix("validation_"): value
-        for name, value in facts.get("validation", {}).items()
-        if name != "validation_loss"
-    }
-    if validation:
-        values = ", ".join(f"{name} {four_digits(value)}" for name, value in validation.items())
-        rows.append(("validation", values))
-    return rows
+        steps = f"epoch {checkpoint['epoch'] + 1}, step {checkpoint['global_step']:,}"
+        rows.append(("training", steps))
+    return [*rows, *_metrics("validation", facts.get("validation", {}))]
 
 
-def _so_far(file: Path) -> list[tuple[str, str]]:
-    """What to know of the checkpoint of a run that has not ended."""
-    if file.parent.name != CHECKPOINTS:
-        return []
+def _run(facts: dict[str, Any], file: Path) -> Facts:
+    """What the directory of its run knows of how it was tested."""
     run = RunDirectory(file.parent.parent)
-    if run.finished or not run.record_file.is_file():
+    if not run.finished or run.tested != file:
         return []
-    return [("so far", f"the run has not ended; go on with: {resuming(run.path)}")]
-
-
-def _run(facts: dict[str, Any], file: Path) -> list[tuple[str, str]]:
-    """What the directory of its run knows beside the checkpoint."""
-    run = run_of(file)
-    if run is None:
-        return []
-    card, task = run_card(run), Task.from_plain(facts["task"])
-    rows = [("split", str(card["split"]))] if card.get("split") else []
-    values = [
-        f"{metric.name} {four_digits(value)}"
-        for metric in task.metrics
-        if isinstance(value := card.get(f"test_{metric.name}"), float)
-    ]
-    rows += [("test", ", ".join(values))] if values else []
-    for one in card.get("baselines") or ():
-        value = one["test"].get(task.metric)
-        if value is not None:
-            others = "" if one.get("comparable", True) else ", of fewer targets than the model's"
-            rows.append(
-                ("beside it", f"{one['name']}: test {task.metric} {four_digits(value)}{others}")
-            )
+    summary, task = run.summary() or {}, Task.from_plain(facts["task"])
+    split = (read_json(run.data_report_file) or {}).get("split")
+    rows = [("split", str(split))] if split else []
+    tested = {metric.name: summary.get(f"test_{metric.name}") for metric in task.metrics}
+    rows += _metrics("test", tested)
+    for one in summary.get("baselines") or ():
+        if (value := one["test"].get(task.metric)) is not None:
+            rows.append(("baseline", f"{one['name']}: test {task.metric} {four_digits(value)}"))
     return rows

@@ -8,14 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from graphormer_sepnorm.chem.molecules import MAX_ATOMS, ParsedMolecule
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.inference.batching import BATCH_SIZE, by_size, in_chunks
-from graphormer_sepnorm.inference.trained_model import TrainedModel, with_remarks
-
-READS_ATOMS = "this model reads its predictions from the atoms, not from [CLS]"
+from graphormer_sepnorm.inference.featurise import with_remarks
 
 
 @dataclass(frozen=True)
@@ -62,30 +59,29 @@ class Embeddings:
 class Embedder:
     """Gives the embeddings of molecules, if asked for of atoms too, where a predictor gives values.
 
+    Args:
+        predictor: A `Predictor`, whose file imports this one.
+        atoms: Whether embeddings of the atoms are wanted.
+
     Attributes:
         columns: What the channels of [CLS] are called in a table.
         text_columns: Names of what is said beside them: none.
+        note: What to know about [CLS] of this network; mostly the empty string.
     """
 
     text_columns: tuple[str, ...] = ()
 
-    def __init__(self, predictor: TrainedModel, atoms: bool = False) -> None:
-        self.task = predictor.task
-        self.device = predictor.device
-        self.width = predictor.model.config.width
+    def __init__(self, predictor: Any, atoms: bool = False) -> None:
+        _ = predictor.reader.featuriser  # or it takes no molecules
+        config = predictor.model.config
+        self.task, self.device, self.width = predictor.task, predictor.device, config.width
         self.columns = tuple(f"cls_{channel}" for channel in range(self.width))
-        self.atoms = atoms
-        self.standardises = predictor.standardises
+        self.note = ""
+        if not config.reads_graph_token:
+            self.note = "this model reads its predictions from the atoms, not from [CLS]: take the "
+            self.note += f"{config.readout} of theirs (from Python atoms=True)"
+        self._atoms = atoms
         self._predictor = predictor
-
-    @property
-    def note(self) -> str:
-        """What to know about [CLS] of this network; mostly the empty string."""
-        config = self._predictor.model.config
-        if config.reads_graph_token:
-            return ""
-        what = f"take the {config.readout} of theirs (--atoms, from Python atoms=True)"
-        return f"{READS_ATOMS}: {what}"
 
     def embed(
         self,
@@ -104,8 +100,8 @@ class Embedder:
             np.concatenate([part.values for part in parts]),
             tuple(error for part in parts for error in part.errors),
             tuple(warning for part in parts for warning in part.warnings),
-            np.concatenate([part.atoms for part in parts]) if self.atoms else None,  # type: ignore[misc]
-            _starts(np.concatenate(counts)) if self.atoms else None,
+            np.concatenate([part.atoms for part in parts]) if self._atoms else None,  # type: ignore[misc]
+            _starts(np.concatenate(counts)) if self._atoms else None,
             self.note,
             tuple(text for part in parts for text in part.read_as),
         )
@@ -117,19 +113,19 @@ class Embedder:
         max_atoms: int = MAX_ATOMS,
     ) -> Embeddings:
         """Return the embeddings of molecules that are parsed already; see `Predictor.embed`."""
-        molecules = self._predictor.prepared(molecules)
+        reader = self._predictor.reader
+        molecules = reader.prepared(molecules)
         values = np.full((len(molecules), self.width), np.nan, np.float32)
         of_atoms = [values[:0]] * len(molecules)
-        graphs, places, errors, warnings = self._predictor.featurise(molecules, max_atoms)
+        graphs, places, errors, warnings = reader.featurise(molecules, max_atoms)
         if graphs is not None:
             for numbers in by_size(graphs.num_atoms, batch_size):
                 values[places[numbers]], atoms = self._encode(graphs.take(numbers))
-                if self.atoms:
-                    ends = np.cumsum(graphs.num_atoms[numbers])[:-1]
-                    for place, rows in zip(places[numbers], np.split(atoms, ends), strict=True):
-                        of_atoms[place] = rows[
-                            self._predictor.atom_order(molecules[place].molecule)
-                        ]
+                if atoms is None:
+                    continue
+                ends = np.cumsum(graphs.num_atoms[numbers])[:-1]
+                for place, rows in zip(places[numbers], np.split(atoms, ends), strict=True):
+                    of_atoms[place] = rows[reader.atom_order(molecules[place].molecule)]
         for place in places[~np.isfinite(values[places]).all(axis=1)].tolist():
             values[place], warnings[place], of_atoms[place] = np.nan, "", values[:0]
             errors[place] = "the model gives no finite embedding for it"
@@ -138,19 +134,16 @@ class Embedder:
             values,
             tuple(errors),
             with_remarks(molecules, warnings),
-            np.concatenate([values[:0], *of_atoms]) if self.atoms else None,
-            _starts(list(map(len, of_atoms))) if self.atoms else None,
-            read_as=tuple(one.standard for one in molecules) if self.standardises else (),
+            np.concatenate([values[:0], *of_atoms]) if self._atoms else None,
+            _starts(list(map(len, of_atoms))) if self._atoms else None,
+            read_as=tuple(one.standard for one in molecules) if reader.steps else (),
         )
 
     @torch.inference_mode()
-    def _encode(self, graphs: PackedGraphs) -> tuple[np.ndarray, np.ndarray]:
+    def _encode(self, graphs: PackedGraphs) -> tuple[np.ndarray, np.ndarray | None]:
         token, atoms = self._predictor.model.encode(self._predictor.collate(graphs))
-        return _to_numpy(token), _to_numpy(atoms) if self.atoms else np.empty(0)
-
-
-def _to_numpy(rows: Tensor) -> np.ndarray:
-    return rows.float().cpu().numpy()
+        of_atoms = atoms.float().cpu().numpy() if self._atoms else None
+        return token.float().cpu().numpy(), of_atoms
 
 
 def _starts(counts: Any) -> np.ndarray:

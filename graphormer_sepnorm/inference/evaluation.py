@@ -69,15 +69,13 @@ class Evaluation:
     Args:
         task: What is predicted.
         targets: Numbers of those that are compared.
-        kept: What to know of the molecules of training that rows are compared with.
 
     Attributes:
         known: How many rows have the fingerprint of a molecule that the model was trained on.
     """
 
-    def __init__(self, task: Task, targets: Sequence[int], kept: str = "") -> None:
+    def __init__(self, task: Task, targets: Sequence[int]) -> None:
         self.task = task
-        self.kept = kept
         self.targets = targets
         self._labels = [array("d") for _ in task.targets]
         self._predictions = [array("d") for _ in task.targets]
@@ -97,13 +95,11 @@ class Evaluation:
             self._example[target] = self._example[target] or " ".join(str(cell).split())[:40]
             self._unusable[target] += 1
             return
-        if math.isnan(label):
-            return
-        if math.isnan(prediction):
+        if not math.isnan(label) and math.isnan(prediction):
             self._unpredicted[target] += 1
-            return
-        self._labels[target].append(label)
-        self._predictions[target].append(prediction)
+        elif not math.isnan(label):
+            self._labels[target].append(label)
+            self._predictions[target].append(prediction)
 
     def metrics(self, target: int) -> dict[str, float]:
         """Return the metrics of one target by their names, in its unit; nan where undefined."""
@@ -111,18 +107,17 @@ class Evaluation:
         predictions = np.frombuffer(self._predictions[target])
         return {one.name: one.of(labels, predictions) for one in metrics_of(self.task.kind)}
 
-    def _of_classes(self) -> str:
-        labels, predictions = (
-            np.stack([np.frombuffer(column) for column in columns], axis=1)
-            for columns in (self._labels, self._predictions)
-        )
-        values = self.task.evaluate(labels, predictions)
-        shown = (f"{one.label} {one.shown(values[one.name])}" for one in self.task.metrics)
-        return f"{self.task.one_of}  {', '.join(shown)}"
-
     def text(self) -> str:
         """Return a line or two per target; of classes one of all of them before."""
-        lines = [self._of_classes()] if self.task.one_of else []
+        lines = []
+        if self.task.one_of:
+            labels, predictions = (
+                np.stack([np.frombuffer(column) for column in columns], axis=1)
+                for columns in (self._labels, self._predictions)
+            )
+            values = self.task.evaluate(labels, predictions)
+            shown = (f"{one.label} {one.shown(values[one.name])}" for one in self.task.metrics)
+            lines.append(f"{self.task.one_of}  {', '.join(shown)}")
         for number in self.targets:
             name, unit = self.task.targets[number], self.task.units[number]
             labels = np.frombuffer(self._labels[number])
@@ -133,20 +128,17 @@ class Evaluation:
             counts = [f"{len(labels):,} rows"]
             if self.task.kind == "binary":
                 counts.append(f"{int(labels.sum()):,} of class 1")
+            unusable = f"with a label that cannot be used, such as {self._example[number]!r}"
             for count, what in (
                 (self._unpredicted[number], "with a label but no prediction"),
-                (
-                    self._unusable[number],
-                    f"with a label that cannot be used, such as {self._example[number]!r}",
-                ),
+                (self._unusable[number], unusable),
             ):
-                if count:
-                    counts.append(f"{count:,} {what}")
+                counts += [f"{count:,} {what}"] if count else []
             lines.append(f"{name}  {', '.join(scores)}  ({'; '.join(counts)})")
         if self.known:
             have = "row has" if self.known == 1 else "rows have"
             lines.append(
                 f"{self.known:,} {have} the fingerprint of a molecule that the model was trained "
-                f"on{self.kept}: of others this says less"
+                "on: of others this says less"
             )
         return "\n".join(lines)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from graphormer_sepnorm.chem.drawing import draw_contributions, full_colour
 from graphormer_sepnorm.chem.fragments import fragments_of
 from graphormer_sepnorm.chem.molecules import MAX_ATOMS, ParsedMolecule
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
@@ -21,7 +22,6 @@ from graphormer_sepnorm.inference.explanation_methods import (
     Subject,
     default_method,
 )
-from graphormer_sepnorm.inference.trained_model import TrainedModel
 
 _NOTHING = np.empty(0)
 
@@ -43,6 +43,7 @@ class Explanation:
         fragments: The atoms of each fragment (`fragments_of`).
         warning: What to know about the prediction; mostly the empty string.
         error: Why there is none; the empty string where there is one.
+        id: What a table calls the molecule; may be empty.
     """
 
     smiles: str
@@ -55,11 +56,19 @@ class Explanation:
     fragments: tuple[tuple[int, ...], ...] = ()
     warning: str = ""
     error: str = ""
+    id: str = ""
 
     @property
     def rest(self) -> float:
         """What baseline and contributions lack of the value."""
         return float(self.value - self.baseline - self.contributions.sum())
+
+    def _repr_svg_(self) -> str | None:
+        """Draw the molecule with its atoms coloured; a notebook shows it."""
+        if self.error:
+            return None
+        largest = full_colour([self.contributions])
+        return draw_contributions(self.molecule, self.contributions, largest)
 
     @property
     def of_fragments(self) -> np.ndarray:
@@ -90,7 +99,7 @@ class Explainer:
     """Gives explanations where a predictor gives values.
 
     Args:
-        predictor: Has the networks.
+        predictor: A `Predictor`, whose file imports this one.
         target: Which of its targets; None: the only one.
         method: One of `METHODS`; None: `default_method` of the network's norm.
 
@@ -105,7 +114,7 @@ class Explainer:
     """
 
     def __init__(
-        self, predictor: TrainedModel, target: str | None = None, method: str | None = None
+        self, predictor: Any, target: str | None = None, method: str | None = None
     ) -> None:
         task = predictor.task
         config = predictor.networks[0].config
@@ -115,6 +124,7 @@ class Explainer:
                 f"there is no method {self.method!r}{did_you_mean(self.method, METHODS)}; there "
                 f"are: {', '.join(METHODS)}"
             )
+        _ = predictor.reader.featuriser  # or there is nothing to explain
         self._number = task.number_of(target, "explain")
         self.target = task.targets[self._number]
         self.binary = task.kind == "binary"
@@ -136,31 +146,19 @@ class Explainer:
     def _left_out(self) -> Iterator[str]:
         """Say what of the prediction is not explained."""
         blend, confidence = self._predictor.blend, self._predictor.confidence
-        weight = 1.0 if blend is None else float(blend.weights[self._number])
-        stacked = False
-        sums = "" if blend is None or not blend.exclusive else "classes are made to add up to 1"
-        if blend is not None and blend.stacking is not None and blend.trees.known[self._number]:
-            stacked = True
-            before = f", before {sums}," if sums else ""
-            yield (
-                f"explained is what the network says; the log-odds of the prediction{before} are "
-                f"{weight * blend.stacking.slope:.2f} times its, with what trees say and a constant"
-            )
-        elif weight < 1:
-            before = f", before {sums}" if sums else ""
-            yield (
-                f"explained is what the network says, {weight:.0%} of the prediction{before}; the "
-                f"other {1 - weight:.0%} is said by trees"
-            )
-        elif sums:  # the others' are said by trees too
-            yield f"explained is what the network says, before {sums}"
-        if self.binary and len(self._networks) > 1 and not stacked:
-            yield (
-                f"explained is the mean of the log-odds of {len(self._networks)} networks, and "
-                "predicted the mean of their probabilities"
-            )
+        others, averaged = [], self.binary and len(self._networks) > 1
+        if blend is not None and blend.trees.known[self._number]:
+            if blend.stacking is not None or blend.weights[self._number] < 1:
+                others.append(f"trees ({1 - blend.weights[self._number]:.0%} of the blend)")
+            averaged &= blend.stacking is None  # else log-odds are averaged
+        if blend is not None and blend.exclusive:
+            others.append("that classes add up to 1")
+        if averaged:
+            others.append("that probabilities of members are averaged, not log-odds")
         if confidence is not None and confidence.calibrated_by(self._number) != "none":
-            yield "explained are log-odds as they are before calibration"
+            others.append("calibration")
+        if others:
+            yield f"explained is what the network says, without {', '.join(others)}"
         if extra := self._predictor.extra_inputs.in_words():
             yield f"what the network reads from {extra} is in the baseline, not in atoms"
 
@@ -190,7 +188,8 @@ class Explainer:
         columns: np.ndarray | None = None,
     ) -> list[Explanation]:
         """Return the explanations of molecules that are parsed already; see `explain`."""
-        molecules = self._predictor.prepared(molecules)
+        reader = self._predictor.reader
+        molecules = reader.prepared(molecules)
         predicted = self._predictor.predict_molecules(molecules, batch_size, max_atoms, columns)
         found = [
             Explanation(
@@ -203,7 +202,7 @@ class Explainer:
             )
             for row, (text, parsed) in enumerate(zip(smiles, molecules, strict=True))
         ]
-        graphs, places, _, _ = self._predictor.featurise(molecules, max_atoms)
+        graphs, places, _, _ = reader.featurise(molecules, max_atoms)
         good = [number for number, place in enumerate(places) if not predicted.errors[place]]
         if graphs is None or not good:
             return found
@@ -223,7 +222,7 @@ class Explainer:
         self, graphs: PackedGraphs, found: Sequence[Explanation], batch_size: int
     ) -> Iterator[Explanation]:
         """Yield the explanations of the molecules of a batch, whose graphs these are."""
-        orders = [self._predictor.atom_order(one.molecule) for one in found]
+        orders = [self._predictor.reader.atom_order(one.molecule) for one in found]
         fragments = [fragments_of(one.molecule) for one in found]
         collate = Collator(
             GraphStore.from_graphs([graphs], self._path_length), self._predictor.vocabulary
@@ -242,8 +241,8 @@ class Explainer:
                 lambda numbers: collate(numbers).to(self._predictor.device),
                 batch_size,
             )
-            values.append(subject.whole())
-            baselines.append(subject.baseline())
+            values.append(subject.with_all(False))
+            baselines.append(subject.with_all(True))
             contributions.append(METHODS[self.method](subject))
         value, baseline = (
             np.mean(each, axis=0) * self._scale + self._shift for each in (values, baselines)

@@ -64,15 +64,8 @@ class Subject:
             outputs[places] = _to_numpy(values[:, self.target])
         return outputs
 
-    def whole(self) -> np.ndarray:
-        """Return what the network says of the graphs as they are, ``[G]``."""
-        return self._all_masked(False)
-
-    def baseline(self) -> np.ndarray:
-        """Return what it says when all atoms are masked, ``[G]``."""
-        return self._all_masked(True)
-
-    def _all_masked(self, masked: bool) -> np.ndarray:
+    def with_all(self, masked: bool) -> np.ndarray:
+        """Return what it says of the graphs with all atoms masked, or with none, ``[G]``."""
         masks = [np.full(size, masked) for size in self.sizes]
         return self.outputs(range(len(masks)), masks)
 
@@ -123,7 +116,7 @@ def leave_one_fragment_out(subject: Subject) -> np.ndarray:
             atoms_of.append(first + np.asarray(atoms))
         first += size
     contributions = np.zeros(first)
-    effects = subject.whole()[graphs] - subject.outputs(graphs, masks)
+    effects = subject.with_all(False)[graphs] - subject.outputs(graphs, masks)
     for atoms, effect in zip(atoms_of, effects, strict=True):
         contributions[atoms] = effect / len(atoms)
     return contributions

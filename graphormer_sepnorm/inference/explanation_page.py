@@ -5,8 +5,10 @@ It is written as molecules come, so a table of any length needs little memory.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import IO
@@ -16,11 +18,13 @@ import numpy as np
 from graphormer_sepnorm.chem.drawing import ABOVE, BELOW, draw_contributions, full_colour
 from graphormer_sepnorm.chem.fragments import fragment_smiles
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.files import cannot_be_written, replacing
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.inference.explanation import Explainer, Explanation
-from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places, writing_to
+from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
 from graphormer_sepnorm.inference.table_molecules import MoleculeColumns, Molecules, computed
+from graphormer_sepnorm.tables.columns import find_id_column
+from graphormer_sepnorm.tables.reader import Row
 
 # Rows that a process explains at a time: some seconds of work.
 CHUNK_ROWS = 64
@@ -83,27 +87,28 @@ def explain_table(explainer: Explainer, job: TableJob, model: str, outcome: Outc
     check_places(job)
 
     def explain(molecules: Molecules) -> list[Explanation]:
-        return explainer.explain_molecules(
-            molecules.in_order_of_smiles(),
-            molecules.smiles,
-            job.batch_size,
-            job.max_atoms,
-            molecules.beside,
-        )
+        parsed, limits = molecules.in_order_of_smiles(), (job.batch_size, job.max_atoms)
+        return explainer.explain_molecules(parsed, molecules.smiles, *limits, molecules.beside)
 
     with job.opened() as reader:
         columns = MoleculeColumns.find(reader, job.smiles_column, explainer.columns)
         outcome.notes += columns.notes
-        with computed(
-            reader,
-            columns,
-            explain,
-            CHUNK_ROWS,
-            device=explainer.device,
-            job=job,
-            outcome=outcome,
-        ) as work:
-            _write(explainer, (explained for _, explained in work), job, model, outcome)
+        used = (columns.smiles, *columns.beside)
+        id_column = find_id_column(reader.columns, None, reader.name, used)
+
+        def with_ids(rows: Sequence[Row], explained: Sequence[Explanation]) -> list[Explanation]:
+            if id_column is None:
+                return [*explained]
+            return [
+                one if cell is None else replace(one, id=str(cell))
+                for row, one in zip(rows, explained, strict=True)
+                for cell in [None if row.problem else row.cells[id_column]]
+            ]
+
+        size, device = CHUNK_ROWS, explainer.device
+        with computed(reader, columns, explain, size, device, job, outcome) as work:
+            named = itertools.starmap(with_ids, work)
+            _write(explainer, named, job, model, outcome)
 
 
 def _write(
@@ -114,27 +119,29 @@ def _write(
     outcome: Outcome,
 ) -> None:
     """Write explanations; the file has its name when it is complete."""
-    path, largest_rest = Path(job.destination), 0.0
-    with (
-        writing_to(path),
-        replacing(path) as unfinished,
-        unfinished.open("w", encoding="utf-8", errors="replace") as file,
-    ):
-        page = Page(explainer, model, file)
-        for explanations in chunks:
-            page.add(explanations)
-            outcome.count(
-                [one.warning for one in explanations], [one.error for one in explanations]
-            )
-            rests = (abs(one.rest) for one in explanations if not math.isnan(one.rest))
-            largest_rest = max([largest_rest, *rests])
-        page.finish()
+    path, rests = Path(job.destination), [0.0]
+    if path.exists() and not path.is_file():  # a pipe, say: a page is no stream
+        raise DataError(f"{path} is {'a directory' if path.is_dir() else 'no file'}: name a file")
+    try:
+        with (
+            replacing(path) as unfinished,
+            unfinished.open("w", encoding="utf-8", errors="replace") as file,
+        ):
+            page = Page(explainer, model, file)
+            for chunk in chunks:
+                page.add(chunk)
+                outcome.count([one.warning for one in chunk], [one.error for one in chunk])
+                rests = [max(rests + [abs(one.rest) for one in chunk if not one.error])]
+            page.finish()
+    except OSError as error:
+        raise DataError(cannot_be_written(path, error)) from error
     if explainer.coverage:
         outcome.notes.append(explainer.coverage)
     if explainer.method == "integrated_gradients":
         outcome.notes.append(
-            f"baseline and contributions miss what the network says by {largest_rest:.2g}"
-            f"{f' {explainer.unit}' if explainer.unit else ''} at most"
+            f"baseline and contributions miss what the network says by {rests[0]:.2g}"
+            f" {explainer.unit}".rstrip()
+            + " at most"
         )
 
 
@@ -206,7 +213,7 @@ class Page:
 """
 
     def _row(self, one: Explanation) -> str:
-        smiles = f"<code>{escape(one.smiles)}</code>"
+        smiles = f"<b>{escape(one.id)}</b> " * bool(one.id) + f"<code>{escape(one.smiles)}</code>"
         if one.read_as != one.smiles:
             smiles += f" read as <code>{escape(one.read_as)}</code>"
         if one.error:

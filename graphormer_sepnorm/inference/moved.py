@@ -41,9 +41,9 @@ def what_moved(predictor: Any) -> str:
         return ""
     now = sampled(predictor, [one["smiles"] for one in sample])
     graphs = sum(one["graph"] != was["graph"] for one, was in zip(now, sample, strict=True))
-    then, values = (np.array([one["value"] for one in part]) for part in (sample, now))
+    values = np.array([[one["value"] for one in part] for part in (now, sample)])
     scale = predictor.facts["target_std"] if predictor.task.kind == "regression" else 1.0
-    close = np.isclose(values / scale, then / scale, rtol=0, atol=_MOVED, equal_nan=True)
+    close = np.isclose(*(values / scale), rtol=0, atol=_MOVED, equal_nan=True)
     differ = int((~close).any(axis=1).sum())
     if not (graphs or differ):
         return ""
@@ -55,11 +55,10 @@ def what_moved(predictor: Any) -> str:
 
 
 def _digests(predictor: Any, smiles: list[str]) -> list[str]:
-    molecules = predictor.prepared([parse_smiles(text) for text in smiles])
-    graphs, places, *_ = predictor.featurise(molecules)
+    molecules = predictor.reader.prepared([parse_smiles(text) for text in smiles])
+    graphs, places, *_ = predictor.reader.featurise(molecules)
     digests = [""] * len(smiles)
     for number, place in enumerate(places.tolist()):
-        assert graphs is not None
         one = graphs.take([number])
         arrays = (one.atom_codes, one.edge_index, one.bond_codes)
         text = repr([array.tolist() for array in arrays])

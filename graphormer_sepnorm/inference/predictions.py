@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from graphormer_sepnorm.formatting import listed
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Predictions:
     """One row per molecule given, in the same order.
 
@@ -36,6 +38,8 @@ class Predictions:
         texts: A row for each molecule: what else was asked for and whether it is like molecules of
             training (``in_domain``; why not is among the warnings), in the columns of
             `Predictor.text_columns`. Empty where there are none.
+        columns: What the columns of `numbers` are called in a table.
+        text_columns: What those of `texts` are.
     """
 
     smiles: tuple[str, ...]
@@ -49,6 +53,22 @@ class Predictions:
     similarity: np.ndarray | None = None
     distance: np.ndarray | None = None
     texts: tuple[tuple[str, ...], ...] = ()
+    columns: tuple[str, ...] = ()
+    text_columns: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        shown = f"{listed(self.columns)}; " if self.columns else ""
+        errors = sum(map(bool, self.errors))
+        return f"Predictions({shown}{len(self.errors):,} molecules, {errors:,} without a value)"
+
+    def to_pandas(self) -> Any:
+        """Return a data frame with the columns that `predict.py` adds to a table."""
+        import pandas
+
+        columns: dict[str, Any] = {"smiles": self.smiles} if self.smiles else {}
+        columns |= zip(self.columns, self.numbers.T, strict=True)
+        columns |= zip(self.text_columns, zip(*self.texts, strict=True), strict=bool(self.texts))
+        return pandas.DataFrame(columns | {"warning": self.warnings, "error": self.errors})
 
     @property
     def numbers(self) -> np.ndarray:
@@ -65,9 +85,11 @@ class Predictions:
 
         def together(name: str) -> Any:
             each = [getattr(part, name) for part in parts]
+            if name in ("columns", "text_columns"):
+                return each[0]
             if isinstance(each[0], tuple):
                 return tuple(itertools.chain(*each))
             return None if each[0] is None else np.concatenate(each)
 
-        names = (one.name for one in fields(cls) if one.name != "smiles")
+        names = [one.name for one in fields(cls)][1:]
         return cls(smiles, **{name: together(name) for name in names})

@@ -65,7 +65,7 @@ class Predict:
         texts = [("", smiles, beside) for smiles, *beside in zip(*cells, strict=True)]
         rows = predict_chunk(self._predictor, columns, self._job, source.read(texts))
         trim_now_and_then()
-        added = [(*row.numbers, *row.texts, row.warning, row.error) for row in rows]
+        added = [(*row.numbers, *row.texts, *row.remarks) for row in rows]
         for place, name in enumerate(columns.added):
             type = pyarrow.float64() if name in columns.numbers else pyarrow.string()
             values = [row[place] for row in added]
@@ -154,6 +154,9 @@ def predict_library(
         DataError: There is nothing to read, the output cannot be written, or Ray gave up.
         ConfigError: See `start_ray`.
     """
+    import pyarrow
+    from pyarrow import csv
+
     for place in (Path(job.destination), job.partial):
         if place.exists():
             raise DataError(f"{place} is there already: remove it, or give another name")
@@ -165,9 +168,17 @@ def predict_library(
     given = ("cuda" if on_gpu else "cpu"), predictor.asked
     try:
         job.partial.mkdir(parents=True)
-        data = _read(ray, format, files, first.columns, first.delimiter)
-        data = data.repartition(target_num_rows_per_block=_BLOCK_ROWS)
-        data = data.map_batches(
+        if format == "parquet":
+            data = ray.data.read_parquet(files, partitioning=None)
+        else:  # cells are text, as they are written
+            text = dict.fromkeys(first.columns, pyarrow.string())
+            data = ray.data.read_csv(
+                files,
+                partitioning=None,
+                parse_options=csv.ParseOptions(delimiter=first.delimiter, newlines_in_values=True),
+                convert_options=csv.ConvertOptions(column_types=text, strings_can_be_null=False),
+            )
+        data = data.repartition(target_num_rows_per_block=_BLOCK_ROWS).map_batches(
             Predict,
             fn_constructor_args=(job, first.columns, columns, model, given),
             batch_size=CHUNK_ROWS,
@@ -191,21 +202,6 @@ def predict_library(
             f"nothing was written to {job.destination} ({reason}); if memory ran out, take fewer "
             "actors (--num_actors) or rows at once (--batch_size)"
         ) from error
-
-
-def _read(ray: Any, format: str, files: list[str], columns: Sequence[str], delimiter: str) -> Any:
-    """Return the data set of the files; cells of CSV are text, as they are written."""
-    if format == "parquet":
-        return ray.data.read_parquet(files, partitioning=None)
-    from pyarrow import csv, string
-
-    text = dict.fromkeys(columns, string())
-    return ray.data.read_csv(
-        files,
-        partitioning=None,
-        parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        convert_options=csv.ConvertOptions(column_types=text, strings_can_be_null=False),
-    )
 
 
 def _count(job: TableJob, format: str, names: Sequence[str], outcome: Outcome) -> None:

@@ -6,8 +6,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -33,6 +32,8 @@ from graphormer_sepnorm.tables.reader import Layout, TableReader
 from graphormer_sepnorm.tables.writer import Mark
 
 _ENDS_BYTES = 1 << 20
+# What reasons of a kind have in common.
+_KINDS = ("not a valid molecule", "empty", "too large", "not understood", "no atoms")
 
 
 class Shard(NamedTuple):
@@ -95,7 +96,6 @@ class TableJob:
         verb: What is done with the rows: predicted, embedded or explained.
         asked: What predictions come with, for the identity of an interrupted job.
         shard: Which part of the table is predicted; None: all of it.
-        in_parts: Whether rows are safe as soon as they are written, so that it could go on.
     """
 
     source: str
@@ -115,7 +115,6 @@ class TableJob:
     verb: Literal["predicted", "embedded", "explained"] = "predicted"
     asked: str = ""
     shard: Shard | None = None
-    in_parts: bool = True
 
     def opened(self) -> TableReader:
         """Open the table.
@@ -133,11 +132,14 @@ class TableJob:
 
     @property
     def can_resume(self) -> bool:
-        """Whether an interruption of this job loses nothing: its input can be read again."""
-        again = self.in_parts and self.to_file and self.source != "-"
-        if not again or not Path(self.source).is_file():
+        """Whether an interruption of this job loses nothing: its input can be read again.
+
+        An evaluation is of all rows, and an earlier run's are not read again for it.
+        """
+        if self.evaluate or not self.to_file or not Path(self.source).is_file():
             return False
-        return (self.output_format or format_of(self.destination)) not in ("parquet", "xlsx", "npz")
+        format = self.output_format or format_of(self.destination)
+        return format not in ("parquet", "xlsx", "html")
 
     @property
     def partial(self) -> Path:
@@ -176,15 +178,9 @@ class Outcome:
         """Count rows that are done, by what is said of each."""
         self.rows += len(errors)
         self.warnings += sum(map(bool, warnings))
-        self.errors.update(map(kind_of, filter(None, errors)))
-
-
-def kind_of(error: str) -> str:
-    """Return what a reason has in common with others of its kind."""
-    for kind in ("not a valid molecule", "empty", "too large", "not understood", "no atoms"):
-        if kind in error:
-            return kind
-    return "other"
+        for error in filter(None, errors):
+            kinds = (kind for kind in _KINDS if kind in error)
+            self.errors[next(kinds, "other")] += 1
 
 
 def check_places(job: TableJob) -> None:
@@ -195,52 +191,31 @@ def check_places(job: TableJob) -> None:
             would take the place of the input; the output is there already, or was begun by an
             earlier job; or nobody may look there.
     """
+    source, output = Path(job.source), Path(job.destination)
     try:
-        _refuse_places(job)
+        if job.source != "-" and not source.exists():
+            raise DataError(f"there is no file {source}")
+        if job.shard and not source.is_file():
+            raise DataError("--shard needs an input file: its rows are counted before it is read")
+        if job.resume and not job.can_resume:
+            raise DataError(
+                "--resume needs an input file and an output file of text, and no --evaluate"
+            )
+        for place in (output, job.partial, job.progress_file) if job.to_file else ():
+            if job.source != "-" and place.exists() and place.samefile(source):
+                raise DataError(f"{place} is the input: give the output {output} another name")
+        if job.to_file and output.is_file() and not job.overwrite:
+            raise DataError(
+                f"{output} is there already: give another name, or --overwrite to replace it"
+            )
+        if job.to_file and job.partial.exists() and not (job.resume or job.overwrite):
+            ways = "--resume continues it, " if job.can_resume else ""
+            raise DataError(
+                f"{job.partial} is there, of a job that was interrupted: {ways}--overwrite begins "
+                "anew"
+            )
     except OSError as error:  # a name that is too long, a folder that may not be entered
         raise DataError(f"{error.filename} cannot be used ({error.strerror})") from error
-
-
-def _refuse_places(job: TableJob) -> None:
-    source = Path(job.source)
-    if job.source != "-" and not source.exists():
-        raise DataError(f"there is no file {source}")
-    if job.shard and not source.is_file():
-        raise DataError("--shard needs an input file: its rows are counted before it is read")
-    if job.resume and not job.can_resume:
-        raise DataError(
-            "--resume needs an input file and an output file other than Parquet, Excel and .npz"
-        )
-    if not job.to_file:
-        return
-    output = Path(job.destination)
-    for place in (output, job.partial, job.progress_file):
-        if job.source != "-" and place.exists() and place.samefile(source):
-            raise DataError(f"{place} is the input: give the output {output} another name")
-    if output.is_file() and not job.overwrite:
-        raise DataError(
-            f"{output} is there already: give another name, or --overwrite to replace it"
-        )
-    if job.partial.exists() and not (job.resume or job.overwrite):
-        ways = "--resume continues it, " if job.can_resume else ""
-        raise DataError(
-            f"{job.partial} is there, of a job that was interrupted: {ways}--overwrite begins anew"
-        )
-
-
-@contextmanager
-def writing_to(path: Path) -> Iterator[None]:
-    """Say in one line why a file cannot be written.
-
-    Raises:
-        DataError: It cannot.
-    """
-    if path.exists() and not path.is_file():  # a pipe, say: what is written here is no stream
-        raise DataError(f"{path} is {'a directory' if path.is_dir() else 'no file'}: name a file")
-    try:
-        yield
-    except OSError as error:
-        raise DataError(cannot_be_written(path, error)) from error
 
 
 def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> dict[str, Any]:
@@ -255,32 +230,19 @@ def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> d
             ends = handle.read(_ENDS_BYTES)
             handle.seek(max(size - _ENDS_BYTES, 0))
             ends += handle.read()
-    except OSError as error:
-        raise DataError(f"{source} cannot be read ({error.strerror})") from error
-    try:
         model = sha256_of(checkpoint)
     except OSError as error:
-        raise DataError(f"{checkpoint} cannot be read ({error.strerror})") from error
+        raise DataError(f"{error.filename} cannot be read ({error.strerror})") from error
+    names = ("smiles_column", "sheet", "header_row", "input_format", "output_format", "batch_size")
+    options = {name: getattr(job, name) for name in (*names, "max_atoms", "verb", "asked")}
+    options |= {"chunk_rows": chunk_rows, "device": device.partition(":")[0]}
     return {
         "input": {"bytes": size, "sha256_of_ends": hashlib.sha256(ends).hexdigest()},
         "model": model,
-        "options": {
-            "smiles_column": job.smiles_column,
-            "input_format": job.input_format,
-            "output_format": job.output_format,
-            "batch_size": job.batch_size,
-            "max_atoms": job.max_atoms,
-            "chunk_rows": chunk_rows,
-            "device": device.partition(":")[0],
-            **({} if job.verb == "predicted" else {"verb": job.verb}),
-            **({"asked": job.asked} if job.asked else {}),
-            **({"sheet": job.sheet} if job.sheet else {}),
-            **({"header_row": job.header_row} if job.header_row else {}),
-            **({"shard": str(job.shard)} if job.shard else {}),
-        },
-        "rdkit": RDKIT_VERSION,
-        "torch": torch.__version__,
-        "graphormer_sepnorm": __version__,
+        "options": options | {"shard": str(job.shard)},
+        "version of RDKit": RDKIT_VERSION,
+        "version of torch": torch.__version__,
+        "version of graphormer_sepnorm": __version__,
     }
 
 
@@ -315,7 +277,12 @@ def earlier_progress(job: TableJob, identity: dict[str, Any], outcome: Outcome) 
         return None  # interrupted before the first rows were safe
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{job.progress_file} is damaged: begin anew with --overwrite") from error
-    require_same(before, identity, job.partial)
+    changed = [name for name in identity if before.get(name) != identity[name]]
+    if changed:
+        raise DataError(
+            f"{job.partial} was begun with another {' and another '.join(changed)}: continue it "
+            "with the same, or begin anew with --overwrite"
+        )
     outcome.rows = outcome.earlier_rows = outcome.safe_rows = rows
     outcome.warnings, outcome.errors = warnings, errors
     return mark
@@ -328,25 +295,3 @@ def forget_progress(job: TableJob) -> None:
     """
     if job.to_file:
         job.progress_file.unlink(missing_ok=True)
-
-
-def require_same(before: dict[str, Any], identity: dict[str, Any], partial: Path) -> None:
-    """Refuse to continue what was begun as another job.
-
-    Raises:
-        DataError: It was.
-    """
-    names = {
-        "input": "input",
-        "model": "model",
-        "options": "options",
-        "rdkit": "version of RDKit",
-        "torch": "version of torch",
-        "graphormer_sepnorm": "version of graphormer_sepnorm",
-    }
-    changed = [names[key] for key in names if before.get(key) != identity[key]]
-    if changed:
-        raise DataError(
-            f"{partial} was begun with another {' and another '.join(changed)}: continue it "
-            "with the same, or begin anew with --overwrite"
-        )

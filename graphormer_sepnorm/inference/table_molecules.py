@@ -39,19 +39,6 @@ Unread = tuple[str, Any, list[Any]]
 Result = TypeVar("Result")
 
 
-def _find_molecules(reader: TableReader, smiles_column: str | None) -> int | None:
-    """Return the position of the SMILES; None: the molecules are in the SDF records.
-
-    Raises:
-        DataError: There is no such column, or the table is a list of SMILES without a header.
-    """
-    if reader.format == "sdf" and smiles_column is None:
-        return None
-    return find_smiles_column(
-        reader.columns, smiles_column, reader.name, "--smiles_column", is_smiles
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Molecules:
     """The molecules of some rows.
@@ -111,12 +98,14 @@ class MoleculeColumns:
         Raises:
             DataError: There is no such column, or the table is a list of SMILES without a header.
         """
-        smiles = _find_molecules(reader, smiles_column)
+        smiles = None
+        if reader.format != "sdf" or smiles_column is not None:
+            names_of = reader.columns, smiles_column, reader.name
+            smiles = find_smiles_column(*names_of, "--smiles_column", is_smiles)
         try:
             beside = tuple(find_column(reader.columns, name, reader.name) for name in names)
         except DataError as error:
             raise DataError(f"{error} (the model reads {listed(names)})") from error
-        reader.require_values(beside if smiles is None else (smiles, *beside))
         choice = "" if smiles_column else smiles_choice(reader.columns, smiles)
         return cls(smiles, beside, tuple(names), tuple(filter(None, (*reader.notes, choice))))
 
@@ -151,7 +140,6 @@ def computed(
     columns: MoleculeColumns,
     compute: Callable[[Molecules], Result],
     size: int,
-    *,
     device: str,
     job: TableJob,
     outcome: Outcome,
@@ -179,16 +167,17 @@ def computed(
         trim_now_and_then()
         return result
 
-    def shown() -> Iterator[tuple[list[Row], Result]]:
-        for done in work:
-            yield done
-            progress.show(outcome.rows)
-
     left = iter(reader) if rows is None else rows
     chunks = iter(lambda: list(itertools.islice(left, size)), [])
     parts = ((chunk, [columns.unread(row) for row in chunk]) for chunk in chunks)
     work = map_in_order(read_and_compute, parts, number_of_jobs(job.jobs, device))
     progress = TableProgress(reader, job.verb, job.quiet, outcome.rows, total)
+
+    def shown() -> Iterator[tuple[list[Row], Result]]:
+        for done in work:
+            yield done
+            progress.show(outcome.rows)
+
     try:
         yield shown()
     finally:

@@ -66,36 +66,30 @@ def map_in_order(
         DataError: A process was ended from outside.
     """
     failure: list[Exception] = []
-    source = _until_failure(items, failure)
+
+    def until_failure() -> Iterator[tuple[Kept, Any]]:
+        try:
+            yield from items
+        except Exception as error:
+            failure.append(error)
+
+    source = until_failure()
     first = list(itertools.islice(source, 2))
     everything = itertools.chain(first, source)
     if jobs == 1 or len(first) < 2:
         for kept, item in everything:
-            with _one_thread():
+            threads = torch.get_num_threads()
+            torch.set_num_threads(1)
+            try:
                 result = function(item)
+            finally:
+                torch.set_num_threads(threads)
             yield kept, result
     else:
         with contextlib.closing(_Workers(function, jobs)) as workers:
             yield from workers.map(everything)
     if failure:
         raise failure[0]
-
-
-def _until_failure(items: Iterable[Any], failure: list[Exception]) -> Iterator[Any]:
-    try:
-        yield from items
-    except Exception as error:
-        failure.append(error)
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 class _Workers:
@@ -145,43 +139,38 @@ class _Workers:
                     break
                 kept[sent], item = pair
                 connection = free.pop() if free else self._start()
-                self._send(connection, item)
+                with self._alive(connection):
+                    connection.send(item)
                 number_of[connection] = sent
                 sent += 1
             if given == sent:
                 return
             # What has arrived makes a process free, so it comes before the yield.
-            arrived = wait(list(number_of), timeout=0 if given in results else None)
+            arrived: Any = wait(list(number_of), timeout=0 if given in results else None)
             for connection in arrived:
-                results[number_of.pop(connection)] = self._receive(connection)
+                with self._alive(connection):
+                    result = connection.recv()
+                if isinstance(result, Exception):
+                    raise result
+                results[number_of.pop(connection)] = result
                 free.append(connection)
             if not arrived:
                 yield kept.pop(given), results.pop(given)
                 given += 1
 
-    def _send(self, connection: Any, item: Any) -> None:
+    @contextlib.contextmanager
+    def _alive(self, connection: Any) -> Iterator[None]:
+        """Say of a process that is no longer there how it was ended."""
         try:
-            connection.send(item)
-        except OSError as error:
-            raise self._ended(connection) from error
-
-    def _receive(self, connection: Any) -> Any:
-        try:
-            result = connection.recv()
+            yield
         except (EOFError, OSError) as error:
-            raise self._ended(connection) from error
-        if isinstance(result, Exception):
-            raise result
-        return result
-
-    def _ended(self, connection: Any) -> DataError:
-        process = self._processes[connection]
-        process.join()
-        how = f"by signal {-process.exitcode}" if process.exitcode < 0 else "on its own"
-        return DataError(
-            f"one of {len(self._processes)} processes was ended {how}, perhaps because memory ran "
-            "out: use fewer (--jobs) or smaller batches (--batch_size)"
-        )
+            process = self._processes[connection]
+            process.join()
+            how = f"by signal {-process.exitcode}" if process.exitcode < 0 else "on its own"
+            raise DataError(
+                f"one of {len(self._processes)} processes was ended {how}, perhaps because memory "
+                "ran out: use fewer (--jobs) or smaller batches (--batch_size)"
+            ) from error
 
 
 def _serve(

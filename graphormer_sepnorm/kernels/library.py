@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, TypeVar
 
 from graphormer_sepnorm.errors import ConfigError
 
@@ -26,6 +27,7 @@ _FORMS = ("basic", "avx2", "avx512")
 _SUFFIXES = (".so", ".pyd", ".dll")
 
 _switched_off = False
+_Structure = TypeVar("_Structure", bound=ctypes.Structure)
 
 
 def library() -> ctypes.CDLL | None:
@@ -143,6 +145,18 @@ def pointers(*names: str) -> tuple[tuple[str, type], ...]:
 def integers(*names: str) -> tuple[tuple[str, type], ...]:
     """Fields of a `ctypes.Structure` that are ``int64_t`` in C."""
     return tuple((name, ctypes.c_int64) for name in names)
+
+
+def point(arguments: _Structure, **tensors: Any) -> _Structure:
+    """Have pointers of a structure point to contiguous tensors, which are kept by the caller.
+
+    Args:
+        arguments: The structure.
+        **tensors: By the name of the pointer; None is NULL.
+    """
+    for name, tensor in tensors.items():
+        setattr(arguments, name, None if tensor is None else tensor.data_ptr())
+    return arguments
 
 
 def run(name: str, arguments: ctypes.Structure, count: int, share: int, threads: int = 1) -> None:

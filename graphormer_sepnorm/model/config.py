@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
-from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.model.norm_arms import norm_name
-from graphormer_sepnorm.values import is_number, is_whole
+from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.values import Options, ranged
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
+# Kinds of norm; every pair of them is an arm, [CLS] + atoms, and each shared by both.
+KINDS = ("ln", "bn")
+NORMS = (
+    *(f"shared-{kind}" for kind in KINDS),
+    *(f"{token}+{atom}" for token in reversed(KINDS) for atom in KINDS),
+)
+NORM_ALIASES = {"sharenorm": "shared-ln", "sepnorm": "bn+ln"}
 NormPosition = Literal["pre", "post"]
 EncodingName = Literal["graphormer", "rrwp", "rings", "rrwp+rings", "paths", "paths+rings"]
 LocalName = Literal["none", "gine", "gine+rings"]
@@ -32,27 +38,29 @@ ATOMS_ALONE = ("sum", "mean")
 # Options that act in training only: a network trained with some can go on with others, and
 # fine-tuning has its own.
 REGULARISATION = ("dropout", "attention_dropout", "input_dropout", "drop_path")
-# Whole numbers, at least 1; rows of atoms and bonds may be left to the data.
-_NUMBERS = (
-    "layers",
-    "width",
-    "heads",
-    "ffn_width",
-    "max_path_length",
-    "degree_rows",
-    "spatial_rows",
-    "path_rows",
-    "num_targets",
-    "atom_rows",
-    "bond_rows",
-    "walk_steps",
-)
 # No options: the data decide.
 FROM_DATA = ("num_targets", "mean_atoms", "extra_inputs", "exclusive")
 
 
+def norm_name(name: str) -> str:
+    """Return the canonical name of a norm arm, aliases resolved.
+
+    Raises:
+        ConfigError: If there is no such arm.
+    """
+    lower = str(name).lower()
+    canonical = NORM_ALIASES.get(lower, lower)
+    if canonical not in NORMS:
+        choices = [*NORM_ALIASES, *NORMS]
+        raise ConfigError(
+            f"unknown norm '{name}'{did_you_mean(lower, choices)}: "
+            f"choose one of {', '.join(choices)}"
+        )
+    return canonical
+
+
 @dataclass(frozen=True)
-class GraphormerConfig:
+class GraphormerConfig(Options):
     """Everything that decides the shape of a Graphormer; the default is the slim model.
 
     All but `FROM_DATA`, which the data decide, are options of the command line, which takes names,
@@ -113,90 +121,58 @@ class GraphormerConfig:
     """
 
     norm: str = "bn+ln"
-    layers: int = 12
-    width: int = 80
-    heads: int = 8
-    ffn_width: int = 80
-    max_path_length: int = 20
+    layers: int = ranged(12, least=1)
+    width: int = ranged(80, least=1)
+    heads: int = ranged(8, least=1)
+    ffn_width: int = ranged(80, least=1)
+    max_path_length: int = ranged(20, least=1)
     norm_position: NormPosition = "pre"
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-    input_dropout: float = 0.1
-    drop_path: float = 0.0
-    atom_rows: int | None = None
-    bond_rows: int | None = None
-    degree_rows: int = 64
-    spatial_rows: int = 40
-    path_rows: int = 40
+    dropout: float = ranged(0.1, least=0, below=1)
+    attention_dropout: float = ranged(0.1, least=0, below=1)
+    input_dropout: float = ranged(0.1, least=0, below=1)
+    drop_path: float = ranged(0.0, least=0, below=1)
+    atom_rows: int | None = ranged(None, least=1)
+    bond_rows: int | None = ranged(None, least=1)
+    degree_rows: int = ranged(64, least=1)
+    spatial_rows: int = ranged(40, least=3)  # same atom, farther, unreachable
+    path_rows: int = ranged(40, least=1)
     encodings: EncodingName = "graphormer"
-    walk_steps: int = 21
+    walk_steps: int = ranged(21, least=1)
     ring_bias: bool = False
     local_mpnn: LocalName = "none"
-    local_layers: int = 0
+    local_layers: int = ranged(0, least=0)
     bond_states: bool = False
     degree_scaler: bool = False
     bias_mixing: bool = False
     readout: ReadoutName = "graph_token"
-    num_targets: int = 1
-    mean_atoms: float = 1.0
-    extra_inputs: int = 0
+    num_targets: int = ranged(1, least=1)
+    mean_atoms: float = ranged(1.0, above=0)
+    extra_inputs: int = ranged(0, least=0)
     exclusive: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "norm", norm_name(self.norm))
-        for option in _NUMBERS:
-            value, unknown = getattr(self, option), option in ("atom_rows", "bond_rows")
-            if not (value is None and unknown) and not is_whole(value):
-                raise ConfigError(f"{option} is {value!r}: it must be a whole number")
-            if value is not None and value < 1:
-                raise ConfigError(f"{option} is {value}: it must be at least 1")
-        for option in REGULARISATION:
-            if not (is_number(getattr(self, option)) and 0 <= getattr(self, option) < 1):
-                raise ConfigError(
-                    f"{option} is {getattr(self, option)!r}: a probability from 0 to below 1"
-                )
         if self.width % self.heads:
-            raise ConfigError(f"width {self.width} is not a multiple of heads {self.heads}")
-        if not 1 <= self.max_path_length <= self.path_rows:
             raise ConfigError(
-                f"max_path_length {self.max_path_length} must be between 1 and path_rows "
-                f"{self.path_rows}"
+                f"{self.section}width {self.width} is not a multiple of heads {self.heads}"
             )
-        for option, choices in (
-            ("norm_position", NormPosition),
-            ("encodings", EncodingName),
-            ("local_mpnn", LocalName),
-            ("readout", ReadoutName),
-        ):
-            if getattr(self, option) not in get_args(choices):
-                names = " or ".join(f"'{choice}'" for choice in get_args(choices))
-                raise ConfigError(f"{option} '{getattr(self, option)}' must be {names}")
-        if not (is_whole(self.local_layers, 0) and self.local_layers < self.layers):
+        if self.max_path_length > self.path_rows:
             raise ConfigError(
-                f"local_layers is {self.local_layers!r}: it must be a whole number, 0 or more, and "
-                f"below layers, {self.layers}"
+                f"{self.section}max_path_length {self.max_path_length} must be between 1 and "
+                f"path_rows {self.path_rows}"
             )
-        if self.local_layers and self.local_mpnn == "none":
+        if self.local_layers >= self.layers:
             raise ConfigError(
-                f"local_layers is {self.local_layers}, and without messages nothing would reach an "
-                "atom there: give local_mpnn gine or gine+rings"
+                f"{self.section}local_layers is {self.local_layers}: it must be below layers, "
+                f"{self.layers}"
             )
-        if self.bond_states and self.local_mpnn == "none":
-            raise ConfigError(
-                "bond_states is true, and there are no messages that states would change: give "
-                "local_mpnn gine or gine+rings"
-            )
-        if not is_whole(self.extra_inputs, 0):
-            raise ConfigError(
-                f"extra_inputs is {self.extra_inputs!r}: it must be a whole number, 0 or more"
-            )
-        if not (is_number(self.mean_atoms) and self.mean_atoms > 0):
-            raise ConfigError(f"mean_atoms is {self.mean_atoms!r}: it must be a positive number")
-        if self.spatial_rows < 3:
-            raise ConfigError(
-                f"spatial_rows is {self.spatial_rows}: it must be at least 3 (same atom, farther, "
-                "unreachable)"
-            )
+        for option in ("local_layers", "bond_states"):
+            if getattr(self, option) and self.local_mpnn == "none":
+                raise ConfigError(
+                    f"{self.section}{option} needs messages along bonds: give local_mpnn gine or "
+                    "gine+rings"
+                )
 
     def attends(self, place: int) -> bool:
         """Whether a layer, counted from 0, has attention."""

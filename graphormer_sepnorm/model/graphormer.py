@@ -155,29 +155,6 @@ class Layer(nn.Module):
         return dropout_add(rows, update, self.dropout) if self.training else rows + update
 
 
-class AtomReadout(Linear):
-    """The atoms' part of a prediction, beside the graph token's: ``W s``, without a bias.
-
-    With ``s = 1/n sum_i h_i`` over the last embeddings h of a graph's atoms. A target that is a sum
-    over parts of a molecule is linear in s; hence sum pooling on ZINC (Xu et al. 2019, "How
-    Powerful are Graph Neural Networks?", Section 4.2; Rampášek et al. 2022). Together with the
-    token's read-out this is one linear layer on token and atoms side by side.
-
-    For a sum the constant n, atoms of an average training graph, is the same for all graphs: it
-    makes s as large as an embedding, so that one learning rate fits both, and leaves the size of a
-    graph in it. For a mean n is the graph's own number of atoms, which takes its size out: what is
-    learned holds for molecules of other sizes, as those of a scaffold split are. On ogbg-molhiv the
-    published recipes take it (Bodnar et al. 2021; Rampášek et al. 2022).
-
-    Args:
-        width: C, channels of a token.
-        num_targets: T, outputs.
-    """
-
-    def __init__(self, width: int, num_targets: int) -> None:
-        super().__init__(width, num_targets, bias=False)
-
-
 class ExtraReadout(nn.Module):
     """Joins numbers beside a graph to what its prediction is read from.
 
@@ -283,7 +260,7 @@ class Graphormer(nn.Module):
         self.output_norm = make_norm(config.norm, config.width) if pre else None
         self.readout = Linear(config.width, config.num_targets)
         self.atom_readout = (
-            AtomReadout(config.width, config.num_targets)
+            Linear(config.width, config.num_targets, bias=False)
             if config.readout in ("both", "graph_token+mean")
             else None
         )
@@ -328,7 +305,14 @@ class Graphormer(nn.Module):
         return rows[: batch.num_graphs], rows[batch.num_graphs :]
 
     def read_out(self, graph_token: Tensor, atoms: Tensor, batch: GraphBatch) -> Tensor:
-        """Return predictions ``[B, num_targets]`` from what `encode` gives."""
+        """Return predictions ``[B, num_targets]`` from what `encode` gives.
+
+        With `readout` both, token and atoms have one linear layer side by side. A target that is a
+        sum over parts of a molecule is linear in the sum of its atoms' embeddings (Xu et al. 2019,
+        "How Powerful are Graph Neural Networks?", Section 4.2), which is divided by the atoms of an
+        average training graph: as large as an embedding, it takes the same learning rate. The mean
+        has a graph's size taken out, so that what is learned holds for molecules of other sizes.
+        """
         pooled = None
         if self.config.readout in ("mean", "graph_token+mean"):
             pooled = mean_over_atoms(atoms, batch)

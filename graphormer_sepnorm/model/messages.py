@@ -78,41 +78,25 @@ class BondMessages(nn.Module):
             model without.
         """
         kinds = self.bond(batch.bond_rows).sum(1)
+        compiled = usable(rows)
+        sum_up = cpu_messages.message_sums if compiled else plain_sums
         if self.ends is None:
-            sums = _sums(rows, kinds, batch.bonds)
+            sums = sum_up(rows, kinds, batch.bonds)
         else:
-            sums, states = _state_sums(rows, self.ends(rows), kinds, states, batch.bonds)
+            with_states = cpu_messages.state_message_sums if compiled else plain_state_sums
+            sums, states = with_states(rows, self.ends(rows), kinds, states, batch.bonds)
         told = self.output(sums)
         if self.rings is None or self.ring_output is None:
             return told, states
         assert batch.ring_pairs is not None  # `Graphormer.encode` has asked for them
         assert batch.ring_neighbours is not None
-        sums = _sums(rows, self.rings(self.ring_factors), batch.ring_pairs)
+        sums = sum_up(rows, self.rings(self.ring_factors), batch.ring_pairs)
         sums = sums / batch.ring_neighbours[:, None].clamp(min=1)
         return told + self.ring_output(sums), states
 
 
-def _sums(rows: Tensor, values: Tensor, ways: Tensor) -> Tensor:
-    """Return ``sum ReLU(rows_j + values_kind)`` over the `ways [3, E]` to each row, ``[R, C]``."""
-    if usable(rows):
-        return cpu_messages.message_sums(rows, values, ways)
-    return plain_sums(rows, values, ways)
-
-
-def _state_sums(
-    rows: Tensor, ends: Tensor, values: Tensor, before: Tensor | None, bonds: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return ``sum ReLU(rows_j + s_ji)`` over the `bonds [3, E]` to each row, and ``s [E, C]``.
-
-    It is ``before + ReLU(ends_j + ends_i + values_kind)``.
-    """
-    if usable(rows):
-        return cpu_messages.state_message_sums(rows, ends, values, before, bonds)
-    return plain_state_sums(rows, ends, values, before, bonds)
-
-
 def plain_sums(rows: Tensor, values: Tensor, ways: Tensor) -> Tensor:
-    """`_sums` by torch's own operations."""
+    """`message_sums` by torch's own operations."""
     source, target, kind = ways
     messages = (rows.index_select(0, source) + values.index_select(0, kind)).relu()
     return _sums_at(target, messages, len(rows))
@@ -121,7 +105,7 @@ def plain_sums(rows: Tensor, values: Tensor, ways: Tensor) -> Tensor:
 def plain_state_sums(
     rows: Tensor, ends: Tensor, values: Tensor, before: Tensor | None, bonds: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """`_state_sums` by torch's own operations."""
+    """`state_message_sums` by torch's own operations."""
     source, target, kind = bonds
     own = target.clamp(max=len(rows) - 1)  # a bond that only fills up leads to one row more
     both = ends.index_select(0, source) + ends.index_select(0, own)

@@ -19,29 +19,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm, several_processes
+from graphormer_sepnorm.model.config import norm_name
 from graphormer_sepnorm.model.fused import cpu_attention, cpu_norm
-
-NORM_ALIASES = {"sharenorm": "shared-ln", "sepnorm": "bn+ln"}
-
-
-def norm_name(name: str) -> str:
-    """Return the canonical name of a norm arm, aliases resolved.
-
-    Raises:
-        ConfigError: If there is no such arm.
-    """
-    lower = str(name).lower()
-    canonical = NORM_ALIASES.get(lower, lower)
-    known = {norm.lower(): norm for norm in NORMS}
-    if canonical not in known:
-        choices = [*NORM_ALIASES, *NORMS]
-        raise ConfigError(
-            f"unknown norm '{name}'{did_you_mean(lower, choices)}: "
-            f"choose one of {', '.join(choices)}"
-        )
-    return known[canonical]
 
 
 class LayerNorm(nn.LayerNorm):
@@ -144,12 +124,9 @@ def _in_one(norm: nn.Module, rows: Tensor) -> bool:
 NormArm = SharedNorm | SeparateNorm
 
 # A norm of channels D, called with rows ``[M, D]`` and, for atoms, a mask of the real ones (None:
-# all are). One more kind here is one more arm, shared and with every other (CONTRIBUTING.md).
+# all are). One more kind here, and in `config.KINDS`, is one more arm, shared and with every other
+# (CONTRIBUTING.md).
 NORM_KINDS: dict[str, Callable[[int], nn.Module]] = {"ln": LayerNorm, "bn": MaskedBatchNorm}
-NORMS = (
-    *(f"shared-{kind}" for kind in NORM_KINDS),
-    *(f"{token}+{atom}" for token in reversed(NORM_KINDS) for atom in NORM_KINDS),
-)
 
 
 def make_norm(name: str, channels: int, *, first: bool = False) -> NormArm:
@@ -177,24 +154,3 @@ def make_norm(name: str, channels: int, *, first: bool = False) -> NormArm:
     if first and token == "bn":
         token = "ln"
     return SeparateNorm(NORM_KINDS[token](channels), NORM_KINDS[atom](channels))
-
-
-def normalise_atoms(norm: nn.Module, atoms: Tensor, real_atoms: Tensor | None) -> Tensor:
-    """Normalise atoms alone, ``[M, D]``, by an `atom_norm`, compiled where an arm is.
-
-    Args:
-        norm: What `atom_norm` gives.
-        atoms: ``[M, D]``.
-        real_atoms: Which atoms are none of padding, bool ``[M]``; None: all.
-    """
-    in_one = _normalise([norm], atoms, [atoms.shape[0]], real_atoms)
-    return norm(atoms, real_atoms) if in_one is None else in_one
-
-
-def atom_norm(name: str, channels: int) -> nn.Module:
-    """Build the norm that an arm has for atoms, for `normalise_atoms`; see `NORM_KINDS`.
-
-    Raises:
-        ConfigError: If there is no such arm.
-    """
-    return NORM_KINDS[norm_name(name).removeprefix("shared-").rpartition("+")[2]](channels)

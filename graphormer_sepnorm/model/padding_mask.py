@@ -70,7 +70,7 @@ class PaddingMask:
         if self.under_way is None:
             raise ConfigError(
                 "BatchNorm over tokens was called where it cannot know the padding, outside of "
-                f"{_few(self.readers)}: turn gradient checkpointing off, or call one of these"
+                f"{self.readers[0]} and its like: turn gradient checkpointing off, or call these"
             )
         if self.real is not None and self.real.shape != tokens.shape[:2]:
             raise ConfigError(
@@ -160,7 +160,3 @@ def shown(name: str) -> str:
 def inside(name: str) -> str:
     """Return what the qualified names of all parts of a module begin with."""
     return f"{name}." if name else ""
-
-
-def _few(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} other modules"

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,8 @@ Where = str | Sequence[str] | Callable[[str, nn.Module], bool]
 _SEQUENCES, _LENGTH = 3, 5  # of an example that is made up
 _ROUNDING = 8 * torch.finfo(torch.float32).eps
 _SAME_CLS = "[CLS] is the same in every sequence here and keeps LayerNorm"
+
+_FORCE = "force=True replaces it all the same"
 
 
 @dataclass(frozen=True)
@@ -64,32 +66,21 @@ class ReplacedNorms:
 
 @dataclass
 class _Seen:
-    """What one LayerNorm met in the example: anything but [N, L, D], and only one [CLS].
+    """What one LayerNorm met in the example.
 
     Attributes:
-        dtype: Of its input.
-        device: Of its input.
+        like: Nothing, in dtype and device of its input.
+        shapes: Of its inputs.
         other_shape: Of an input that is not [N, L, D].
         same_cls: Whether [CLS] was the same in every sequence.
         computes_more: Whether its output was not that of `layer_norm`.
     """
 
-    dtype: torch.dtype
-    device: torch.device
+    like: Tensor
+    shapes: list[list[int]] = field(default_factory=list)
     other_shape: list[int] | None = None
     same_cls: bool = False
     computes_more: bool = False
-
-
-class _Call(NamedTuple):
-    """What a LayerNorm was called with: [N, L, D] of N sequences (else 0), and its [CLS]."""
-
-    shape: list[int]
-    sequences: int
-    same_cls: bool
-    dtype: torch.dtype
-    device: torch.device
-    computes_more: bool
 
 
 def replace_norms(
@@ -148,9 +139,9 @@ def replace_norms(
         seen = _look(model, set(norms.values()), example, cls_position)
     # A norm that has two names stays one module: wanted under one of them is wanted.
     wanted = {norm for name, norm in norms.items() if where is None or _matches(name, norm, where)}
-    kept = {
-        name: _reason_to_keep(norm, norm in wanted, seen, force) for name, norm in norms.items()
-    }
+    kept = {name: _reason_to_keep(norm, norm in wanted, seen) for name, norm in norms.items()}
+    if force:
+        kept = {name: "" if reason.endswith(_FORCE) else reason for name, reason in kept.items()}
     if all(kept.values()):
         name, reason = next(iter(kept.items()))
         raise ConfigError(f"no norm can be replaced; {name}, for one: {reason}")
@@ -179,8 +170,8 @@ def replace_norms(
                 else SepNorm.from_layer_norm(norm, cls_kind, tok_kind, cls_position)
             )
             if norm.weight is None:  # which would have said where, and in which precision
-                met_in = torch.promote_types(seen[norm].dtype, torch.float32)
-                new[norm].to(seen[norm].device, met_in)
+                like = seen[norm].like
+                new[norm].to(like.device, torch.promote_types(like.dtype, torch.float32))
         model.set_submodule(name, new[norm])
     _leave_nested_tensors(model, set(new.values()))
     reasons = {name: reason for name, reason in kept.items() if reason} | {
@@ -262,9 +253,7 @@ def _computes_more(norm: nn.LayerNorm, args: tuple[Any, ...], named: Any, found:
     return not bool((found.to(dtype) - wanted).abs().max() <= allowed)
 
 
-def _reason_to_keep(
-    norm: nn.Module, wanted: bool, seen: dict[nn.Module, _Seen], force: bool
-) -> str:
+def _reason_to_keep(norm: nn.Module, wanted: bool, seen: dict[nn.Module, _Seen]) -> str:
     """Why a norm stays as it is; empty if it need not."""
     if not wanted:
         return "left out by where="
@@ -272,11 +261,8 @@ def _reason_to_keep(
         return "not called in the example"
     if shape := seen[norm].other_shape:
         return f"acts on {shape} in the example, not on [N, L, D]"
-    if seen[norm].computes_more and not force:
-        return (
-            f"{_class_of(norm)} does more than layer_norm in the example: force=True replaces it "
-            "all the same"
-        )
+    if seen[norm].computes_more:
+        return f"{_class_of(norm)} does more than layer_norm in the example: {_FORCE}"
     return ""
 
 
@@ -309,20 +295,19 @@ def _look(
     counts = [one.shape[0] for one in _tensors((args, kwargs)) if one.dim()]
     if not counts:
         raise ConfigError("example= holds no tensor: give what the model is called with")
-    met: dict[nn.Module, list[_Call]] = {}
+    met: dict[nn.Module, _Seen] = {}
+
+    def sequences_of(shape: list[int]) -> int:
+        return shape[0] if len(shape) == 3 and -shape[1] <= position < shape[1] else 0
 
     def note(norm: Any, args: tuple[Any, ...], named: dict[str, Any], found: Any) -> None:
         tokens = (*args, *named.values())[0]
-        shape = list(tokens.shape)
-        if len(shape) != 3 or not -shape[1] <= position < shape[1]:
-            sequences, same = 0, False
-        else:
+        seen = met.setdefault(norm, _Seen(tokens.new_empty(0)))
+        seen.shapes.append(list(tokens.shape))
+        if sequences_of(seen.shapes[-1]):
             cls = tokens[:, position].float()
-            same = bool((cls - cls[:1]).abs().max() <= _ROUNDING * cls.abs().max())
-            sequences = shape[0]
-        more = _computes_more(norm, args, named, found)
-        call = _Call(shape, sequences, same, tokens.dtype, tokens.device, more)
-        met.setdefault(norm, []).append(call)
+            seen.same_cls |= bool((cls - cls[:1]).abs().max() <= _ROUNDING * cls.abs().max())
+        seen.computes_more |= _computes_more(norm, args, named, found)
 
     hooks = [norm.register_forward_hook(note, with_kwargs=True) for norm in norms]
     try:
@@ -338,23 +323,17 @@ def _look(
             hook.remove()
 
     def norms_of(sequences: int) -> int:
-        return sum(all(call.sequences == sequences for call in calls) for calls in met.values())
+        return sum(all(sequences_of(one) == sequences for one in seen.shapes) for seen in seens)
 
+    seens = [*met.values()]
     # The first tensor's, unless it is seen nowhere; else a model on [L, N, D] with a mask [L, L]
     # would be taken for one of L sequences.
-    seen_first = any(counts[0] in call.shape[:2] for calls in met.values() for call in calls)
+    seen_first = any(counts[0] in shape[:2] for seen in seens for shape in seen.shapes)
     sequences = counts[0] if seen_first else max(counts, key=norms_of)
-    seen = {}
-    for norm, calls in met.items():
-        others = [call.shape for call in calls if call.sequences != sequences]
-        seen[norm] = _Seen(
-            calls[-1].dtype,
-            calls[-1].device,
-            others[-1] if others else None,
-            any(call.same_cls for call in calls),
-            any(call.computes_more for call in calls),
-        )
-    return seen
+    for seen in seens:
+        others = [shape for shape in seen.shapes if sequences_of(shape) != sequences]
+        seen.other_shape = others[-1] if others else None
+    return met
 
 
 def _tensors(given: Any) -> Iterator[Tensor]:

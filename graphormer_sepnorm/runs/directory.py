@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,7 +119,6 @@ class RunDirectory:
         self.test_predictions_figure = path / "test_predictions.png"
         self.learning_curve_file = path / "learning_curve.png"
         self.confidence_file = path / "confidence.json"
-        self.confidence_figure = path / "confidence.png"
         self.data_report_file = path / "data_report.json"
         self.splits_file = path / "splits.csv"
         self.invalid_rows_file = path / "invalid_rows.csv"
@@ -132,9 +130,7 @@ class RunDirectory:
         )
         self.lock = path / LOCK
         self.members = path / "members"  # runs of their own, of an ensemble
-        # Kept by a comparison: the geometry of [CLS], and what runs without predictions predict.
-        self.geometry_file = path / "geometry.json"
-        self.computed_predictions_file = path / "test_predictions.npy"
+        self.geometry_file = path / "geometry.json"  # kept by a comparison
 
     @property
     def before_the_first_step(self) -> set[Path]:
@@ -239,23 +235,9 @@ class RunDirectory:
                 found.append({name: float(value) for name, value in row.items() if value})
         return [row for row in found if row]
 
-    def test_predictions(self, targets: Sequence[str]) -> list[list[float]] | None:
-        """Read what the best checkpoint says of each test molecule, in their order.
-
-        Args:
-            targets: Names of the targets.
-
-        Returns:
-            A row of the targets for each: real units, or probabilities; None if there is no such
-            file, or it is not of these targets.
-        """
-        try:
-            return [
-                [float(row[f"pred_{target}"] or math.nan) for target in targets]
-                for row in _rows(self.test_predictions_file)
-            ] or None
-        except (KeyError, TypeError, ValueError):
-            return None
+    def test_predictions(self) -> list[dict[str, str]]:
+        """Read the rows of the test molecules, in their order; none if there is no such file."""
+        return _rows(self.test_predictions_file)
 
     def write_test_predictions(self, columns: Mapping[str, Iterable[object]]) -> None:
         """Write columns of the test molecules; those of predictions are ``pred_<target>``."""

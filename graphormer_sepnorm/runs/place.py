@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
+import itertools
 import json
 import logging
 import os
@@ -15,94 +16,51 @@ from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
+from filelock import lock_descriptor
+
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import read_json
-from graphormer_sepnorm.process import NO_LOCKS, is_first_process
+from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.runs.directory import LOCK, RunDirectory
 
 log = logging.getLogger(__name__)
 
-
-# Of this process. Processes that it forks, to load data, must not keep what it has let go of.
-_held: set[int] = set()
-
-
-def _close_held() -> None:
-    for handle in _held:
-        os.close(handle)
-    _held.clear()
+# What a file system says that has no locks, as some of clusters.
+_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 
-os.register_at_fork(after_in_child=_close_held)
+def lock(path: Path) -> int | None:
+    """Lock a file until its descriptor is closed or the process has ended, however it ends.
 
+    The file says who has it. It stays: to take away a file that others may have open is to have
+    two locks.
 
-class RunLock:
-    """A lock on a directory that ends with its process, however that ends.
+    Returns:
+        The descriptor; None if another process has the lock.
 
-    The file that is locked says who has it, and goes when it is let go.
-
-    Args:
-        path: Of the file.
-        handle: File descriptor that holds the lock.
+    Raises:
+        OSError: Its directory is not there, or nothing can be written in it.
     """
-
-    def __init__(self, path: Path, handle: int) -> None:
-        self._path = path
-        self._handle = handle
-        _held.add(handle)
-
-    @classmethod
-    def take(cls, directory: Path) -> RunLock | None:
-        """Lock a directory; return None if another process has it.
-
-        Raises:
-            OSError: The directory is not there, or nothing can be written in it.
-        """
-        path = directory / LOCK
-        while True:
-            # Not emptied when it is opened: what its holder has written is to stay.
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(handle)
-                return None
-            except OSError as error:
-                if error.errno not in NO_LOCKS:
-                    os.close(handle)
-                    raise
-                log.warning("the file system of %s has no locks: start one run in it only", path)
-            if _is_at(path, handle):
-                break
-            os.close(handle)  # its holder has taken the file away meanwhile
-        who = {
-            "process": os.getpid(),
-            "host": platform.node(),
-            "since": datetime.now().isoformat(" ", timespec="minutes"),
-            "command": textwrap.shorten(" ".join([Path(sys.argv[0]).name, *sys.argv[1:]]), 120),
-        }
-        with contextlib.suppress(OSError):  # no room: it is locked without a name
-            os.ftruncate(handle, 0)
-            os.write(handle, json.dumps(who).encode())
-        return cls(path, handle)
-
-    def release(self) -> None:
-        """Let go, and take the file away."""
-        with contextlib.suppress(OSError):
-            if _is_at(self._path, self._handle):
-                self._path.unlink()
-        _held.discard(self._handle)
-        os.close(self._handle)
-
-
-def _holder(directory: Path) -> str:
-    """Say who has the lock of a directory."""
-    who = read_json(directory / LOCK)
-    if who is None:  # it is about to be written
-        return "another process"
-    return "process {process} on {host} since {since} ({command})".format_map(
-        {name: who.get(name, "?") for name in ("process", "host", "since", "command")}
-    )
+    # Not emptied when it is opened: what its holder has written is to stay.
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        taken = lock_descriptor(descriptor, blocking=False)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            os.close(descriptor)
+            raise
+        taken = True
+        log.warning("the file system of %s has no locks: start one run in it only", path)
+    if not taken:
+        os.close(descriptor)
+        return None
+    command = textwrap.shorten(" ".join([Path(sys.argv[0]).name, *sys.argv[1:]]), 120)
+    since = datetime.now().isoformat(" ", timespec="minutes")
+    who = {"process": os.getpid(), "host": platform.node(), "since": since, "command": command}
+    with contextlib.suppress(OSError):  # no room: it is locked without a name
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, json.dumps(who).encode())
+    return descriptor
 
 
 class RunPlace:
@@ -119,9 +77,11 @@ class RunPlace:
     def __init__(self) -> None:
         self.path: Path | None = None
         self.worth_keeping = False
-        self._lock: RunLock | None = None
+        self._lock: int | None = None
         # The folders that were made for it, from the inside to the outside.
         self._made: list[Path] = []
+        # Processes that are forked, to load data, must not keep the lock when this one is killed.
+        os.register_at_fork(after_in_child=self._release)
 
     def new(self, wanted: Path) -> Path:
         """Make a directory: `wanted`, or with -2, -3, ... after it if that is taken.
@@ -133,21 +93,19 @@ class RunPlace:
         """
         if wanted.name in ("", ".."):  # "." and ".." have no name that a number could follow
             wanted = wanted.resolve()
-        number, vanished = 1, 0
-        while True:
+        for number in itertools.count(1):
             path = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
             try:
                 if self._claim(path):
-                    return path
+                    break
             except OSError as error:
-                vanished += isinstance(error, FileNotFoundError)
-                if 0 < vanished < 10:
+                if isinstance(error, FileNotFoundError) and number < 10:
                     continue  # the process that had it has just taken it away
                 raise ConfigError(
                     f"cannot make the run directory {path} ({error.strerror}): choose another "
                     "place with --output"
                 ) from error
-            number += 1
+        return path
 
     def _claim(self, path: Path) -> bool:
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
@@ -157,12 +115,12 @@ class RunPlace:
             if os.path.lexists(path):  # a file
                 return False
             raise
-        if _used(path) or (lock := RunLock.take(path)) is None:
+        if _used(path) or (descriptor := lock(path / LOCK)) is None:
             return False
         if _used(path):  # by a process that has ended since
-            lock.release()
+            os.close(descriptor)
             return False
-        self.path, self._lock, self._made = path, lock, made
+        self.path, self._lock, self._made = path, descriptor, made
         return True
 
     def go_on_in(self, path: Path) -> None:
@@ -175,14 +133,14 @@ class RunPlace:
         if not is_first_process():
             return
         try:
-            lock = RunLock.take(path)
+            self._lock = lock(path / LOCK)
         except OSError as error:
             raise ConfigError(f"cannot write into {path} ({error.strerror})") from error
-        if lock is None:
-            raise ConfigError(
-                f"{path} is being trained by {_holder(path)}: wait for it, or stop it first"
-            )
-        self._lock = lock
+        if self._lock is None:
+            who = {"process": "?", "host": "?", "since": "?", "command": "?"}
+            who |= read_json(path / LOCK) or {}  # it may be about to be written
+            holder = "process {process} on {host} since {since} ({command})".format_map(who)
+            raise ConfigError(f"{path} is being trained by {holder}: wait for it, or stop it first")
 
     def discard(self) -> None:
         """Take a new directory away again, if nothing is in it that is worth anything."""
@@ -191,7 +149,7 @@ class RunPlace:
         assert self.path is not None
         entries, known = set(self.path.iterdir()), RunDirectory(self.path).before_the_first_step
         if entries <= known:
-            for entry in entries - {self.path / LOCK}:
+            for entry in entries:
                 if entry.is_dir() and not entry.is_symlink():
                     shutil.rmtree(entry, ignore_errors=True)
                 else:
@@ -203,7 +161,7 @@ class RunPlace:
 
     def _release(self) -> None:
         if self._lock is not None:
-            self._lock.release()
+            os.close(self._lock)
         self._lock = None
 
     def __enter__(self) -> RunPlace:
@@ -222,11 +180,3 @@ class RunPlace:
 
 def _used(path: Path) -> bool:
     return any(entry.name != LOCK for entry in path.iterdir())
-
-
-def _is_at(path: Path, handle: int) -> bool:
-    """Whether a file that is open is still the one of this name."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(handle))
-    except FileNotFoundError:
-        return False

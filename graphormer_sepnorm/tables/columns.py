@@ -4,41 +4,27 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from graphormer_sepnorm.errors import DataError, did_you_mean
 from graphormer_sepnorm.formatting import in_a_line, listed, shortened
 
-# Names of a column of SMILES, in lower-case letters and digits only, the surest first.
-_SMILES_NAMES = (
-    "smiles",
-    "canonicalsmiles",
-    "smi",
-    "smile",
-    "smilesstring",
-    "compoundsmiles",
-    "molsmiles",
+# Names of a column of molecules, in lower-case letters and digits only, the surest first. From
+# inchi on a column of something else may have them, too.
+_NAMES = (
+    *("smiles", "canonicalsmiles", "smi", "smile", "smilesstring", "compoundsmiles", "molsmiles"),
+    *("inchi", "mol", "molecule", "structure", "drug"),
 )
-# Names that a column of other names of molecules may have, too.
-_WEAK_NAMES = ("mol", "molecule", "structure", "drug")
+_WEAK = _NAMES.index("mol") + 1
+# Words in the name of a column that names rows.
+_ID_WORDS = {"id", "ids", "idx", "index", "row", "cid", "sid", "title", "name", "unnamed"}
 _WORDS = re.compile(r"[A-Za-z][\w .-]*")
 # Words for no value, in lower case, without spaces and points: of pandas and databases, of Excel
-# (in German too), of people. The usual ones go without saying.
-_USUAL = {"", "na", "n/a", "nan", "null", "none", "-"}
-_NO_VALUE = _USUAL | {
-    *(
-        "<na>",
-        "-nan",
-        "+nan",
-        "nat",
-        "#na",
-        "1#ind",
-        "-1#ind",
-        "1#qnan",
-        "-1#qnan",
-        "(null)",
-        "\\n",
-    ),
+# (in German too), of people.
+_NO_VALUE = {
+    *("", "na", "n/a", "nan", "null", "none", "-"),
+    *("<na>", "-nan", "+nan", "nat", "#na", "1#ind", "-1#ind", "1#qnan", "-1#qnan"),
+    *("(null)", "\\n"),
     *("#n/a", "#n/an/a", "#nv", "#div/0!", "#value!", "#num!", "#ref!", "#name?", "#null!"),
     *("#wert!", "#zahl!", "#bezug!"),
     *("nd", "n/d", "nt", "n/t", "nodata", "notavailable", "notapplicable", "notdetermined"),
@@ -46,15 +32,10 @@ _NO_VALUE = _USUAL | {
 }
 _CLASS_NAMES = {"none", "-", "nt"}  # as no value they are words of people, who also call classes so
 _PERCENT = re.compile(r"\s*([-+\N{MINUS SIGN}]?\.?\d\S*)\s*%\s*")
-# A number with a unit or a mark behind it; no range, date or version, which go on with a sign.
-_ENDING = re.compile(
-    r"[-+]?\.?\d[\d.,]*(?:e[-+]?\d+)?\s*([^\s\d+.,:;/_<>=±\u2013-][^\s\d]{0,15}\d?)", re.IGNORECASE
-)
 _BOUND = re.compile(r"\s*([<>≤≥])=?\s*(?=\S)")
-_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
-_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(e[-+]?\d+)?")
 _NO_UTF8 = re.compile("[\udc80-\udcff]")  # a byte that is none, as tables are read
 _SHOWN = 40  # characters of a cell in a message
+NO_RANK = 99  # of a header without a column of molecules
 LARGEST = 3.4e38  # what 32-bit numbers hold
 _TRUTH = {"true": 1.0, "false": 0.0}
 # Pairs of words that labels of two classes are written as, class 1 first.
@@ -106,28 +87,17 @@ def find_smiles_column(
         if not is_smiles_name(columns[0]):
             _refuse_headless(columns, where, option, is_molecule)
         return 0
-    plain = [_plain(name) for name in columns]
-    with_smiles = [name for name in plain if "smiles" in name]
-    for candidates in (
-        # Others of PubChem's lack the stereochemistry.
-        [name for name in with_smiles if "iso" in name],
-        *([name] for name in _SMILES_NAMES),
-        with_smiles if len(with_smiles) == 1 else [],
-        ["inchi"],
-        [name for name in plain if _names_inchi(name)],
-        *([name] for name in _WEAK_NAMES),
-        with_smiles,
-    ):
-        found = [position for position, name in enumerate(plain) if name in candidates]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            for position in found:
-                require_one_of_its_name(columns, position, where)
-            names = ", ".join(repr(columns[position]) for position in found)
-            raise DataError(
-                f"{where}: several columns could hold the SMILES ({names}): name it with {option}"
-            )
+    ranks = [_rank(name) for name in columns]
+    found = [at for at, rank in enumerate(ranks) if rank == min(ranks) < NO_RANK]
+    if len(found) == 1:
+        return found[0]
+    for position in found:
+        require_one_of_its_name(columns, position, where)
+    if found:
+        names = ", ".join(repr(columns[position]) for position in found)
+        raise DataError(
+            f"{where}: several columns could hold the SMILES ({names}): name it with {option}"
+        )
     _refuse_headless(columns, where, option, is_molecule)
     raise DataError(
         f"{where}: no column is called smiles or inchi; the columns are {listed(columns)}: "
@@ -159,42 +129,77 @@ def smiles_choice(columns: Sequence[str], found: int | None) -> str:
     return f"the molecules are those of {readable(columns[found])!r}, not of {listed(others)}"
 
 
-def header_rank(names: Iterable[object], wanted: str | None = None) -> int | None:
-    """Return how surely one of some names is that of the molecules: 0 surely, 2 maybe; None: not.
+def find_header(rows: Sequence[Sequence[object]], wanted: str | None = None) -> tuple[int, int]:
+    """Return which of the first rows of a file names the columns, and how surely that is known.
+
+    It has the name of the column of molecules, and if titles are above it, more cells than they.
 
     Args:
-        names: What stands in a row that may be the header.
+        rows: Their cells.
         wanted: The name, if the user says it.
+
+    Returns:
+        Its index, and how surely: 0 is the surest, `NO_RANK` says that no row names them.
     """
-    texts = [name.strip() for name in names if isinstance(name, str) and len(name) <= _SHOWN]
-    if wanted is not None:
-        return 0 if readable(wanted).lower() in (readable(text).lower() for text in texts) else None
-    plain = [_plain(text) for text in texts]
-    surely = {*_SMILES_NAMES, "isomericsmiles", "inchi"}
-    for rank, known in enumerate(
-        (
-            [name in surely for name in plain],
-            ["smiles" in name or _names_inchi(name) for name in plain],
-            [name in _WEAK_NAMES for name in plain],
-        )
-    ):
-        if any(known):
-            return rank
-    return None
+    ranks = []
+    for row in rows:
+        names = [name.strip() for name in row if isinstance(name, str) and len(name) <= _SHOWN]
+        if wanted is not None:
+            same = readable(wanted).lower() in (readable(name).lower() for name in names)
+            ranks.append(0 if same else NO_RANK)
+        else:
+            ranks.append(min(map(_rank, names), default=NO_RANK))
+    named = [
+        (rank, at)
+        for at, rank in enumerate(ranks)
+        if at == 0 or (rank < _WEAK and len(rows[at]) > len(rows[0]))
+    ]
+    rank, at = min(named, default=(NO_RANK, 0))
+    return at, rank
 
 
-def _names_inchi(plain: str) -> bool:
-    return "inchi" in plain and "key" not in plain
+def _rank(name: str) -> int:
+    """How surely a column of this name has the molecules: 0 surely, then less; `NO_RANK`: not."""
+    plain = _plain(name)
+    if "smiles" in plain and "iso" in plain:  # others of PubChem's lack the stereochemistry
+        return 0
+    if plain in _NAMES:
+        return _NAMES.index(plain) + 1
+    if "smiles" in plain:
+        return _NAMES.index("inchi")
+    return _NAMES.index("inchi") + 1 if "inchi" in plain and "key" not in plain else NO_RANK
 
 
 def is_smiles_name(name: str) -> bool:
     """Whether a header of this name announces SMILES or InChI (and is no SMILES itself)."""
     # Words only: without its brackets [Sm]I would be a known name.
-    if not _WORDS.fullmatch(name):
-        return False
-    plain = _plain(name)
-    known = plain in (*_SMILES_NAMES, *_WEAK_NAMES)
-    return known or "smiles" in plain or _names_inchi(plain)
+    return bool(_WORDS.fullmatch(name)) and _rank(name) < NO_RANK
+
+
+def names_rows(name: str) -> bool:
+    """Whether a column of this name names the rows, as ``compound_id``, and is no property."""
+    words = re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
+    return bool({*words} & _ID_WORDS) or words[-1:] == ["nr"]  # NR-AR is a nuclear receptor
+
+
+def find_id_column(
+    columns: Sequence[str], wanted: str | None, where: str, used: Collection[int | None]
+) -> int | None:
+    """Return the position of the column of identifiers: the first that names rows; or None.
+
+    Args:
+        columns: Names of all columns.
+        wanted: Its name, if the user says it.
+        where: The file, for messages.
+        used: Columns that are used for something else.
+
+    Raises:
+        DataError: It is named and not there.
+    """
+    if wanted is not None:
+        return find_column(columns, wanted, where)
+    free = (at for at, name in enumerate(columns) if at not in used and names_rows(name))
+    return next(free, None)
 
 
 def find_column(columns: Sequence[str], wanted: str, where: str) -> int:
@@ -212,13 +217,7 @@ def find_column(columns: Sequence[str], wanted: str, where: str) -> int:
             return found[0]
         if found:
             raise _several(found, wanted, where)
-    # Of a list of names one was cut in two.
-    whole = next((name for name in shown if name.startswith(f"{wanted},")), None)
-    hint = (
-        f" (did you mean {in_a_line(whole)!r}? In a list quote what has a comma: '[\"A,b\",C]')"
-        if whole
-        else did_you_mean(wanted, map(in_a_line, shown))
-    )
+    hint = did_you_mean(wanted, map(in_a_line, shown))
     raise DataError(
         f"{where}: there is no column {wanted!r}{hint}; the columns are {listed(shown)}"
     )
@@ -280,31 +279,14 @@ def parse_label(cell: object) -> float:
     Raises:
         ValueError: Something else stands there, or an infinity.
     """
-    return parse_number(percent(cell) or cell)
+    if isinstance(cell, str) and "%" in cell and (found := _PERCENT.fullmatch(cell)):
+        cell = type(cell)(found[1])
+    return parse_number(cell)
 
 
 def is_empty(cell: object) -> bool:
     """Whether nothing stands in a cell, or a word for no value, such as ``n.d.`` or ``#N/A``."""
     return cell is None or "".join(str(cell).lower().replace(".", " ").split()) in _NO_VALUE
-
-
-def says_no_value(cell: object) -> bool:
-    """Whether a cell has a word for no value that is worth saying, as it is not a usual one."""
-    return isinstance(cell, str) and is_empty(cell) and cell.strip().lower() not in _USUAL
-
-
-def percent(cell: object) -> str:
-    """Return the number of a cell such as ``29.0%`` without its sign; empty if it is no such."""
-    if not isinstance(cell, str) or "%" not in cell:
-        return ""
-    found = _PERCENT.fullmatch(cell)
-    return type(cell)(found[1]) if found else ""
-
-
-def ending(cell: object) -> str:
-    """Return what stands behind the number in a cell such as ``0.85 nM`` or ``1.2*``."""
-    found = _ENDING.fullmatch(str(cell).strip().replace("\N{MINUS SIGN}", "-"))
-    return readable(found[1]) if found else ""
 
 
 def parse_or_missing(cells: Sequence[object], names: Sequence[str]) -> tuple[float, ...]:
@@ -329,7 +311,7 @@ def parse_or_missing(cells: Sequence[object], names: Sequence[str]) -> tuple[flo
 
 def no_number(what: str, cell: object, error: ValueError) -> str:
     """Say why a cell cannot be used, with the reason of `parse_number`."""
-    why = str(error).rpartition(" is ")[2]  # "not a number", "not finite", and advice
+    why = str(error).rpartition(" is ")[2]  # "not a number", "not finite"
     return f"{what} is {shortened(readable(str(cell)), _SHOWN)!r}: {why}"
 
 
@@ -343,19 +325,10 @@ def _parse(cell: object) -> float:
         text = text.replace(",", ".")
     if "_" in text:  # Python takes 1_000 for a number; a table does not
         raise ValueError(f"{cell!r} is not a number")
-    if _DECIMAL_COMMA.fullmatch(text):
-        grouped = _THOUSANDS.fullmatch(text)
-        or_none = ", one of thousands has to go" if grouped else ""
-        raise ValueError(f"{cell!r} is not a number: a decimal comma has to be a point{or_none}")
     try:
         return float(text)
     except ValueError:
-        if behind := ending(cell):
-            advice = "take it away, or put the unit into the header"
-            said = f"not a number, since it ends in {behind!r}: {advice}"
-        else:
-            said = "not a number, nor true or false"
-        raise ValueError(f"{cell!r} is {said}") from None
+        raise ValueError(f"{cell!r} is not a number, nor true or false") from None
 
 
 def parse_class_name(cell: object) -> str:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import csv
-import threading
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from itertools import chain, islice
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.columns import (
+    NO_RANK,
     DecimalComma,
-    header_rank,
+    find_header,
     is_smiles_name,
     with_decimal_comma,
 )
@@ -23,37 +22,6 @@ from graphormer_sepnorm.tables.text import TextSource
 _LONGEST_CELL = 10_000_000
 # Lines in which the header is looked for, and numbers with a decimal comma.
 _LOOKED_AT, _AHEAD = 30, 1000
-
-
-class _CellLimit:
-    """Lets the csv module read cells up to `_LONGEST_CELL` while one of our readers is at a row.
-
-    Its limit is one for the whole process, and lower. It is raised for the first reader that needs
-    it, in whatever thread, and what it was comes back after the last one.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._readers = 0
-        self._before = 0
-
-    @contextmanager
-    def raised(self) -> Iterator[None]:
-        with self._lock:
-            if not self._readers:
-                self._before = csv.field_size_limit()
-                csv.field_size_limit(max(self._before, _LONGEST_CELL))
-            self._readers += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._readers -= 1
-                if not self._readers:
-                    csv.field_size_limit(self._before)
-
-
-_cell_limit = _CellLimit()
 
 
 class _TextReader(TableReader):
@@ -129,6 +97,7 @@ class DelimitedReader(_TextReader):
             self.decimal_comma = any(
                 isinstance(with_decimal_comma(cell), DecimalComma) for cell in cells
             )
+        csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_CELL))  # of the whole process
         self._reader = csv.reader(
             self._watched(chain(ahead[above:], lines)), delimiter=self.delimiter
         )
@@ -150,24 +119,21 @@ class DelimitedReader(_TextReader):
     ) -> int:
         """Return how many lines are above the header, which is read `ahead` then."""
 
-        def names(line: str) -> list[str]:
-            return _names(line.strip(), separator or _find_delimiter(line, format))
+        def header(lines: list[str]) -> tuple[int, int]:
+            rows = [_names(one.strip(), separator or _find_delimiter(one, format)) for one in lines]
+            return find_header(rows, layout.smiles_column)
 
         if layout.header_row is not None:
             ahead += islice(lines, layout.header_row - 1)
             return layout.header_row - 1
-        first = names(ahead[0]) if ahead else []
         open_quote = bool(ahead) and ahead[0].count('"') % 2
-        if not ahead or open_quote or header_rank(first, layout.smiles_column) is not None:
+        if not ahead or open_quote or header(ahead)[1] < NO_RANK:
             return 0
         ahead += islice(lines, _LOOKED_AT)
-        for place, line in enumerate(ahead):
-            # A title has fewer cells than the header below it.
-            wider = len(names(line)) > len(first)
-            if wider and header_rank(names(line), layout.smiles_column) in (0, 1):
-                self.notes = (f"line {place + 1} is taken for the header, with nothing above it",)
-                return place
-        return 0
+        place, _ = header(ahead)
+        if place:
+            self.notes = (f"line {place + 1} is taken for the header, with nothing above it",)
+        return place
 
     def _parsed(self) -> Iterator[tuple[int, tuple[str, ...], str]]:
         width = len(self.columns)
@@ -188,8 +154,7 @@ class DelimitedReader(_TextReader):
         """Return the cells of the next row, [] for an empty line, None at the end."""
         line = self._line()
         try:
-            with _cell_limit.raised():
-                cells = next(self._reader, None)
+            cells = next(self._reader, None)
         except csv.Error as error:
             raise DataError(
                 f"{self.name}, line {line}: the row that begins here cannot be read ({error}); "

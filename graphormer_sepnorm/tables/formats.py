@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphormer_sepnorm.errors import DataError, did_you_mean
+from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import is_stream
 
 FORMATS = ("csv", "tsv", "smi", "sdf", "parquet", "xlsx")
@@ -24,19 +24,6 @@ _SUFFIXES = {
     ".pq": "parquet",
     ".xlsx": "xlsx",
 }
-
-
-def require_format(format: str) -> None:
-    """Refuse what is not one of `FORMATS`.
-
-    Raises:
-        DataError: It is none of them.
-    """
-    if format not in FORMATS:
-        raise DataError(
-            f"unknown format {format!r}{did_you_mean(format, FORMATS)}: there are "
-            f"{', '.join(FORMATS)}"
-        )
 
 
 def format_of(path: str | Path) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.delimited import DelimitedReader, SmilesReader
-from graphormer_sepnorm.tables.formats import WHOLE_FILES, format_of, require_format
+from graphormer_sepnorm.tables.formats import WHOLE_FILES, format_of
 from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Layout, TableReader
 from graphormer_sepnorm.tables.text import TextSource
 
@@ -29,9 +29,7 @@ def open_table(
     """
     layout = layout or Layout()
     said = format is not None
-    if format is not None:
-        require_format(format)
-    elif str(source) != STANDARD_INPUT and not str(source).lower().endswith(_ANYTHING):
+    if not said and str(source) != STANDARD_INPUT and not str(source).lower().endswith(_ANYTHING):
         format = format_of(source)
     if format in WHOLE_FILES and (str(source) == STANDARD_INPUT or Path(source).is_fifo()):
         where = "standard input" if str(source) == STANDARD_INPUT else f"the pipe {source}"
@@ -55,11 +53,6 @@ def open_table(
         if announced == "sdf" or (announced == "csv" and format == "smi"):
             raise DataError(
                 f"{text.name} looks like {announced.upper()}: say this format, or rename it"
-            )
-        if format == "tsv" and not (said or layout.header_row) and (mark := text.other_delimiter()):
-            raise DataError(
-                f"{text.name}: its name says tabs, but its first line has {mark!r} and no tab: "
-                "rename it to .csv, or say its format"
             )
         if format is None:
             format = text.guess_format()

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
-
-from graphormer_sepnorm.errors import DataError
 
 STANDARD_INPUT = "-"
 
@@ -64,8 +61,6 @@ class TableReader(ABC):
             another encoding.
         decimal_comma: Whether numbers are written with a decimal comma.
         notes: What the user should know of how the file is read, one line each.
-        uncalculated: Of columns with formulas that have no saved value, by their positions, how
-            many, and the first.
     """
 
     name: str
@@ -76,7 +71,6 @@ class TableReader(ABC):
     marked: bool = False
     decimal_comma: bool = False
     notes: tuple[str, ...] = ()
-    uncalculated: Mapping[int, str] = MappingProxyType({})
     _unit = "row"
     _done = 0  # rows that have been read
 
@@ -99,18 +93,6 @@ class TableReader(ABC):
             DataError: As from going through the rows.
         """
         return sum(1 for _ in self)
-
-    def require_values(self, positions: Iterable[int]) -> None:
-        """Refuse columns with formulas that have no saved value.
-
-        Raises:
-            DataError: One of these columns has.
-        """
-        for cells in (self.uncalculated[one] for one in positions if one in self.uncalculated):
-            raise DataError(
-                f"{self.name} was never calculated: {cells} hold formulas without values; open it "
-                "in Excel or LibreOffice and save it there, or save the values as .csv"
-            )
 
     def _place(self) -> str:
         """How far the table has been read, for messages."""

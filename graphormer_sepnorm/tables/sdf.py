@@ -6,7 +6,8 @@ import contextlib
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,45 +17,29 @@ from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Row, TableReader
 from graphormer_sepnorm.tables.text import TextSource, open_binary, standard_input
 
 _END = "$$$$"
-# A data header has a name in angle brackets, or numbers alone: of the record, or of the field.
-_NAMED = re.compile(r"^>.*?<(.*)>")
-_NUMBERED = re.compile(r"^>(?:\s*(?:DT\d+|\d+|\([^()]*\)|FROM ARCHIVES?))*\s*$")
-_FIELD = re.compile(r"\bDT\d+\b")
+_NAMED = re.compile(r"^>.*?<(.*)>")  # a data header
 
 
-class _DataItems:
-    """Tells data headers from all other lines of a record, which are given one after the other.
+def _fields(record: Sequence[str]) -> dict[str, str]:
+    """Return the data fields of a record by their names, those of one name below each other.
 
-    A data header begins with ``>``. The next one follows an empty line, and what stands between
-    them is the value of the first, even empty lines and others that begin with ``>``. The first
-    three lines of a record are title, program and comment, which may begin with anything.
+    A data header begins with ``>`` and has a name in angle brackets. The first one stands anywhere
+    below title, program and comment, the others below an empty line: what stands between them is
+    the value of the first, even empty lines and others that begin with ``>``.
     """
-
-    def __init__(self) -> None:
-        self._line = 0
-        self._begun = False
-        self._below_text = False  # of a value
-        self._nameless = 0
-
-    def header(self, line: str) -> str | None:
-        """Return the name of the data item that begins with this line; None: none begins.
-
-        Without a name it is that of its field (``DT12``), else ``unnamed``, ``unnamed_2``, ...
-        """
-        self._line += 1
-        below_text, self._below_text = self._below_text, self._begun and bool(line.strip())
-        if self._line <= 3 or below_text or not line.startswith(">"):
-            return None
+    values: dict[str, list[list[str]]] = {}
+    value: list[str] = []
+    for above, line in pairwise(record[2:]):
         named = _NAMED.match(line)
-        if self._begun and not named and not _NUMBERED.match(line):
-            return None
-        self._begun = self._below_text = True
-        if named and named[1].strip():
-            return named[1]
-        if field := _FIELD.search(line):
-            return field[0]
-        self._nameless += 1
-        return "unnamed" if self._nameless == 1 else f"unnamed_{self._nameless}"
+        if named and not (values and above.strip()):
+            value = []
+            values.setdefault(named[1] if named[1].strip() else "unnamed", []).append(value)
+        else:
+            value.append(line.rstrip("\r\n") if line.strip() else "")
+    return {
+        name: "\n".join(filter(None, ("\n".join(one).strip("\n") for one in found)))
+        for name, found in values.items()
+    }
 
 
 class SDFReader(TableReader):
@@ -82,78 +67,52 @@ class SDFReader(TableReader):
                 self._spool = _spooled(stream)
             source = self._spool.name
         self._path = Path(source)
+        names: dict[str, None] = {}
+        titled = molecules = False
         try:
-            self._fields, titled = self._field_names()
+            with contextlib.closing(self._open()) as text:
+                for _, record in self._records(text):
+                    titled = titled or bool(record and record[0].strip())
+                    molecules = molecules or any(line.startswith("M  END") for line in record)
+                    names |= dict.fromkeys(_fields(record))
+            if titled and not molecules:
+                raise DataError(f"{self.name} is not an SD file: no record in it has a mol block")
             self._text = self._open()
         except DataError:
             if self._spool is not None:
                 self._spool.close()
             raise
-        title = (free_name("title", self._fields),) if titled else ()
-        self.columns = (*title, *self._fields)
+        self._titled, self._names = titled, tuple(names)
+        self.columns = (*((free_name("title", names),) if titled else ()), *names)
 
     def _open(self) -> TextSource:
         text = TextSource(self._path)
         text.name = self.name
         return text
 
-    def _field_names(self) -> tuple[tuple[str, ...], bool]:
-        names: dict[str, None] = {}
-        titled = molecules = False
-        text = self._open()
-        first = True  # line of a record
-        items = _DataItems()
-        try:
-            for line in text.lines(self._place):
-                if line.startswith(_END):
-                    first = True
-                    items = _DataItems()
-                    self._done += 1
-                    continue
-                titled = titled or (first and bool(line.strip()))
-                molecules = molecules or line.startswith("M  END")
-                first = False
-                if name := items.header(line):
-                    names[name] = None
-        finally:
-            text.close()
-        if titled and not molecules and not self._done:
-            raise DataError(f"{self.name} is not an SD file: no record in it ends with {_END}")
-        return tuple(names), titled
-
-    def __iter__(self) -> Iterator[Row]:
+    def _records(self, text: TextSource) -> Iterator[tuple[int, list[str]]]:
+        """Give the records, without their last lines, and the line where each begins."""
         self._done = 0
         lines: list[str] = []
         start = 1
-        for number, line in enumerate(self._text.lines(self._place), start=1):
+        for number, line in enumerate(text.lines(self._place), start=1):
             if not line.startswith(_END):
                 lines.append(line)
                 continue
             self._done += 1
-            yield self._row(start, lines)
+            yield start, lines
             start, lines = number + 1, []
         if any(line.strip() for line in lines):  # the last record may lack its end
             self._done += 1
-            yield self._row(start, lines)
+            yield start, lines
 
-    def _row(self, start: int, lines: list[str]) -> Row:
-        values: dict[str, list[list[str]]] = {}
-        value: list[str] = []
-        items = _DataItems()
-        for line in lines:
-            name = items.header(line)
-            if name is None:
-                value.append(line.rstrip("\r\n") if line.strip() else "")
-            else:
-                value = []
-                values.setdefault(name, []).append(value)
-        cells = [
-            "\n".join(filter(None, ("\n".join(one).strip("\n") for one in values.get(name, ()))))
-            for name in self._fields
-        ]
-        if len(self.columns) > len(self._fields):
-            cells.insert(0, lines[0].strip() if lines else "")
-        return Row(self._done, start, tuple(cells), record="".join(lines))
+    def __iter__(self) -> Iterator[Row]:
+        for start, record in self._records(self._text):
+            values = _fields(record)
+            cells = [values.get(name, "") for name in self._names]
+            if self._titled:
+                cells.insert(0, record[0].strip() if record else "")
+            yield Row(self._done, start, tuple(cells), record="".join(record))
 
     def fraction(self) -> float | None:
         """Share of the file's bytes that have been read, the first pass not counted."""
@@ -168,13 +127,11 @@ class SDFReader(TableReader):
 
 def _spooled(stream: Any) -> Any:
     """Return what comes out of a pipe as a temporary file, since an SD file is read twice."""
-    spool = tempfile.NamedTemporaryFile(prefix="graphormer_sepnorm.")  # noqa: SIM115
     try:
+        spool = tempfile.NamedTemporaryFile(prefix="graphormer_sepnorm.")  # noqa: SIM115
         shutil.copyfileobj(stream, spool)
         spool.flush()
     except OSError as error:
-        with contextlib.suppress(OSError):
-            spool.close()
         raise DataError(
             f"the input cannot be kept in {tempfile.gettempdir()} "
             f"({error.strerror or error}): save it as a file and name that"

@@ -8,9 +8,7 @@ import gzip
 import io
 import os
 import re
-import stat
 import sys
-import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
@@ -38,8 +36,6 @@ _COUNTS = re.compile(rb"(?:[^\r\n]*(?:\r\n?|\n)){3}[ \d]{6}[^\r\n]{0,40}V[23]000
 _SEPARATOR = re.compile(r'"?sep=([,;|]?)"?', re.IGNORECASE)
 # A longer line is no line of a table, and might have no end.
 _LONGEST_LINE = 20_000_000
-# So long a named pipe may wait for whoever writes to it.
-_WRITER_SECONDS = 30.0
 
 
 class TextSource:
@@ -136,11 +132,6 @@ class TextSource:
                 return format
         return ""
 
-    def other_delimiter(self) -> str:
-        """Return what separates the cells of the first line where no tab does, or nothing."""
-        outside = "".join(self._first_line().split('"')[::2])
-        return next((mark for mark in ",;" if mark in outside and "\t" not in outside), "")
-
     def _first_line(self) -> str:
         with self._explained():
             first = next(iter(self._lines), "")
@@ -193,12 +184,10 @@ def standard_input() -> Any:
     """Return standard input as bytes.
 
     Raises:
-        DataError: It is closed, or a device that might never end.
+        DataError: It is closed.
     """
     if getattr(sys.stdin, "buffer", None) is None:  # or a notebook's
         raise DataError("standard input is closed: name a file")
-    with contextlib.suppress(io.UnsupportedOperation):  # another program's stand-in for it
-        _refuse_device(sys.stdin.buffer.fileno(), "standard input")
     return sys.stdin.buffer
 
 
@@ -206,62 +195,13 @@ def open_binary(path: Path) -> Any:
     """Open a file for reading.
 
     Raises:
-        DataError: It is not there, is a directory or a device, or cannot be opened; or it is a
-            named pipe that nothing writes to.
+        DataError: It is not there, is a directory, or cannot be opened.
     """
     if path.is_dir():
         raise DataError(f"{path} is a directory: name a file")
     try:
-        opened = _open_pipe(path) if path.is_fifo() else path.open("rb")
+        return path.open("rb")
     except FileNotFoundError:
         raise DataError(f"there is no file {path}") from None
     except OSError as error:
         raise DataError(f"{path} cannot be opened ({error.strerror})") from error
-    try:
-        _refuse_device(opened.fileno(), str(path))
-    except DataError:
-        opened.close()
-        raise
-    return opened
-
-
-def _open_pipe(path: Path) -> Any:
-    """Open a named pipe, which waits until something opens it for writing; but not for ever."""
-    opened: list[Any] = []
-    failed: list[OSError] = []
-
-    def wait() -> None:
-        try:
-            opened.append(path.open("rb"))
-        except OSError as error:
-            failed.append(error)
-
-    waiting = threading.Thread(target=wait, daemon=True)
-    waiting.start()
-    try:
-        waiting.join(_WRITER_SECONDS)
-    finally:
-        if waiting.is_alive():
-            with contextlib.suppress(OSError):  # a writer, so that the thread has its end
-                os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
-            waiting.join(1)
-            for pipe in opened:
-                pipe.close()
-            opened.clear()
-    if failed:
-        raise failed[0]
-    if not opened:
-        raise DataError(
-            f"{path} is a pipe that nothing has written to for {_WRITER_SECONDS:.0f} seconds: "
-            "start what writes to it, or name a file"
-        )
-    return opened[0]
-
-
-def _refuse_device(descriptor: int, name: str) -> None:
-    """Refuse what is no file, pipe or terminal and might never end, as /dev/zero."""
-    mode = os.fstat(descriptor).st_mode
-    if not (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)) or os.isatty(descriptor):
-        return
-    if os.fstat(descriptor).st_rdev != os.stat(os.devnull).st_rdev:  # which is an empty file
-        raise DataError(f"{name} is a device, not a file: name a file")

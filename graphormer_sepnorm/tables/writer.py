@@ -26,7 +26,7 @@ from graphormer_sepnorm.files import (
 from graphormer_sepnorm.formatting import in_a_line
 from graphormer_sepnorm.streams import standard_output
 from graphormer_sepnorm.tables.columns import DecimalComma, with_decimal_comma
-from graphormer_sepnorm.tables.formats import WHOLE_FILES, format_to_write, require_format
+from graphormer_sepnorm.tables.formats import WHOLE_FILES, format_to_write
 from graphormer_sepnorm.tables.reader import TableReader
 
 _WITH_POINT = re.compile(r"-?\d+\.\d+(e[-+]?\d+)?")
@@ -78,7 +78,6 @@ def create_table(
     standard = str(destination) in STANDARD_OUTPUTS
     stream = is_stream(destination)
     format = format or format_to_write(destination)
-    require_format(format)
     if format == "sdf" and (like is None or like.format != "sdf"):
         raise DataError("SDF can only be written if SDF was read: name a .csv, .tsv or .parquet")
     if format == "smi":
@@ -175,12 +174,6 @@ class TableWriter(ABC):
             os.fsync(file.fileno())
             file.close()
             os.replace(self.partial, self._path)
-        with contextlib.suppress(OSError):  # not every file system lets a directory be synchronised
-            directory = os.open(self._path.parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
 
     def discard(self) -> None:
         """Stop and remove what has been written."""

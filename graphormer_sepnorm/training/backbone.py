@@ -12,8 +12,12 @@ from torch import Tensor
 
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
-from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
-from graphormer_sepnorm.inference.network import build_network
+from graphormer_sepnorm.inference.checkpoint import (
+    KEY,
+    build_network,
+    model_weights,
+    read_checkpoint,
+)
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 

@@ -1,4 +1,4 @@
-"""What is not trained: options out of range, other data or another network than a checkpoint's."""
+"""What is not trained: other data or another network than a checkpoint's."""
 
 from __future__ import annotations
 
@@ -10,78 +10,13 @@ from typing import Any
 from lightning.pytorch import Trainer
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
-from graphormer_sepnorm.training.loss import LOSSES, UNIFORMITY_ON
-from graphormer_sepnorm.training.optimizer import DECAYED, OPTIMIZERS, SCHEDULES
-from graphormer_sepnorm.values import is_number, is_whole
 
 log = logging.getLogger(__name__)
-
-_NUMBERS = (
-    "learning_rate",
-    "final_learning_rate",
-    "weight_decay",
-    "warmup_steps",
-    "eps",
-    "label_fraction",
-    "uniformity_weight",
-    "frozen_bn_fraction",
-)
-_CHOICES = {
-    "optimizer": OPTIMIZERS,
-    "weight_decay_on": DECAYED,
-    "schedule": SCHEDULES,
-    "uniformity_on": UNIFORMITY_ON,
-    "loss": LOSSES,
-}
-
-
-def check_options(options: Mapping[str, Any]) -> None:
-    """Refuse what cannot be trained with; `GraphormerConfig` checks the options of the network.
-
-    Raises:
-        ConfigError: A value is out of its range.
-    """
-    for name in _NUMBERS:
-        if not is_number(options[name]):
-            raise _out_of_range(name, repr(options[name]), "it must be a number")
-    betas = options["betas"]
-    if not (isinstance(betas, tuple | list) and len(betas) == 2 and all(map(is_number, betas))):
-        raise _out_of_range("betas", repr(betas), "it must be two numbers")
-    if not is_whole(options["seed"]):
-        raise ConfigError(f"seed is {options['seed']!r}: it must be a whole number")
-    for name in ("learning_rate", "eps"):
-        if not options[name] > 0:
-            raise _out_of_range(name, options[name], "it must be positive")
-    for name in ("warmup_steps", "final_learning_rate", "weight_decay", "uniformity_weight"):
-        if not options[name] >= 0:
-            raise _out_of_range(name, options[name], "it must not be negative")
-    if not all(0 <= beta < 1 for beta in betas):
-        raise _out_of_range("betas", list(betas), "each must be from 0 to below 1")
-    for name, choices in _CHOICES.items():
-        if options[name] not in choices:
-            wanted = " or ".join(f"'{choice}'" for choice in choices)
-            raise _out_of_range(name, f"'{options[name]}'", f"it must be {wanted}")
-    graphs, fixed = options["precise_bn_graphs"], options["frozen_bn_fraction"]
-    if not is_whole(graphs, 0) or graphs == 1:
-        raise _out_of_range("precise_bn_graphs", graphs, "it must be 0, or 2 or more")
-    if not 0 < options["label_fraction"] <= 1:
-        raise _out_of_range("label_fraction", options["label_fraction"], "it must be above 0, to 1")
-    if not 0 <= fixed < 1:
-        raise _out_of_range("frozen_bn_fraction", fixed, "it must be from 0 to below 1")
-    if fixed and not graphs:
-        raise ConfigError(
-            "--model.frozen_bn_fraction needs --model.precise_bn_graphs: BatchNorm's statistics "
-            "are fixed as they are measured"
-        )
-
-
-def _out_of_range(name: str, value: object, range_: str) -> ConfigError:
-    return ConfigError(f"--model.{name} is {value}: {range_}")
 
 
 def check_same_data(facts: Mapping[str, Any], trainer: Trainer) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -21,10 +21,9 @@ from lightning.pytorch import LightningModule
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.batch import GraphBatch
-from graphormer_sepnorm.graphs.task import Evaluator, Task
+from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.model.graphormer import Graphormer
@@ -237,9 +236,7 @@ class EvaluatedModule(LightningModule):
         targets, predictions = collected.compute()
         collected.reset()
         self._evaluated[split] = predictions
-        values = self.task.evaluate(
-            targets, predictions, self._wanted_metrics(split), self._official_evaluators()
-        )
+        values = self.task.evaluate(targets, predictions, self._wanted_metrics(split))
         main = self.task.main
         if math.isnan(values[main.name]) and split not in self._undefined:
             self._undefined.add(split)  # once, and not after every epoch
@@ -270,12 +267,6 @@ class EvaluatedModule(LightningModule):
             for metric in everything
             if metric is self.task.main or f"{split}_{metric.name}" in watched
         ]
-
-    def _official_evaluators(self) -> Mapping[str, Evaluator]:
-        """Those of the data set, for what is reported; while training our own are quicker."""
-        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
-        reported = self.trainer.state.fn != "fit" and isinstance(data, MoleculeDataModule)
-        return data.splits.evaluators if reported else {}
 
     def evaluated(self, split: str) -> np.ndarray:
         """Return what the last evaluation of a split gave, float64 ``[n, T]``.

@@ -6,22 +6,19 @@ B graphs · T targets · M rows of atoms · C channels.
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from graphormer_sepnorm.config import LossChoice, UniformityOn
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.model.batch_norm import sum_over_processes
 
 LossName = Literal["l1", "mse", "bce"]
-LossChoice = Literal["auto", "l1", "mse", "bce"]
-LOSSES: tuple[LossChoice, ...] = get_args(LossChoice)
-UniformityOn = Literal["graph_token", "atoms", "both"]
-UNIFORMITY_ON: tuple[UniformityOn, ...] = get_args(UniformityOn)
 
 _ELEMENTWISE = {
     "l1": lambda outputs, targets: (outputs - targets).abs(),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import inspect
 import logging
 import math
 import struct
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
+from graphormer_sepnorm.config import ModelConfig
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.files import plain
@@ -28,16 +28,13 @@ from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import (
     FORMAT_VERSION,
     KEY,
+    build_network,
     check_checkpoint,
+    load_weights,
     package_versions,
     read_checkpoint,
 )
-from graphormer_sepnorm.inference.network import build_network, load_weights
-from graphormer_sepnorm.model.config import (
-    FROM_DATA,
-    REGULARISATION,
-    GraphormerConfig,
-)
+from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.backbone import Backbone
 from graphormer_sepnorm.training.batch_statistics import (
@@ -46,23 +43,11 @@ from graphormer_sepnorm.training.batch_statistics import (
     measure_batch_norm,
 )
 from graphormer_sepnorm.training.captured.launch_loop import Launch
-from graphormer_sepnorm.training.checks import check_options, check_same_data, check_same_network
+from graphormer_sepnorm.training.checks import check_same_data, check_same_network
 from graphormer_sepnorm.training.evaluation import EvaluatedModule, MeanLoss
-from graphormer_sepnorm.training.loss import (
-    LossChoice,
-    LossName,
-    UniformityOn,
-    choose_loss,
-    uniformity_loss,
-)
-from graphormer_sepnorm.training.optimizer import (
-    DecayedName,
-    OptimizerName,
-    ScheduleName,
-    make_optimizer,
-    make_schedule,
-    renew_options,
-)
+from graphormer_sepnorm.training.loss import LossName, choose_loss, uniformity_loss
+from graphormer_sepnorm.training.optimizer import make_optimizer, make_schedule, renew_options
+from graphormer_sepnorm.values import is_whole
 
 log = logging.getLogger(__name__)
 
@@ -81,78 +66,28 @@ class GraphormerModule(EvaluatedModule):
     come from them; see `configure_model`.
 
     Args:
-        loss: l1, mse or bce (binary targets); auto takes l1 or bce, whichever fits.
-        optimizer: adamw, or muon, which trains the matrices of the layers by Muon and the rest by
-            AdamW. Costs 30 ms a step on a CPU core at 12 layers of 72 channels.
-        learning_rate: Peak learning rate, reached at the end of the warm-up.
-        final_learning_rate: Learning rate at the end of training.
-        weight_decay: Decoupled (AdamW's) decay of what weight_decay_on says.
-        weight_decay_on: matrices (of linear layers: biases, norms, embeddings and the graph token
-            are not decayed), or all parameters, as the reference code of Graphormer.
-        warmup_steps: Optimiser steps of linear warm-up; below 1 a fraction of all steps.
-        schedule: linear or cosine decay after the warm-up.
-        betas: AdamW's decay rates of the running moments.
-        eps: AdamW's guard against division by zero.
-        label_fraction: Share of a batch's labels, drawn anew each time, that enter the training
-            loss; for pre-training on hundreds of targets (CheMeleon takes 0.15).
-        uniformity_weight: Weight of the auxiliary loss that pushes the last embeddings apart
-            (SepNorm's paper, Eq. 8); 0 leaves it out. Behind BatchNorm, which centres them already,
-            it acts on that norm's scale and shift alone.
-        uniformity_on: Which embeddings it pushes apart: graph_token, atoms or both.
-        precise_bn_graphs: Training graphs on which BatchNorm's statistics are measured before each
-            validation; 0 keeps the running averages of training. Costs their forward pass.
-        frozen_bn_fraction: Share of the steps, the last ones, in which BatchNorm's statistics are
-            measured once and then constants, in training as in evaluation; 0 to below 1. Needs
-            precise_bn_graphs. Without a BatchNorm it does nothing.
-        from_pretrained: A trained network to begin with: a bundled model's name, a run directory or
-            a checkpoint. All but the read-out is taken from it, and the options of the network too,
-            but for dropout; of an ensemble its first member's.
-        seed: Decides the initial parameters and dropout. Set by seed_everything.
-        **architecture: Options of the network, those of `GraphormerConfig`.
+        config: The options of the network and of its training; None: those that are given by name.
+        seed: Decides the initial parameters and dropout.
+        **options: Options of `ModelConfig` by name, where there is no `config`.
     """
 
-    def __init__(
-        self,
-        *,
-        loss: LossChoice = "auto",
-        optimizer: OptimizerName = "adamw",
-        learning_rate: float = 2e-4,
-        final_learning_rate: float = 1e-9,
-        weight_decay: float = 0.01,
-        weight_decay_on: DecayedName = "matrices",
-        warmup_steps: int | float = 0.1,
-        schedule: ScheduleName = "linear",
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        label_fraction: float = 1.0,
-        uniformity_weight: float = 0.0,
-        uniformity_on: UniformityOn = "graph_token",
-        precise_bn_graphs: int = 2048,
-        frozen_bn_fraction: float = 0.0,
-        from_pretrained: str | None = None,
-        seed: int = 0,
-        **architecture: Any,
-    ) -> None:
+    def __init__(self, config: ModelConfig | None = None, *, seed: int = 0, **options: Any) -> None:
         super().__init__()
-        self.backbone = None if from_pretrained is None else Backbone.read(from_pretrained)
-        if self.backbone is not None:
-            own = {name: architecture[name] for name in REGULARISATION if name in architecture}
-            architecture = self.backbone.architecture(**own)
-        architecture = plain(architecture)
-        # Validated now, before any data are touched. The command line offers what `architecture`
-        # can hold: not what stands beside it, which the data decide (FROM_DATA).
-        self.architecture = GraphormerConfig(
-            num_targets=1, mean_atoms=1.0, extra_inputs=0, exclusive=False, **architecture
-        )
-        # logger=False: the exact configuration lies beside the checkpoint already.
+        config = ModelConfig(**options) if config is None else config
+        if not is_whole(seed):
+            raise ConfigError(f"seed is {seed!r}: it must be a whole number")
+        self.backbone = None
+        if config.from_pretrained is not None:
+            self.backbone = Backbone.read(config.from_pretrained)
+            own = {name: getattr(config, name) for name in REGULARISATION}
+            config = dataclasses.replace(config, **self.backbone.architecture(**own))
+        # Validated before any data are touched; what the data decide comes later.
+        self.architecture = config.network
+        kept = {name: getattr(config, name) for name in ModelConfig.names()}
         # Of a pre-trained network nothing is needed any more once training has begun.
-        self.save_hyperparameters(logger=False, ignore=["from_pretrained"])
-        self.hparams.update(architecture)
-        for name, value in dataclasses.asdict(self.architecture).items():
-            if name not in FROM_DATA:  # defaults too: a later version may have others
-                self.hparams.setdefault(name, value)
-        self.hparams.update(plain(self.hparams))
-        check_options(self.hparams)
+        del kept["from_pretrained"]
+        # logger=False: the exact configuration lies beside the checkpoint already.
+        self.save_hyperparameters({**kept, "seed": plain(seed)}, logger=False)
         self.epoch_loss = MeanLoss()
         # The loss of the newest optimiser step, as far as this process contributes to it.
         self.step_loss = torch.tensor(0.0)
@@ -193,9 +128,9 @@ class GraphormerModule(EvaluatedModule):
                 network than the options ask for.
         """
         checkpoint = read_checkpoint(checkpoint_path, map_location)
-        of_network = {field.name for field in dataclasses.fields(GraphormerConfig)}
-        known = {*inspect.signature(cls).parameters, *of_network}
+        of_network = {*GraphormerConfig.names()}
         kept = checkpoint.get("hyper_parameters", {})
+        known = (*ModelConfig.names(), "seed")
         own = {name: value for name, value in kept.items() if name in known}
         module = cls(**{**own, **options}).to(map_location)
         # The network is built by what the checkpoint says of it.
@@ -204,7 +139,7 @@ class GraphormerModule(EvaluatedModule):
         asked_for = dataclasses.replace(GraphormerConfig(**facts["model"]), **given)
         check_same_network(facts, asked_for)
         facts["model"] |= {name: getattr(asked_for, name) for name in REGULARISATION}
-        module.on_load_checkpoint(checkpoint)
+        module.restore(checkpoint)
         return module
 
     def setup(self, stage: str) -> None:
@@ -223,8 +158,6 @@ class GraphormerModule(EvaluatedModule):
 
     def configure_model(self) -> None:
         """Build the network for the data of the trainer; Lightning calls it after the set-up."""
-        if self._trainer is None:
-            return  # `on_load_checkpoint` is about to build it
         if self.facts:  # built already, for these data it is to be hoped
             check_same_data(self.facts, self.trainer)
             return
@@ -270,7 +203,7 @@ class GraphormerModule(EvaluatedModule):
             "from_pretrained": "" if self.backbone is None else self.backbone.name,
             "training_summary": summary,
             "weight_scale": data.weight_scale(),
-            "data_options": data.table_options and data.table_options.to_plain(),
+            "data_options": data.table_options,
             "member_folds": 0 if data.member_folds is None else data.member_folds.count,
             "packages": package_versions(),
         }
@@ -287,26 +220,22 @@ class GraphormerModule(EvaluatedModule):
         self.vocabulary = GraphVocabulary.from_plain(facts["vocabulary"])
         self.loss_name: LossName = choose_loss(self.hparams["loss"], self.task)
         self.model = Graphormer(GraphormerConfig(**facts["model"])).to(self.device)
-        for name, values in (
-            ("target_mean", facts["target_mean"]),
-            ("target_std", facts["target_std"]),
-        ):
-            scale = torch.tensor(values, dtype=torch.float32, device=self.device)
+        for name in ("target_mean", "target_std"):
+            scale = torch.tensor(facts[name], dtype=torch.float32, device=self.device)
             self.register_buffer(name, scale, persistent=False)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what predicting needs, and what the last validation gave."""
-        values = self._trainer.callback_metrics if self._trainer is not None else {}
+        values = self.trainer.callback_metrics
         validation = {
             name: float(value) for name, value in values.items() if name.startswith("validation_")
         }
         checkpoint[KEY] = {**self.facts, "validation": validation}
-        if self._trainer is not None:
-            # Only the sums of all processes together are the same for any number of them.
-            sums = torch.stack([self.epoch_loss.total, self.epoch_loss.labels])
-            total = self.trainer.strategy.reduce(sums, reduce_op="sum")
-            checkpoint[EPOCH_LOSS] = total.tolist()  # type: ignore[union-attr]
-            checkpoint[FIXED] = self.statistics_fixed
+        # Only the sums of all processes together are the same for any number of them.
+        sums = torch.stack([self.epoch_loss.total, self.epoch_loss.labels])
+        total = self.trainer.strategy.reduce(sums, reduce_op="sum")
+        checkpoint[EPOCH_LOSS] = total.tolist()  # type: ignore[union-attr]
+        checkpoint[FIXED] = self.statistics_fixed
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Build the network for the vocabulary and the task of the checkpoint.
@@ -317,24 +246,26 @@ class GraphormerModule(EvaluatedModule):
             raise CheckpointError("this is not a checkpoint of graphormer_sepnorm")
         check_checkpoint(checkpoint)
         facts = checkpoint[KEY]
-        training = False
-        if self._trainer is not None:
-            check_same_data(facts, self.trainer)
-            training = self._trainer.state.fn == "fit"
-            if training:
-                check_same_network(facts, self.architecture)
-                own = {name: getattr(self.architecture, name) for name in REGULARISATION}
-                facts = {**facts, "model": {**facts["model"], **own}}
-        self._build(facts)
-        evaluated = self._trainer is not None and not training
-        others = checkpoint.get("members", ()) if evaluated else ()
-        self.members = tuple(build_network(facts["model"], weights) for weights in others)
-        load_weights(self, checkpoint["state_dict"])  # as Lightning is about to, but in our words
+        check_same_data(facts, self.trainer)
+        training = self.trainer.state.fn == "fit"
+        if training:
+            check_same_network(facts, self.architecture)
+            own = {name: getattr(self.architecture, name) for name in REGULARISATION}
+            checkpoint = {**checkpoint, KEY: {**facts, "model": {**facts["model"], **own}}}
+        self.restore(checkpoint, members=not training)
         if EPOCH_LOSS in checkpoint and self.global_rank == 0:
             sums = torch.tensor(checkpoint[EPOCH_LOSS], dtype=torch.float64)
             self.epoch_loss.total, self.epoch_loss.labels = sums
         self._fix_statistics(training and checkpoint.get(FIXED, False))
         self.goes_on_from_average = training and TRAINED_WEIGHTS in checkpoint
+
+    def restore(self, checkpoint: dict[str, Any], members: bool = False) -> None:
+        """Build the network of a checkpoint, with its weights; those of the other members too."""
+        facts = checkpoint[KEY]
+        others = checkpoint.get("members", ()) if members else ()
+        self.members = tuple(build_network(facts["model"], weights) for weights in others)
+        self._build(facts)
+        load_weights(self, checkpoint["state_dict"])  # as Lightning is about to, but in our words
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Predict in real units (regression) or as logits (binary): float ``[B, T]``.
@@ -380,10 +311,13 @@ class GraphormerModule(EvaluatedModule):
             self.step_loss = losses[-1]
             self._record(totals, label_counts)
             return losses
-        self._seed_dropout(batch_idx)
+        # `torch.manual_seed` takes 1 ms, a hundredth of a step of small batches on a CPU.
+        on_cpu = self.device.type == "cpu"
+        seed = torch.default_generator.manual_seed if on_cpu else torch.manual_seed
+        seed(self.dropout_seed(batch_idx))
         graph_token, atoms = self.model.encode(batch)
         outputs = self.model.read_out(graph_token, atoms, batch)
-        known = self._drawn(batch.targets), batch.weights, self._drawn(batch.bounds)
+        known = self._sampled(batch.targets), batch.weights, self._sampled(batch.bounds)
         total, labels = self.summed_loss(outputs, *known)
         accumulated = self.trainer.accumulate_grad_batches
         step, first = divmod(batch_idx, accumulated)
@@ -402,7 +336,7 @@ class GraphormerModule(EvaluatedModule):
             loss = loss + weight * uniformity_loss(graph_token, atoms, batch, on)
         return loss
 
-    def _drawn(self, targets: Tensor) -> Tensor:
+    def _sampled(self, targets: Tensor) -> Tensor:
         """Take all labels, or a random share of them: nan for the others."""
         share = self.hparams["label_fraction"]
         if share == 1:
@@ -419,15 +353,6 @@ class GraphormerModule(EvaluatedModule):
         place = self.hparams["seed"], self.current_epoch, batch_idx, self.global_rank
         digest = hashlib.blake2b(struct.pack("<4q", *place), digest_size=8).digest()
         return int.from_bytes(digest, "little") >> 1
-
-    def _seed_dropout(self, batch_idx: int) -> None:
-        seed = self.dropout_seed(batch_idx)
-        if self.device.type == "cpu":
-            # `torch.manual_seed` writes down the stack for each kind of device that is not there,
-            # in 1 ms, which is a hundredth of a step of small batches.
-            torch.default_generator.manual_seed(seed)
-        else:
-            torch.manual_seed(seed)
 
     def batch_loss(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Return what a captured step needs: the sum of the losses of its labels, their number."""

@@ -15,7 +15,6 @@ need. Here all matrices of one shape go together.
 from __future__ import annotations
 
 import ctypes
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -56,14 +55,6 @@ class MuonAdamW(torch.optim.Optimizer):
     def __init__(self, groups: list[dict[str, Any]], **options: Any) -> None:
         self._adamw = torch.optim.AdamW(groups, **options)
         super().__init__(groups, self._adamw.defaults)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Come back from a copy, a pickle or a checkpoint, none of which has the inner AdamW."""
-        super().__setstate__(state)
-        if "_adamw" not in self.__dict__:
-            known = inspect.signature(torch.optim.AdamW).parameters.keys() & self.defaults.keys()
-            options = {name: self.defaults[name] for name in known}
-            self._adamw = torch.optim.AdamW(self.param_groups, **options)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
         """Take a step; `closure`, if given, computes the gradients first.

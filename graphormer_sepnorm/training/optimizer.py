@@ -7,25 +7,19 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
+from graphormer_sepnorm.config import DecayedName, OptimizerName, ScheduleName
 from graphormer_sepnorm.training.muon import MuonAdamW
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.model.graphormer import Graphormer
 
 log = logging.getLogger(__name__)
-
-OptimizerName = Literal["adamw", "muon"]
-OPTIMIZERS: tuple[OptimizerName, ...] = get_args(OptimizerName)
-DecayedName = Literal["matrices", "all"]
-DECAYED: tuple[DecayedName, ...] = get_args(DecayedName)
-ScheduleName = Literal["linear", "cosine"]
-SCHEDULES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 
 
 def decay_groups(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import beside, is_full
-from graphormer_sepnorm.process import command
+from graphormer_sepnorm.files import is_full, replacing
+from graphormer_sepnorm.process import resuming
 
 
 class DurableCheckpointIO(TorchCheckpointIO):
@@ -32,37 +31,25 @@ class DurableCheckpointIO(TorchCheckpointIO):
             DataError: There is no room or no permission; the file that was there stays.
         """
         path = Path(path)
-        partial = beside(path, ".partial", ".")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with partial.open("wb") as file:
+            with replacing(path) as partial, partial.open("wb") as file:
                 torch.save(checkpoint, file)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(partial, path)
-            _synchronise(path.parent)
-        except BaseException as error:
-            with contextlib.suppress(OSError):
-                partial.unlink(missing_ok=True)
-            if not isinstance(error, OSError | RuntimeError):
-                raise
+            with contextlib.suppress(OSError):  # not every file system can do so with a folder
+                folder = os.open(path.parent, os.O_RDONLY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
+        except (OSError, RuntimeError) as error:  # torch.save makes the second of the first
             if is_full(error):
                 what = f"there is no room on the disk for the checkpoint {path}: make room"
             else:
                 reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
                 what = f"the checkpoint {path} cannot be written ({reason}): see to its folder"
             # Checkpoints lie one folder down in the directory of their run.
-            run = shlex.quote(str(path.parent.parent))
             kept = " (the one before it is kept)" if path.is_file() else ""
-            raise DataError(
-                f"{what} and continue with: {command('train')} fit --resume {run}{kept}"
-            ) from error
-
-
-def _synchronise(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # not every file system lets a folder be synchronised
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+            how = resuming(path.parent.parent)
+            raise DataError(f"{what} and continue with: {how}{kept}") from error

@@ -33,7 +33,7 @@ def goes_on_exactly(trainer: Trainer, batch_idx: int) -> bool:
     """
     accumulated = trainer.accumulate_grad_batches
     every = trainer.val_check_batch or math.inf
-    if trainer.should_stop and trainer.fit_loop._can_stop_early:
+    if trainer.should_stop:
         return False
     if trainer.num_training_batches <= accumulated:
         return True
@@ -78,7 +78,7 @@ def settled_epochs(trainer: Any, data: Any) -> int | None:
         data: The data module.
     """
     open_ended = trainer.max_epochs is None and trainer.max_steps == -1
-    if open_ended and data.table_options is not None:
+    if open_ended and data.splits.groups is not None:
         return epochs_of_table(data.numbers.trained_on, data.splits.task.kind)
     return trainer.max_epochs
 

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from rdkit import Chem
-from rdkit.Chem import Crippen
-
-from graphormer_sepnorm.chem.penalised_logp import (
+from penalised_logp import (
     CYCLE_WEIGHT,
     LOGP_WEIGHT,
     OFFSET,
@@ -13,6 +10,8 @@ from graphormer_sepnorm.chem.penalised_logp import (
     penalised_logp,
     synthetic_accessibility,
 )
+from rdkit import Chem
+from rdkit.Chem import Crippen
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import io
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,14 +15,13 @@ from reference.checkpoints import make_checkpoint
 from reference.processes import FORKING
 from tiny_run import TINY, Run
 
-from graphormer_sepnorm.chem import baselines
-from graphormer_sepnorm.cli import confidence
+from graphormer_sepnorm.baselines import fit as baselines
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
-from graphormer_sepnorm.cli.lightning_cli import TrainCLI
 from graphormer_sepnorm.cli.train import main
-from graphormer_sepnorm.compare import runner
 from graphormer_sepnorm.datasets import data_module
 from graphormer_sepnorm.inference import stream
+from graphormer_sepnorm.pipeline import calibrate
+from graphormer_sepnorm.runs import scheduler
 from graphormer_sepnorm.training.callbacks import learning_curve
 
 DRAW = learning_curve.draw_learning_curve
@@ -50,9 +48,9 @@ def _runs_take_a_moment() -> Iterator[None]:
         for kind in ("regression", "binary"):
             patch.setitem(baselines.BOOSTED, kind, 20)
             patch.setitem(baselines.FOREST, kind, 5)
-        patch.setattr(confidence, "MOST_KEPT", 500)
-        patch.setattr(confidence, "MOST_TOKENS", 500)
-        patch.setattr(runner, "subprocess", FORKING)
+        patch.setattr(calibrate, "MOST_KEPT", 500)
+        patch.setattr(calibrate, "MOST_TOKENS", 500)
+        patch.setattr(scheduler, "subprocess", FORKING)
         # A learning curve is a tenth of such a run.
         patch.setattr(learning_curve, "draw_learning_curve", lambda *of, **_: of[2].touch())
         yield
@@ -85,22 +83,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     )
 
 
-@pytest.fixture(scope="module")
-def parsers() -> dict[str, Any]:
-    """The parser of each verb that Lightning knows, before anything is parsed."""
-
-    class Unparsed(TrainCLI):
-        def parse_arguments(self, parser: Any, args: Any) -> None:
-            made.update(self._subcommand_parsers)
-            raise InterruptedError
-
-    made: dict[str, Any] = {}
-    for verb in ("fit", "validate", "test"):
-        with pytest.raises(InterruptedError):
-            Unparsed([verb], None)
-    return made
-
-
 @pytest.fixture(scope="session")
 def model(tmp_path_factory) -> Path:
     torch.manual_seed(0)
@@ -121,4 +103,4 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     def started(*arguments: object, **options: object) -> None:
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr(runner.subprocess, "Popen", started)
+    monkeypatch.setattr(scheduler.subprocess, "Popen", started)

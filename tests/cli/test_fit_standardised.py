@@ -11,8 +11,8 @@ from tiny_run import fit, refused
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
+from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.datasets.user_table.load import load_table
-from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.inference.predictor import Predictor
 
 ACIDS = [f"{'C' * length}C(=O)O" for length in range(1, 25)]
@@ -46,16 +46,16 @@ def test_salt_and_acid_are_one_molecule(tmp_path: Path, capsys: pytest.CaptureFi
         found.append(capsys.readouterr().out)
     assert found[0] == found[1]
     # The test split is predicted as the model predicts it.
-    assert train(["test", f"--ckpt_path={tmp_path / 'run'}"]) == 0
+    assert train(["test", str(tmp_path / "run")]) == 0
 
 
 def test_nothing_but_what_is_left_is_known_of_a_molecule(tmp_path: Path) -> None:
     steps, path = ("fragment", "neutralise"), table(tmp_path / "a.csv", SALTS)
-    splits = load_table(TableOptions(path, split="random", standardise=steps))
+    splits = load_table(DataConfig(table=str(path), split="random", standardise=steps))
     assert splits.smiles is not None
     assert sorted(itertools.chain(*splits.smiles.values())) == sorted(ACIDS)
     assert {int(graph.num_nodes) for graph in splits.train} <= set(range(4, 28))
-    plain = load_table(TableOptions(path, split="random"))
+    plain = load_table(DataConfig(table=str(path), split="random"))
     assert plain.fingerprint != splits.fingerprint
 
 

@@ -63,7 +63,7 @@ def test_one_line_ends_the_command(body: str, said: str, number: int, tmp_path: 
 def test_during_an_import_what_is_said_is_true(tmp_path: Path) -> None:
     """Libraries are imported after a training too."""
     body = (
-        "from graphormer_sepnorm.cli.main import ending_with\n"
+        "from graphormer_sepnorm.process import ending_with\n"
         "    with ending_with(lambda: 'trained, but not tested'):\n"
         "        import library"
     )

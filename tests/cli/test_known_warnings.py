@@ -9,9 +9,9 @@ import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.accelerators import CUDAAccelerator
 
-from graphormer_sepnorm.cli import compare, comparison_job
+from graphormer_sepnorm.cli import compare
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
-from graphormer_sepnorm.compare.comparison import Comparison
+from graphormer_sepnorm.errors import DataError
 
 DEPRECATED = "`torch.jit.script` is deprecated. Please switch to `torch.compile` or `torch.export`."
 
@@ -42,17 +42,18 @@ def test_another_warning_shows():
     assert shown(message) == [message]
 
 
-def test_a_report_alone_is_silent_too(monkeypatch, capsys):
+def test_a_report_alone_is_silent_too(tmp_path, monkeypatch, capsys):
     """It reads the data again, and so imports torch-geometric."""
-    monkeypatch.setattr(Comparison, "read", lambda directory: object())
-    monkeypatch.setattr(
-        comparison_job,
-        "make_report",
-        lambda *_: warnings.warn(DEPRECATED, FutureWarning, stacklevel=1),
-    )
+
+    def collect(*_: object) -> None:
+        warnings.warn(DEPRECATED, FutureWarning, stacklevel=1)
+        raise DataError("that is all")
+
+    monkeypatch.setattr("graphormer_sepnorm.compare.results.collect", collect)
     with warnings.catch_warnings(record=True) as shown:
         warnings.resetwarnings()
-        assert compare.compare(["-o", "runs", "--report-only"]) == 0
+        with pytest.raises(DataError):
+            compare.compare(["-o", str(tmp_path), "--report-only"])
     assert shown == []
     assert capsys.readouterr().err == ""
 

@@ -152,30 +152,6 @@ def test_interrupted_parquet_leaves_nothing(model, source, tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == [source]
 
 
-@pytest.mark.parametrize("first", ["", "  0  0  0  0  0  0  0  0  0  0999 V2000\n"])
-def test_evaluation_goes_on_in_sdf_where_nothing_was_predicted_before(
-    model, tmp_path, capsys, monkeypatch, first
-):
-    from rdkit import Chem
-
-    good = Chem.MolToMolBlock(Chem.MolFromSmiles("CCO"))
-    blocks = [f"\n\n\n{first}M  END\n"] * 9 + [good] * 3
-    source = tmp_path / "in.sdf"
-    source.write_text("".join(f"{block}>  <y>\n{n}\n\n$$$$\n" for n, block in enumerate(blocks)))
-    arguments = [model, "-i", str(source), "--evaluate", "y", "-o"]
-    whole, output = tmp_path / "whole.sdf", tmp_path / "out.sdf"
-    assert main([*arguments, str(whole), "--quiet"]) == 0
-    expected = capsys.readouterr().out
-    assert "(3 rows; 9 with a label but no prediction)" in expected
-    with monkeypatch.context() as patch:
-        interrupt(patch, 1)
-        assert main([*arguments, str(output)]) == 130
-    capsys.readouterr()
-    assert main([*arguments, str(output), "--resume", "--quiet"]) == 0
-    assert capsys.readouterr().out == expected
-    assert output.read_bytes() == whole.read_bytes()
-
-
 def test_any_encoding_of_the_terminal_will_do(model):
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     smiles = ["CCO", "\u00e9", b"\xff"]

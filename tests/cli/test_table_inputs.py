@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,13 @@ from rdkit.Chem import Descriptors
 from reference.checkpoints import make_checkpoint
 from tiny_run import TINY, Fitted, fit, fitted, read_csv, refused, sample_rows, summary, write_csv
 
-from graphormer_sepnorm.chem import baselines
+from graphormer_sepnorm.baselines import blend as weighing
+from graphormer_sepnorm.baselines import fit as baselines
 from graphormer_sepnorm.chem.descriptors import descriptor_names
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.inference import stream, weighing
+from graphormer_sepnorm.inference import stream
 from graphormer_sepnorm.inference.checkpoint import KEY, joined, read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.training.backbone import Backbone
@@ -116,7 +118,7 @@ def test_numbers_matter_and_missing_ones_are_the_mean(trained: Fitted) -> None:
     assert [bool(warning) for warning in made.warnings] == [False, True, True, True, False]
     alone = predictor.predict("CCO", columns={"T": [330.0], "pH": [mean[1]]})
     assert alone.values[0] == pytest.approx(made.values[4], rel=1e-5)
-    for wrong, said in (({"T": [1.0]}, "T, pH"), ({"T": [], "pH": []}, "0 values of T for 1")):
+    for wrong, said in (({"T": [1.0]}, "T, pH"), ({"T": [], "pH": []}, "T is of shape")):
         with pytest.raises(DataError, match=said):
             predictor.predict("CCO", columns=wrong)
 
@@ -148,7 +150,7 @@ def test_mistakes_are_one_line(
     fit = (capsys, train, "fit", "-c")
     said = refused(*fit, "quickstart", "--data.descriptors", "rdkit")
     assert "--data.descriptors is for a table of your own, and this is sample" in said
-    said = refused(*fit, "quickstart", "--data.task", "multiclass")
+    said = refused(*fit, "quickstart", "--data.task", "binary")
     assert "--data.task is for a table of your own, and this is sample" in said
     table = (*fit, "table_regression", *TINY, "--data.root", tmp_path)
     rows = [[*row[:1], "" if row[4] == "train" else "1", *row[2:]] for row in table_rows()]
@@ -158,9 +160,9 @@ def test_mistakes_are_one_line(
     known = ["--data.table", trained.folder / "t.csv"]
     for options, expected in (
         (["--data.descriptor_columns", "y"], "'y' is named for two purposes"),
-        (["--data.descriptor_columns", "[T,T]"], "names 'T' twice"),
+        (["--data.descriptor_columns", "[T,T]"], "names a column twice"),
         (["--data.descriptor_columns", "P"], "no column 'P'"),
-        (["--data.descriptors", "mordred"], "--data.descriptors is 'mordred': it must be one of"),
+        (["--data.descriptors", "mordred"], "--data.descriptors"),
     ):
         assert expected in refused(*table, *known, "--data.target_columns=y", *options)
 
@@ -168,7 +170,7 @@ def test_mistakes_are_one_line(
 def test_evaluation_takes_up_the_inputs(
     trained: Fitted, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["test", "--ckpt_path", str(trained.run), "--data.root", str(trained.folder / "root")]
+    words = ["test", str(trained.run), "--data.root", str(trained.folder / "root")]
     assert train(words) == 0
     assert f"{trained.summary['test_mae']:.6g}" in capsys.readouterr().out
     said = refused(capsys, train, *words, "--data.descriptors", "null")
@@ -176,10 +178,8 @@ def test_evaluation_takes_up_the_inputs(
 
 
 def test_training_goes_on(trained: Fitted, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    words = ["fit", "--ckpt_path", str(trained.run), "--data.root", str(trained.folder / "root")]
-    words += ["--trainer.max_steps=6", "--trainer.max_epochs=-1", "--output", str(run)]
-    assert train([*words, "--trainer.accelerator=cpu"]) == 0
+    run = shutil.copytree(trained.run, tmp_path / "run")
+    assert train(["fit", "--resume", str(run), "--trainer.max_steps=6"]) == 0
     assert summary(run)["steps"] == 6
     before, after = (read_checkpoint(one)["state_dict"] for one in (trained.run, run))
     scaling, learned = (f"model.extra_readout.{name}" for name in ("training_mean", "read.weight"))
@@ -266,7 +266,7 @@ def test_trees_take_the_columns_too(
     written = [float(row["pred_y"]) for row in tested]
     assert made.values[:, 0] == pytest.approx(written, rel=1e-4, abs=1e-5)
     capsys.readouterr()
-    assert train(["test", "--ckpt_path", str(run), "--data.root", str(tmp_path / "root")]) == 0
+    assert train(["test", str(run), "--data.root", str(tmp_path / "root")]) == 0
     assert f"{result['test_mae']:.6g}  (network alone" in capsys.readouterr().out
     assert predict(["info", str(run)]) == 0
     assert "with T of a table" in capsys.readouterr().out

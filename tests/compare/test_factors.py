@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphormer_sepnorm.compare.arm_comparisons import factor_effects
-from graphormer_sepnorm.compare.report import tables
-from graphormer_sepnorm.compare.report.document import rendered
-from graphormer_sepnorm.compare.report.text import summary
-from graphormer_sepnorm.compare.results_file import Results
+from graphormer_sepnorm.compare.factors import factor_effects
+from graphormer_sepnorm.compare.report.document import factors, page, summary
+from graphormer_sepnorm.compare.results import Results
 from graphormer_sepnorm.compare.statistics import holm
+from graphormer_sepnorm.files import typed
 
 SEPARATE = ("ln+ln", "ln+bn", "bn+ln", "bn+bn")
 SIX = ("shared-ln", "shared-bn", *SEPARATE)
@@ -48,7 +47,7 @@ def plain_results(
         plain
         | {"molecules": {}, "task": task, "metric": "mae", "better": "lower", "command": []}
         | {"seeds": list(range(SEEDS)), "baseline": next(iter(arms)), "complete": True}
-        | {"arms": entries, "comparisons": [], "configuration": {"model": {"norm": norm}}}
+        | {"arms": entries, "configuration": {"model": {"norm": norm}}}
     )
 
 
@@ -61,7 +60,7 @@ def of_norms(norms: tuple[str, ...], seed: int = 0) -> dict[str, np.ndarray]:
 
 def with_norms(tests: dict[str, np.ndarray]) -> Results:
     arms = {norm: ({"model.norm": norm}, column) for norm, column in tests.items()}
-    return Results.from_plain(plain_results(arms))
+    return typed(Results, plain_results(arms))
 
 
 def test_effects_by_hand() -> None:
@@ -134,8 +133,7 @@ def test_shared_or_separate_times_the_kind() -> None:
 def test_other_arms_are_no_factorial(norms: tuple[str, ...]) -> None:
     results = with_norms(of_norms(norms))
     assert factor_effects(results) == []
-    assert tables.factors(results).rows == []
-    assert "Factor effects" not in summary(results)
+    assert len(factors(results)) == 1
 
 
 def test_only_seeds_that_all_arms_of_an_effect_have_count() -> None:
@@ -160,7 +158,7 @@ def test_arms_are_told_apart_by_their_options_and_not_by_their_names() -> None:
             tests = y[norm] + (readout == "both") * place
             arms[f"{readout} {place}"] = (options | {"model.readout": readout}, tests)
     arms["lonely"] = ({"model.norm": "bn+bn", "model.layers": "3"}, y["bn+bn"])
-    found = factor_effects(Results.from_plain(plain_results(arms, "bn+bn")))
+    found = factor_effects(typed(Results, plain_results(arms, "bn+bn")))
     assert [one.name for one in found] == [
         f"{name}, model.readout={readout}"
         for readout in ("both", "graph_token")
@@ -171,12 +169,11 @@ def test_arms_are_told_apart_by_their_options_and_not_by_their_names() -> None:
     assert found[0].difference.mean == pytest.approx(plain[0] + 1)
 
 
-def test_effects_stand_in_the_report_and_on_the_terminal() -> None:
+def test_effects_stand_in_the_page_and_in_the_summary() -> None:
     results = with_norms(of_norms(SIX))
-    section = rendered("markdown", results).partition("## Factor effects\n")[2]
-    for row, one in zip(tables.factors(results).rows, factor_effects(results), strict=True):
+    html, markdown = page(results), summary(results)
+    for row, one in zip(factors(results)[1:], factor_effects(results), strict=True):
         value = f"{one.difference.mean:+.3f}".replace("-", "\N{MINUS SIGN}")
         assert row[:3] == [one.name, "5", value]
-        assert f"| {' | '.join(row)} |" in section.replace("\\", "")
-        said = next(line for line in summary(results).splitlines() if f"  {one.name}  " in line)
-        assert f"{value} [{row[3]}], p " in said
+        assert f"<td>{row[3]}</td>" in html
+        assert row[3] in markdown

@@ -14,7 +14,6 @@ from graphormer_sepnorm.compare.geometry import (
     PROBE_PENALTIES,
     cosine_to,
     effective_rank,
-    feature_histograms,
     linear_probe,
     singular_values,
     uniformity,
@@ -167,26 +166,6 @@ def test_ranks_of_two_values():
     """Shares 3/4 and 1/4."""
     spectrum = np.array([3.0, 1.0])
     assert effective_rank(spectrum) == pytest.approx(4 / 3**0.75, rel=EXACT)
-
-
-# Histograms
-
-
-@few
-@given(n=st.integers(1, 60), width=st.integers(1, 5), bins=st.integers(1, 9))
-def test_histograms_are_those_of_numpy(n, width, bins):
-    rows = cloud(n, width, n)
-    counts, edges = feature_histograms(rows, 3, bins)
-    assert counts.shape == (min(width, 3), bins)
-    assert (edges[0], edges[-1]) == pytest.approx((rows[:, :3].min(), rows[:, :3].max())) or n == 1
-    for feature, row in enumerate(counts):
-        assert np.array_equal(row, np.histogram(rows[:, feature], edges)[0])
-
-
-def test_histograms_of_a_constant():
-    counts, edges = feature_histograms(np.ones((5, 2)), bins=3)
-    assert (counts.sum(1) == 5).all()
-    assert (np.diff(edges) > 0).all()
 
 
 # Cosines

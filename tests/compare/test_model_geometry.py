@@ -206,6 +206,11 @@ def test_histograms_at_the_output_and_all_molecules_by_default(embeddings):
         one.layer == "output" for one in clouds
     ]
     assert {one.embeddings for one in clouds[::2]} == {len(SMILES)}
+    histogram, rows = clouds[-2].histogram, embeddings.layers[-1].graph_token
+    assert len(histogram["edges"]) == 61
+    assert [histogram["edges"][n] for n in (0, -1)] == pytest.approx([rows.min(), rows.max()])
+    for counts, column in zip(histogram["counts"], rows.T, strict=True):
+        assert np.array_equal(counts, np.histogram(column, histogram["edges"])[0])
 
 
 def test_uniformity_of_many_is_that_of_a_fair_sample():

@@ -14,13 +14,14 @@ from scipy import stats
 from graphormer_sepnorm.compare.roc_statistics import delong
 from graphormer_sepnorm.compare.statistics import (
     DRAWS,
+    MeanDifference,
     fold_difference,
     holm,
     jackknifed,
     mean_sd,
     paired_difference,
-    paired_errors,
     sign_flip_p,
+    verdict,
 )
 from graphormer_sepnorm.metrics import METRICS
 
@@ -90,13 +91,10 @@ def test_the_smallest_p_is_reached_where_all_seeds_agree(seeds: int, smallest: f
     assert result.resolved == (seeds > 1)
 
 
-def test_one_seed_or_molecule_has_no_interval() -> None:
-    of_seeds, of_molecules = paired_difference([0.5], [0.25]), paired_errors([0.5], [0.25])
-    assert math.isnan(of_seeds.sd)
-    assert math.isnan(of_molecules.standard_error)
-    for result in (of_seeds, of_molecules):
-        assert (result.mean, result.p_value, result.resolved) == (-0.25, 1.0, False)
-        assert all(math.isnan(value) for value in (result.low, result.high))
+def test_one_seed_has_no_interval() -> None:
+    result = paired_difference([0.5], [0.25])
+    assert (result.mean, result.p_value, result.resolved) == (-0.25, 1.0, False)
+    assert all(math.isnan(value) for value in (result.sd, result.low, result.high))
 
 
 def test_arms_that_are_equal_but_for_rounding_do_not_differ() -> None:
@@ -186,28 +184,26 @@ def test_holm_is_its_statement(p_values: list[float]) -> None:
     assert (np.diff(adjusted[np.argsort(p_values)]) >= 0).all()
 
 
-def test_errors_of_molecules_against_scipy() -> None:
-    generator = np.random.default_rng(3)
-    baseline = generator.exponential(size=400)
-    treatment = np.abs(baseline - 0.05 + generator.normal(scale=0.4, size=400))
-    treatment[:40] = baseline[:40]
-    result = paired_errors(baseline, treatment)
-    expected = stats.ttest_rel(treatment, baseline)
-    interval = expected.confidence_interval(0.95)
-    assert result.molecules == 400
-    assert result.mean == pytest.approx((treatment - baseline).mean())
-    assert result.standard_error == pytest.approx(stats.sem(treatment - baseline))
-    assert (result.low, result.high) == pytest.approx((interval.low, interval.high))
-    # With 400 molecules the two tests agree, but for the sampling of signs.
-    assert result.p_value == pytest.approx(expected.pvalue, abs=0.01)
-    assert result.improved == (treatment < baseline).mean()
-    assert result.worsened == (treatment > baseline).mean()
-    assert result.improved + result.worsened == pytest.approx(0.9)
-
-
-def test_errors_that_are_the_same_but_for_rounding_are_ties() -> None:
-    result = paired_errors([0.3, 0.6, 1.0], [0.1 + 0.2, 0.1 * 6, 1.0])
-    assert (result.mean, result.improved, result.worsened, result.p_value) == (0.0, 0.0, 0.0, 1.0)
+@pytest.mark.parametrize(
+    ("ends", "p", "better", "said"),
+    [
+        ((-0.15, -0.05), 0.049, "lower", "better"),
+        ((0.05, 0.15), 0.049, "lower", "worse"),
+        ((0.05, 0.15), 0.049, "higher", "better"),
+        ((-0.15, -0.05), 0.049, "higher", "worse"),
+        ((-0.15, -0.05), 0.049, "", "lower"),
+        ((-0.15, -0.05), 0.05, "lower", "not significant"),
+        ((0.05, 0.15), math.nan, "lower", "not significant"),
+        ((-0.15, 0.05), 0.001, "lower", "not resolved"),
+        ((math.nan, math.nan), 0.001, "lower", "not resolved"),
+    ],
+)
+def test_one_rule_decides_what_is_said(
+    ends: tuple[float, float], p: float, better: str, said: str
+) -> None:
+    low, high = ends
+    found = MeanDifference(mean=(low + high) / 2, low=low, high=high, confidence=0.95, p_value=0.5)
+    assert verdict(found, p, better) == said
 
 
 @settings(deadline=None)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.user_table.load import load_table
-from graphormer_sepnorm.datasets.user_table.options import TableOptions
 from graphormer_sepnorm.datasets.user_table.report import DataReport
 from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError
 
@@ -55,7 +55,7 @@ def plain_rows(count: int = len(RINGS)) -> list[tuple[str, float]]:
 
 
 def load(path: Path, **options: Any) -> DatasetSplits:
-    return load_table(TableOptions(table=path, **options))
+    return load_table(DataConfig(table=str(path), **options))
 
 
 def report_of(splits: DatasetSplits) -> DataReport:

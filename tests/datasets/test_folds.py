@@ -91,19 +91,6 @@ def test_what_weighs_nothing_is_held_out_by_no_member(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ensemble.numbers.weighed(others), others)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"member_folds": 3}, "--data.member_folds and --data.member_fold: give both, or none"),
-        ({"member_folds": 3, "member_fold": 3}, "--data.member_fold is 3, --data.member_folds 3"),
-        ({"member_folds": 1, "member_fold": 0}, "there must be 2 folds or more"),
-    ],
-)
-def test_mistakes_are_one_line(tmp_path: Path, options: dict[str, int], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        table(tmp_path, CHAINS, **options)
-
-
 def test_folds_are_for_tables_that_are_large_enough(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="zinc-subset has its own validation split"):
         MoleculeDataModule(dataset="zinc-subset", member_folds=3, member_fold=0)

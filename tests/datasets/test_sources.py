@@ -1,15 +1,17 @@
-"""Raw and processed files: what is taken as it is, and several processes that want them at once."""
+"""Raw files: what is taken as it is, and several processes that want them at once."""
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from graphormer_sepnorm.datasets.sources import prepare, require_files
+import pytest
+
+from graphormer_sepnorm.datasets.sources import fingerprint, require_files
+from graphormer_sepnorm.errors import DataError
 
 
 def at_once(work: Callable[[], Any]) -> list[Any]:
@@ -39,23 +41,6 @@ def test_one_downloads_and_the_others_wait(tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["a", "b"]
 
 
-def test_one_prepares_and_the_others_wait(tmp_path: Path) -> None:
-    folder, processed, calls = tmp_path / "raw", tmp_path / "processed", []
-    folder.mkdir()
-    (folder / "a").write_text("raw")
-
-    def build(staging: Path) -> None:
-        calls.append(staging)
-        time.sleep(0.2)
-        (staging / "graphs").write_text("processed")
-
-    fingerprints = at_once(lambda: prepare("data", folder, ("a",), processed, build))
-    assert len(fingerprints) == 4
-    assert len(set(fingerprints)) == 1
-    assert len(calls) == 1
-    assert sorted(path.name for path in processed.iterdir()) == ["graphs", "source.json"]
-
-
 def test_a_download_leaves_what_else_lies_there(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("mine")
 
@@ -71,26 +56,12 @@ def test_a_download_leaves_what_else_lies_there(tmp_path: Path) -> None:
     }
 
 
-def test_a_raw_file_of_another_time_is_read_and_one_of_other_contents_prepared(
-    tmp_path: Path,
-) -> None:
-    folder, processed = tmp_path / "raw", tmp_path / "processed"
-    folder.mkdir()
-    raw = folder / "a"
-    built = []
-
-    def build(staging: Path) -> None:
-        built.append(raw.read_text())
-        (staging / "graphs").write_text(raw.read_text())
-
-    def prepared(text: str, second: int) -> str:
-        raw.write_text(text)
-        os.utime(raw, (second, second))
-        return prepare("data", folder, ("a",), processed, build)
-
-    first = prepared("one", 1)
-    assert prepared("one", 2) == first
-    assert built == ["one"]
-    assert prepared("two", 3) != first  # as long as it was
-    assert built == ["one", "two"]
-    assert (processed / "graphs").read_text() == "two"
+def test_other_names_and_contents_have_other_fingerprints(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("one")
+    found = [fingerprint("data", tmp_path, names) for names in (("a",), ("b",), ("a", "b"))]
+    (tmp_path / "a").write_text("two")
+    found.append(fingerprint("data", tmp_path, ("a",)))
+    assert len({*found}) == 4
+    with pytest.raises(DataError, match="data: cannot read the raw files"):
+        fingerprint("data", tmp_path, ("c",))

@@ -17,7 +17,7 @@ from graphormer_sepnorm.chem.features import OF_SMILES, get_featuriser
 from graphormer_sepnorm.datasets import lazy_graphs
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import SPLITS
-from graphormer_sepnorm.datasets.user_table import row_reader
+from graphormer_sepnorm.datasets.user_table import rows as row_reader
 from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
@@ -144,43 +144,16 @@ def test_semicolons_go_with_decimal_commas(tmp_path: Path) -> None:
         (first,), (second,) = (list(of.parts[name].packed()) for of in (one, other))
         for field in ("targets", "weights", "bounds", "extra"):
             np.testing.assert_array_equal(getattr(first, field), getattr(second, field), field)
-    assert report_of(one).decimal_comma == ""
-    text = report_text(report_of(other))
-    assert "numbers     0,5 is taken for 0.5: cells are separated by semicolons" in text
-
-
-def test_points_between_thousands_beside_decimal_commas_are_a_warning(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    values = ["850,5", "12.500", *["3,25"] * 10]
-    rows = "".join(f"{smiles};{value}\n" for smiles, value in zip(RINGS, values, strict=True))
-    path.write_text("smiles;IC50\n" + rows)
-    said = (
-        "labels have a decimal comma, as 850,5, or a point, as 12.500, which is read as a decimal"
-    )
-    assert any(one.startswith(said) for one in report_of(load(path, **SPLIT)).warnings)
-    path.write_text("smiles;IC50\n" + rows.replace("12.500", "12500"))
-    assert not any("decimal" in one for one in report_of(load(path, **SPLIT)).warnings)
 
 
 def test_what_may_be_forgotten_is_a_warning(tmp_path: Path) -> None:
-    parts = ["train"] * 8 + ["valid", "", "test", "test"]
-    rows = [(text, y, part) for (text, y), part in zip(plain_rows(), parts, strict=True)]
-    path = write_csv(tmp_path / "a.csv", rows, "smiles,value,part of it")
-    said = "column 'part of it' has a split, which is not taken: --data.split column "
-    warned = report_of(load(path)).warnings
-    assert any(said in one and one.endswith("'part of it' takes it") for one in warned)
-    assert not any(said in one for one in report_of(load(path, **SPLIT)).warnings)
-    # Also where the table is sorted by it; and a label is no split.
-    long = [(RINGS[n % 12], n / 2, "train" if n < 1100 else "test") for n in range(1200)]
-    path = write_csv(tmp_path / "long.csv", long, "smiles,value,part of it")
-    assert any(said in one for one in report_of(load(path)).warnings)
     many = [*plain_rows(), *[(text, "n.d.") for text in RINGS], ("CC", "n.d.")]
     path = write_csv(tmp_path / "b.csv", many)
     warned = report_of(load(path, target_columns=("value",), **SPLIT)).warnings
     assert "13 of 25 rows are left out: are the rest a fair sample?" in warned
     path = write_csv(tmp_path / "c.csv", [*plain_rows(), ("CCN.Cl", 1.5), ("CCN.Br", 2)])
     warned = report_of(load(path, **SPLIT)).warnings
-    assert any(one.startswith("2 molecules are of several pieces") for one in warned)
+    assert any(one.startswith("2 of the molecules are of several pieces") for one in warned)
     warned = report_of(load(path, standardise=("fragment",), **SPLIT)).warnings
     assert not any("pieces" in one for one in warned)
 
@@ -382,11 +355,32 @@ def test_split_without_molecules(tmp_path: Path) -> None:
     assert "the random split leaves no molecule for validation (" in message or "test (" in message
     assert "(2 train, 0 validation, 0 test); give more molecules" in message
     column = write_csv(
-        tmp_path / "c.csv", [(s, v, "train") for s, v in plain_rows()], "smiles,value,set"
+        tmp_path / "c.csv", [(s, v, "test") for s, v in plain_rows()], "smiles,value,set"
     )
-    message = failure(column, split_column="set")
-    assert "the column split leaves no molecule for validation and test (12 train, 0 val" in message
-    assert "mark rows for it in column 'set'" in message
+    assert "column split leaves no molecule for train (" in failure(column, split_column="set")
+
+
+@pytest.mark.parametrize("given", [("train",), ("train", "validation"), ("train", "test")])
+@pytest.mark.parametrize("split", ["column", "files"])
+def test_validation_and_test_may_be_empty_where_they_are_given(
+    tmp_path: Path, split: str, given: tuple[str, ...]
+) -> None:
+    rows = [(s, v, given[n % len(given)]) for n, (s, v) in enumerate(plain_rows())]
+    if split == "column":
+        splits = load(write_csv(tmp_path / "a.csv", rows, "smiles,value,set"), split_column="set")
+    else:
+        train, *others = (
+            write_csv(tmp_path / f"{name}.csv", [row[:2] for row in rows if row[2] == name])
+            for name in given
+        )
+        own = dict(zip((f"{name}_table" for name in given[1:]), others, strict=True))
+        splits = load(train, split="files", **own)
+    assert dict(everything(splits)) == {smiles: [value] for smiles, value in plain_rows()}
+    report = report_of(splits)
+    empty = [name for name, part in splits.parts.items() if not len(part)]
+    assert empty == [name for name in ("validation", "test") if name not in given]
+    assert [one.partition(":")[0] for one in report.warnings] == [f"no {n} split" for n in empty]
+    assert "0 " in report_text(report)
 
 
 def test_training_needs_both_classes(tmp_path: Path) -> None:

@@ -104,10 +104,6 @@ def test_the_only_column_of_numbers_may_be_mostly_bounds(tmp_path: Path) -> None
     ("values", "said"),
     [
         ([">1", ">2", "<3", ">4", *[0.2, 0.3] * 4], "all training labels of value are bounds, and"),
-        (
-            [0.1, 0.2, 0.1, 0.2, *[0.2] * 4, "<3.1e38", *[0.3] * 3],
-            "row 9: value is 3.1e+38, too far",
-        ),
     ],
 )
 def test_bounds_that_cannot_be_learned_from(tmp_path: Path, values: list, said: str) -> None:
@@ -122,58 +118,3 @@ def test_a_bound_that_is_no_number_takes_out_its_row(tmp_path: Path) -> None:
         "value is 'ten': not a number, nor true or false",
         "value is 1e+300: too large",
     ]
-
-
-@pytest.mark.parametrize(
-    ("signs", "said"),
-    [
-        (("'='", "'>'", "'<'", None), True),  # as ChEMBL writes them
-        (("=", ">", "<", "NA"), True),  # as R writes them
-        ((">", ">", ">", ">"), True),
-        (("=", "=", "~", ""), False),  # nothing is lost
-        (("=", ">", "a", "="), False),  # something else
-    ],
-)
-def test_relations_in_a_column_of_their_own_are_named(
-    signs: tuple[str | None, ...], said: bool, tmp_path: Path
-) -> None:
-    rows = [(smiles, n, signs[n % 4]) for n, smiles in enumerate(RINGS)]
-    path = write_csv(tmp_path / "a.csv", rows, "smiles,pChEMBL Value,Standard Relation")
-    report = report_of(load(path, target_columns=("pChEMBL Value",), **SPLIT))
-    named = [text for text in report.warnings if "'Standard Relation'" in text]
-    assert len(named) == said
-    assert all("write a bound as >10 into the label's cell" in text for text in named)
-
-
-def test_of_classes_no_bound_can_be_written(tmp_path: Path) -> None:
-    rows = [(smiles, n % 2, ("=", ">")[n % 3 == 0]) for n, smiles in enumerate(RINGS)]
-    path = write_csv(tmp_path / "a.csv", rows, "smiles,active,standard_relation")
-    (warning,) = report_of(load(path, **SPLIT)).warnings
-    assert warning.startswith("column 'standard_relation' says that some values are bounds")
-    assert warning.endswith("see that the class is sure, or take those rows out")
-
-
-@pytest.mark.parametrize(
-    ("header", "units", "said"),
-    [
-        ("standard_units", ("nM", "nM", "nM", "uM"), "holds nM (9) and uM (3), and is not read"),
-        ("Standard Units", ("nM", "'uM'", "", "M"), "holds nM (3), uM (3) and M (3), and is not"),
-        ("unit", ("nM", "mM", "MM", "n/a"), "holds nM (3), mM (3) and MM (3), and is not read"),
-        ("units", ("uM", "\N{MICRO SIGN}M", "\N{GREEK SMALL LETTER MU}M", None), ""),
-        ("standard_units", ("nM", "nM", "nM", "nM"), ""),
-        ("united", ("nM", "uM", "nM", "uM"), ""),
-    ],
-)
-def test_several_units_in_a_column_of_their_own_are_named(
-    header: str, units: tuple[str | None, ...], said: str, tmp_path: Path
-) -> None:
-    rows = [(smiles, n / 2, units[n % 4]) for n, smiles in enumerate(RINGS)]
-    # A unit of rows that are not used does not count.
-    path = write_csv(tmp_path / "a.csv", [*rows, ("CC", "", "pM")], f"smiles,Ki,{header}")
-    warnings = report_of(load(path, target_columns=("Ki",), **SPLIT)).warnings
-    named = [text for text in warnings if "bring the labels to one unit" in text]
-    assert len(named) == bool(said)
-    assert all(text.startswith(f"column {header!r} {said}") for text in named)
-    classes = [(smiles, n % 2, unit) for n, (smiles, _, unit) in enumerate(rows)]
-    path = write_csv(tmp_path / "b.csv", classes, f"smiles,active,{header}")
-    assert report_of(load(path, target_columns=("active",), **SPLIT)).warnings == ()

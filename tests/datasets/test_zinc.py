@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import pickle
 import shutil
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from rdkit import Chem
 from tiny_raw_files import ZINC_INDICES, ZINC_SIZES, failure, zinc_molecule
-from torch_geometric.data import Data
 from torch_geometric.datasets import ZINC
 
-from graphormer_sepnorm.datasets import load_dataset, sources, zinc
-from graphormer_sepnorm.datasets.smiles_of_graphs import SmilesOfGraphs
+from graphormer_sepnorm.datasets import load_dataset, zinc
+from graphormer_sepnorm.datasets.raw_graphs import RawGraphs, SmilesOfGraphs
 from graphormer_sepnorm.datasets.zinc import _note
 from graphormer_sepnorm.files import sha256_of
+from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
 
 Write = Callable[..., Path]
 
@@ -30,7 +33,7 @@ def test_whole_set_is_read_as_written(tiny_zinc: Write) -> None:
         for number in range(size):
             molecule, graph = zinc_molecule(number), part[number]
             dense = torch.zeros_like(molecule["bond_type"], dtype=torch.int64)
-            dense[graph.edge_index[0], graph.edge_index[1]] = graph.edge_attr
+            dense[*graph.edge_index] = graph.edge_attr[:, 0]
             assert torch.equal(dense, molecule["bond_type"].long())
             assert torch.equal(graph.x, molecule["atom_type"].long()[:, None])
             assert torch.equal(graph.y, molecule["logP_SA_cycle_normalized"])
@@ -42,15 +45,14 @@ def test_whole_set_is_read_as_written(tiny_zinc: Write) -> None:
 
 def test_smiles_are_written_when_they_are_asked_for() -> None:
     """Of one, of several, from the end; codes that make no molecule have none."""
-    acid = Data(  # C, =O and O in the codes of ZINC
-        x=torch.tensor([[0], [1], [1]]),
-        edge_index=torch.tensor([[0, 1, 0, 2], [1, 0, 2, 0]]),
-        edge_attr=torch.tensor([2, 2, 1, 1]),
-        y=torch.zeros(1),
+    acid = MolecularGraph(  # C, =O and O in the codes of ZINC
+        np.array([[0], [1], [1]]),
+        np.array([[0, 1, 0, 2], [1, 0, 2, 0]]),
+        np.array([[2], [2], [1], [1]]),
     )
-    none = acid.clone()
-    none.edge_attr = torch.full((4,), 3)
-    texts = SmilesOfGraphs([acid, none], "zinc-1")
+    none = dataclasses.replace(acid, bond_codes=np.full((4, 1), 3))
+    graphs = PackedGraphs.of([none, acid])
+    texts = SmilesOfGraphs(RawGraphs(lambda: graphs, [1, 0]), "zinc-1")
     assert len(texts) == 2
     assert [Chem.CanonSmiles(text) for text in texts] == ["O=CO", ""]
     assert (texts[-1], texts[:1]) == ("", [texts[0]])
@@ -63,19 +65,6 @@ def test_subset_follows_the_index_files(tiny_zinc: Write, subset_only: bool) -> 
     splits = load_dataset("zinc-subset", tiny_zinc(subset_only))
     values = [[float(graph.y) for graph in part] for part in splits.parts.values()]
     assert values == [[p / 2 for p in positions] for positions in ZINC_INDICES.values()]
-
-
-def test_quick_access_gives_what_pyg_gives(tiny_zinc: Write) -> None:
-    root = tiny_zinc()
-    ours = load_dataset("zinc", root).train
-    theirs = ZINC(str(root / "ZINC"), split="train")
-    assert isinstance(ours, ZINC)
-    for graph, expected in zip(ours, theirs, strict=True):
-        assert graph.keys() == expected.keys()
-        assert all(torch.equal(graph[key], expected[key]) for key in expected.keys())  # noqa: SIM118
-    # slices and index lists go through PyG's own code
-    assert [float(g.y) for g in ours[2:4]] == [1.0, 1.5]
-    assert [float(g.y) for g in ours[[5, 1]]] == [2.5, 0.5]
 
 
 def test_missing_files_without_a_network(tmp_path: Path, network_attempts: list[str]) -> None:
@@ -142,19 +131,23 @@ def test_truncated_raw_file_is_named(tiny_zinc: Write) -> None:
     path.write_bytes(path.read_bytes()[:-200])
     for name in ("zinc", "zinc-subset"):
         assert f"{name}: {path}" in failure(name, root)
-    assert not list((root / "ZINC").rglob("*.pt")), "half-made files were left"
+    assert [path.name for path in (root / "ZINC").iterdir()] == ["raw"], "a file was left"
 
 
 class Stored:
     """Pickled as torch pickles the numbers of a tensor: as a file of its own."""
 
-    def __init__(self, value: object) -> None:
-        self.value = value
-
     def __reduce__(self) -> tuple:
         file = io.BytesIO()
-        torch.save(self.value, file)
+        torch.save([print], file)
         return torch.storage._load_from_bytes, (file.getvalue(),)
+
+
+class Malicious:
+    """Pickled as a tensor is, with numbers that are more than that."""
+
+    def __reduce__(self) -> tuple:
+        return torch._utils._rebuild_tensor_v2, (Stored(), 0, (1,), (1,), False, OrderedDict())
 
 
 @pytest.mark.parametrize(
@@ -171,7 +164,7 @@ class Stored:
         (
             "zinc-subset",
             "val.pickle",
-            pickle.dumps(Stored([print])),
+            pickle.dumps([{"atom_type": Malicious()}] * 4),
             "or val.index cannot be read (UnpicklingError: a",
         ),
         ("zinc-subset", "train.index", b"0,8\n", "cannot be read (IndexError"),  # past the end
@@ -186,32 +179,6 @@ def test_raw_file_of_wrong_contents_is_named(
     assert f"{file} {said}" in failure(name, root)
 
 
-@pytest.mark.parametrize("damage", ["truncated", "one bit", "removed", "stamp"])
-def test_damaged_processed_file_is_made_again(
-    tiny_zinc: Write, damage: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root = tiny_zinc()
-    before = load_dataset("zinc-subset", root)
-    processed = root / "ZINC" / "subset" / "processed"
-    victim = processed / ("source.json" if damage == "stamp" else "train.pt")
-    content = bytearray(victim.read_bytes())
-    if damage == "removed":
-        victim.unlink()
-    elif damage == "one bit":
-        content[len(content) // 2] ^= 1
-        victim.write_bytes(content)
-    else:
-        victim.write_bytes(content[: len(content) // 2])
-    capsys.readouterr()
-    after = load_dataset("zinc-subset", root)
-    why = "(again: its processed files are stale or damaged"
-    assert f"Preparing zinc-subset from {root / 'ZINC' / 'raw'} {why}" in capsys.readouterr().err
-    assert after.fingerprint == before.fingerprint
-    assert [float(g.y) for g in after.train] == [float(g.y) for g in before.train]
-    load_dataset("zinc-subset", root)
-    assert capsys.readouterr().err == "", "prepared a third time"
-
-
 def test_changed_raw_files_are_noticed(tiny_zinc: Write) -> None:
     root = tiny_zinc()
     before = load_dataset("zinc-subset", root)
@@ -221,57 +188,34 @@ def test_changed_raw_files_are_noticed(tiny_zinc: Write) -> None:
     assert after.fingerprint != before.fingerprint
 
 
-def test_processed_files_of_other_origin_are_not_used(tiny_zinc: Write) -> None:
+def test_what_is_known_does_not_depend_on_place_or_time_and_is_not_read_again(
+    tiny_zinc: Write, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tiny_zinc()
+    first = load_dataset("zinc", root)
+    assert capsys.readouterr().err.count("Reading") == 3
+    moved = tmp_path_factory.mktemp("moved") / "root"
+    shutil.copytree(root, moved, copy_function=shutil.copyfile)
+    second = load_dataset("zinc", moved)
+    assert second.fingerprint == first.fingerprint
+    assert [len(part) for part in second.parts.values()] == list(ZINC_SIZES.values())
+    assert capsys.readouterr().err == "", "raw files were read"
+    assert second.test[1].y == first.test[1].y
+    assert capsys.readouterr().err.count("Reading") == 1
+    (moved / "ZINC" / "zinc.json").write_text("{")
+    assert len(load_dataset("zinc", moved).test) == ZINC_SIZES["test"]
+
+
+def test_processed_files_of_pyg_are_left_alone(tiny_zinc: Write) -> None:
     root = tiny_zinc()
 
     def spoil(graph):  # type: ignore[no-untyped-def]
         graph.y = graph.y + 100
         return graph
 
-    ZINC(str(root / "ZINC"), subset=True, pre_transform=spoil)
-    assert float(load_dataset("zinc-subset", root).train[0].y) == 0.0
-
-
-def test_fingerprint_does_not_depend_on_place_or_time(
-    tiny_zinc: Write, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root = tiny_zinc()
-    first = load_dataset("zinc-subset", root)
-    moved = tmp_path_factory.mktemp("moved") / "root"
-    shutil.copytree(root, moved, copy_function=shutil.copyfile)
-    capsys.readouterr()
-    second = load_dataset("zinc-subset", moved)
-    assert second.fingerprint == first.fingerprint
-    assert capsys.readouterr().err == "", "the copied processed files were not used"
-
-
-def test_unchanged_raw_files_are_not_read_again(
-    tiny_zinc: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = tiny_zinc()
-    load_dataset("zinc-subset", root)
-    read = []
-
-    def record(path: Path) -> str:
-        read.append(path.suffix)
-        return sha256(path)
-
-    sha256 = sources.sha256_of
-    monkeypatch.setattr(sources, "sha256_of", record)
-    load_dataset("zinc-subset", root)
-    assert set(read) == {".pt"}
-
-
-def test_unwritable_folder_is_one_line(tiny_zinc: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = tiny_zinc()
-
-    def refuse(*args: object, **kwargs: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("tempfile.TemporaryDirectory", refuse)
-    message = failure("zinc-subset", root)
-    assert "cannot be written (Permission denied" in message
-    assert "Permission denied" in message
+    theirs = ZINC(str(root / "ZINC"), subset=True, split="test", pre_transform=spoil)
+    assert float(theirs[0].y) == 101
+    assert float(load_dataset("zinc-subset", root).test[0].y) == 1
 
 
 @pytest.mark.parametrize(
@@ -287,7 +231,6 @@ def test_unwritable_folder_is_one_line(tiny_zinc: Write, monkeypatch: pytest.Mon
 def test_training_set_that_is_not_the_published_one_is_noted(
     atoms: int, molecules: int, subset: bool, said: str
 ) -> None:
-    graph = Data(x=torch.zeros(atoms, 1))
-    note = _note([graph] * molecules, subset)
+    note = _note(molecules, atoms, subset)
     assert said in note
     assert bool(said) is bool(note)

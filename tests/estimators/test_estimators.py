@@ -16,6 +16,7 @@ import pandas
 import pytest
 import torch
 import yaml
+from rdkit import Chem
 from reference.checkpoints import make_checkpoint
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
@@ -37,15 +38,12 @@ from graphormer_sepnorm import (
     GraphormerRegressor,
     Predictor,
 )
-from graphormer_sepnorm.cli.checkpoint_options import refuse_own_class_1
-from graphormer_sepnorm.estimators import supervised
+from graphormer_sepnorm.estimators import training
 from graphormer_sepnorm.estimators.inputs import InputError, labels_of
-from graphormer_sepnorm.estimators.options import options_of
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.inference.evaluation import label_of
 from graphormer_sepnorm.resources import config_path
-from graphormer_sepnorm.training import in_memory
 from graphormer_sepnorm.training.module import GraphormerModule
 
 SMILES = [
@@ -95,11 +93,11 @@ def test_numbers_of_numpy_are_numbers() -> None:
     options = {
         **{name: np.int64(value) for name, value in SMALL.items() if isinstance(value, int)},
         **{"learning_rate": np.float64(1e-3), "dropout": np.float32(0.25), "seed": np.int64(3)},
-        **{"norm": np.str_("bn+bn"), "model_options": {"max_path_length": np.int64(3)}},
+        **{"norm": np.str_("bn+bn"), "options": {"model.max_path_length": np.int64(3)}},
     }
     plain = regressor(
         **{"learning_rate": 1e-3, "dropout": 0.25, "seed": 3, "norm": "bn+bn"},
-        model_options={"max_path_length": 3},
+        options={"model.max_path_length": 3},
     )
     values = [one.fit(SMILES, ATOMS).predict(SMILES) for one in (plain, regressor(**options))]
     np.testing.assert_array_equal(*values)
@@ -222,7 +220,7 @@ def test_the_best_epoch_is_kept(facts_of, monkeypatch):
 
 def test_batch_norm_is_measured_for_the_last_weights():
     """Also without a validation, which measures otherwise."""
-    estimator = regressor(norm="bn+bn", model_options={"precise_bn_graphs": 100}, max_epochs=1)
+    estimator = regressor(norm="bn+bn", options={"model.precise_bn_graphs": 100}, max_epochs=1)
     network = estimator.fit(SMILES, ATOMS)._predictor().model
     tokens = []
     network.output_norm.graph_token_norm.register_forward_hook(
@@ -292,9 +290,6 @@ def test_classes_of_any_kind(classes, named):
     task = Task.from_plain(kept[KEY]["task"])
     assert (task.zeros, task.ones) == tuple((one,) if one else () for one in named)
     assert [label_of(task, 0, one) for one in estimator.classes_] == [0, 1]
-    if task.ones == ("inactive",):
-        with pytest.raises(CheckpointError, match="class 1 of the model is inactive, which is not"):
-            refuse_own_class_1(kept)
 
 
 def test_several_binary_targets():
@@ -340,10 +335,10 @@ def test_trainings_in_threads_are_those_of_their_seeds():
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_child_that_is_forked_while_a_thread_trains_does_not_wait_for_it():
-    with in_memory._one_at_a_time:
+    with training._one_at_a_time:
         child = os.fork()
         if child == 0:
-            os._exit(0 if in_memory._one_at_a_time.acquire(timeout=1) else 1)
+            os._exit(0 if training._one_at_a_time.acquire(timeout=1) else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 
@@ -390,7 +385,7 @@ def test_a_pretrained_network_is_begun_with(fitted, tmp_path):
     estimator = GraphormerRegressor(**options, learning_rate=1e-9).fit(SMILES, -ATOMS)
     weights = [one._predictor().model.embedding.atom.weight for one in (fitted, estimator)]
     assert torch.allclose(*weights, atol=1e-5)
-    with pytest.raises(GraphormerError, match="from_pretrained and width: the trained network"):
+    with pytest.raises(GraphormerError, match=r"model\.width"):
         GraphormerRegressor(**options, width=8).fit(SMILES, ATOMS)
     with pytest.raises(CheckpointError, match="no such checkpoint"):
         GraphormerRegressor(from_pretrained="nothing", max_epochs=1).fit(SMILES, ATOMS)
@@ -402,22 +397,7 @@ def test_a_pretrained_network_keeps_its_features():
     assert estimator.fit(SMILES, ATOMS).predict(["CCO"]).shape == (1,)
 
 
-def test_the_recipe_for_tables_is_a_configuration_as_any_other(facts_of, monkeypatch):
-    """Its backbone decides the shape, and the table how long it trains."""
-    trained: list[int] = []
-    monkeypatch.setattr(supervised, "epochs_of_table", lambda molecules, kind: molecules - 16)
-    monkeypatch.setattr(
-        GraphormerModule, "on_train_epoch_start", lambda one: trained.append(one.current_epoch)
-    )
-    facts = facts_of(GraphormerRegressor("table", device="cpu").fit(SMILES, ATOMS))
-    assert facts["from_pretrained"] == "graphormer-small"
-    assert facts["model"]["layers"] == 6
-    assert trained == [0, 1]
-    with pytest.raises(GraphormerError, match="from_pretrained and layers: the trained network"):
-        GraphormerRegressor("table", layers=3).fit(SMILES, ATOMS)
-
-
-def test_a_configuration_file_of_ones_own(tmp_path, facts_of):
+def test_a_recipe_of_ones_own(tmp_path, facts_of):
     config = yaml.safe_load(config_path("table_regression").read_text())
     config["model"] |= {"layers": 1, "width": 16, "heads": 2, "ffn_width": 16, "optimizer": "muon"}
     config["trainer"]["max_epochs"] = 1
@@ -426,30 +406,16 @@ def test_a_configuration_file_of_ones_own(tmp_path, facts_of):
     path.write_text(yaml.safe_dump(config).replace("1.0e-06", "1e-6"))
     model = facts_of(GraphormerRegressor(str(path), device="cpu").fit(SMILES, ATOMS))["model"]
     assert (model["layers"], model["width"], model["norm"]) == (1, 16, "bn+ln")
-    path.write_text("model:\n  layers: 1\n")
-    with pytest.raises(ValueError, match="does not say how long to train: give max_epochs"):
-        GraphormerRegressor(str(path)).fit(SMILES, ATOMS)
-    config["trainer"] = {"max_steps": 1}
-    path.write_text(yaml.safe_dump(config))
-    given = {"max_epochs": 3, "seed": 0, "validation_fraction": 0.1}
-    assert options_of(given, str(path))["trainer"] == {"max_epochs": 3, "max_steps": -1}
-    for name, value in (
-        ("standardise", ["fragment"]),
-        ("descriptors", "rdkit"),
-        ("descriptor_columns", ["pH"]),
-    ):
-        path.write_text(yaml.safe_dump(config | {"data": {name: value}}))
-        with pytest.raises(
-            ValueError, match=rf"has data\.{name}, which is for train.py and tables"
-        ):
-            GraphormerRegressor(str(path)).fit(SMILES, ATOMS)
-    for text, said in (
-        ("- model", "expected sections"),
-        ("data: 5", "expected sections"),
-        ("ema_decay: high", "ema_decay is 'high': it must be a number"),
+    for text, named in (
+        ("model:\n  layers: 1\n", "max_epochs"),
+        ("data: {descriptors: rdkit}", r"data\.descriptors"),
+        ("data: {descriptor_columns: [pH]}", r"data\.descriptor_columns"),
+        ("- model", "sections"),
+        ("data: 5", "data:"),
+        ("ema_decay: high", "ema_decay"),
     ):
         path.write_text(text)
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=named):
             GraphormerRegressor(str(path)).fit(SMILES, ATOMS)
 
 
@@ -457,28 +423,23 @@ def test_a_configuration_file_of_ones_own(tmp_path, facts_of):
     ("parameters", "said"),
     [
         ({"norm": "bn+xx"}, r"unknown norm 'bn\+xx'"),
-        ({"width": 9}, "width 9 is not a multiple of heads 2"),
-        ({"layers": "three"}, "layers is 'three': it must be a whole number"),
-        ({"learning_rate": -1.0}, "learning_rate is -1.0: it must be positive"),
-        ({"max_epochs": 0}, "max_epochs is 0: it must be 1 or more"),
-        ({"max_epochs": True}, "max_epochs is True: it must be a whole number"),
-        ({"batch_size": 1}, "batch_size is 1: it must be 2 or more"),
-        ({"validation_fraction": 1.0}, "validation_fraction is 1.0: it must be below 1"),
+        ({"width": 9}, "width 9 .* heads 2"),
+        ({"layers": "three"}, "layers is 'three'"),
+        ({"learning_rate": -1.0}, "learning_rate is -1"),
+        ({"max_epochs": True}, "max_epochs is True"),
+        ({"batch_size": 1}, "batch_size is 1"),
+        ({"validation_fraction": 1.0}, "validation_fraction is 1.0"),
         ({"validation_fraction": 0.01}, "leaves 18 to train on and 0 to validate on"),
         ({"validation_fraction": 0.95}, "leaves 1 to train on and 17 to validate on"),
-        ({"seed": None}, "seed is None: it must be a whole number"),
+        ({"seed": None}, "seed is None"),
         ({"loss": "bce"}, "bce"),
-        ({"config": "table_regresion"}, r"did you mean 'table_regression'\?"),
-        ({"model_options": {"encoding": "rrwp"}}, r"no 'encoding' \(did you mean 'encodings'\?\)"),
-        ({"model_options": {"seed": 3}}, "there is no 'seed'"),
-        ({"model_options": "rrwp"}, "model_options is 'rrwp': it must be a dictionary"),
-        (
-            {"layers": 2, "model_options": {"layers": 1}},
-            "layers is given twice, also in model_options",
-        ),
-        ({"device": "tpu"}, "device is 'tpu': it must be cpu, cuda"),
-        ({"device": "cpu:0"}, "device is 'cpu:0': it must be cpu, cuda"),
-        ({"device": "cuda:99"}, r"device is 'cuda:99', and torch finds \w+ GPU here: give cpu"),
+        ({"recipe": "table_regresion"}, "'table_regression'"),
+        ({"options": {"model.encoding": "rrwp"}}, "'encodings'"),
+        ({"options": "rrwp"}, "options is 'rrwp'"),
+        ({"layers": 2, "options": {"model.layers": 1}}, "given twice"),
+        ({"device": "tpu"}, "device is 'tpu'"),
+        ({"device": "cpu:0"}, "device is 'cpu:0'"),
+        ({"device": "cuda:99"}, "device is 'cuda:99'"),
     ],
     ids=str,
 )
@@ -606,3 +567,32 @@ def test_a_fitted_embedding_needs_its_file_no_more(fitted, tmp_path):
     embedding = GraphormerEmbedding(file, device="cpu").fit(SMILES)
     file.unlink()
     assert pickle.loads(pickle.dumps(embedding)).transform(SMILES).shape == (len(SMILES), 8)
+
+
+def test_rows_that_cannot_be_read_are_nan_where_that_is_asked_for():
+    given = ["CCO", "no molecule", None, "CCN"]
+    model = GraphormerEmbedding("esol", device="cpu", on_invalid="nan").fit(given)
+    unread = [False, True, True, False]
+    assert np.isnan(model.transform(given)).all(axis=1).tolist() == unread
+    options = {"max_epochs": 1, "layers": 1, "width": 16, "heads": 2, "device": "cpu"}
+    model = GraphormerRegressor(on_invalid="nan", **options).fit(given, [1.0, 2.0, 3.0, 4.0])
+    assert np.isnan(model.predict(given)).tolist() == unread
+    classifier = GraphormerClassifier(on_invalid="nan", **options).fit(given, [1, 0, 0, 0])
+    assert [one is None for one in classifier.predict(given)] == unread
+    with pytest.raises(ValueError, match="on_invalid"):
+        GraphormerRegressor(on_invalid="skip", **options).fit(["CCO"] * 4, range(4))
+
+
+def test_a_configuration_that_takes_the_parent_structure_does_so_at_prediction(tmp_path):
+    path = tmp_path / "mine.yaml"
+    config = {"data": {"standardise": ["fragment"]}, "trainer": {"max_epochs": 1}}
+    path.write_text(yaml.safe_dump(config | {"model": {"layers": 1, "width": 16, "heads": 2}}))
+    model = GraphormerRegressor(str(path), device="cpu").fit(["CCO", "CCN.Cl", "C"], [1, 2, 3])
+    base, salt = model.predict(["CCN", "CCN.Cl"])
+    assert base == salt
+
+
+def test_molecules_of_rdkit_are_taken():
+    model = GraphormerEmbedding("esol", device="cpu").fit(["CCO"])
+    found = model.transform([Chem.MolFromSmiles("CCO")])
+    np.testing.assert_allclose(found, model.transform(["CCO"]), rtol=1e-5)

@@ -45,14 +45,6 @@ BAD = {
     # As on a GPU: numpy has no way to it.
     "atoms on another device": (changed(x=GOOD.x.to("meta")), r"x .*cannot be read .*device"),
     "atoms with a gradient": (changed(x=torch.zeros(3, 1).requires_grad_()), "x .*cannot be read"),
-    "bonds on another device": (
-        changed(edge_index=GOOD.edge_index.to("meta")),
-        "edge_index cannot be read as an array .*device",
-    ),
-    "bond features on another device": (
-        changed(edge_attr=GOOD.edge_attr.to("meta")),
-        "edge_attr .*cannot be read as an array .*device",
-    ),
     "bonds of no shape": (changed(edge_index=torch.zeros(4, 3).long()), "edge_index must be"),
     "bonds of floats": (changed(edge_index=GOOD.edge_index + 0.2), "edge_index must be integers"),
     "missing bonds": (Data(x=torch.zeros(3, 1).long(), y=torch.zeros(1)), "edge_index must be"),
@@ -72,10 +64,6 @@ BAD = {
     "codes of bonds on some graphs": (changed(edge_attr=None), "has no edge_attr, unlike graphs"),
     "no graph": ("CCO", "of the type str, has no x"),
     "a word as weight": (changed(weight="a"), "its weight is no number"),
-    "a weight on another device": (
-        changed(weight=torch.tensor(1.0).to("meta")),
-        "its weight is no number",
-    ),
     "labels with a gradient": (changed(y=torch.ones(1, requires_grad=True)), r"y \(labels\) does"),
     "words as labels": (changed(y="a"), r"y \(labels\) does not hold numbers"),
     "two bonds between two atoms": (CONFLICT, "two different bonds"),
@@ -205,9 +193,7 @@ SHAPES = r"bond_codes \[E, K\], but got"
         (np.zeros(2, dtype=np.int64), np.array([[0, 1], [1, 0]]), CODES, SHAPES),
         (CODES, np.array([[0, 1], [1, 0]]), CODES[:1], SHAPES),
         (CODES, np.array([[0, 1, 0], [1, 0, 1]]), CODES, SHAPES),
-        (CODES, np.array([[0, 2], [2, 0]]), CODES, r"an atom outside 0\.\.1"),
-        (CODES, np.array([[0, -1], [-1, 0]]), CODES, r"an atom outside 0\.\.1"),
-        (CODES[:0], np.zeros((2, 0), np.int64), CODES[:0], "needs an atom"),
+        (CODES[:0], np.zeros((2, 0), np.int64), CODES[:0], "of an atom or more"),
     ],
 )
 def test_a_molecular_graph_checks_itself(atoms, edges, bonds, message):

@@ -7,27 +7,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from rdkit import Chem
 from reference.molecules import TIED, graph, molecule
 from reference.structures import assert_same_stores
-from torch_geometric.data import InMemoryDataset
 
 from graphormer_sepnorm.chem.features import get_featuriser
-from graphormer_sepnorm.datasets import inmemory
+from graphormer_sepnorm.datasets import raw_graphs
 from graphormer_sepnorm.datasets.catalogue import load_dataset
-from graphormer_sepnorm.datasets.inmemory import QuickGraphs
+from graphormer_sepnorm.datasets.raw_graphs import RawGraphs
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, packed_blocks
 from graphormer_sepnorm.graphs.store import GraphStore
 
 
-class Quick(QuickGraphs, InMemoryDataset):
-    """A data set in memory, as ZINC and molhiv are."""
-
-    def __init__(self, graphs) -> None:
-        super().__init__(None)
-        self.data, self.slices = self.collate(graphs)
+def raw(graphs, indices=None) -> RawGraphs:
+    """A data set as ZINC and molhiv are."""
+    packed = PackedGraphs.concatenate([*packed_blocks(graphs)])
+    return RawGraphs(lambda: packed, range(len(packed)) if indices is None else indices)
 
 
 def some_graphs():
@@ -37,26 +33,26 @@ def some_graphs():
 
 @pytest.mark.parametrize("at_once", [1, 2, 4, 100])
 def test_the_same_store(at_once, monkeypatch):
-    monkeypatch.setattr(inmemory, "_PACKED", at_once)
-    quick = Quick(some_graphs())
-    assert_same_stores(GraphStore.from_graphs(quick.packed(), 5), GraphStore.from_graphs(quick, 5))
+    monkeypatch.setattr(raw_graphs, "_PACKED", at_once)
+    given = raw(some_graphs())
+    assert_same_stores(GraphStore.from_graphs(given.packed(), 5), GraphStore.from_graphs(given, 5))
 
 
 def test_selected_graphs_in_their_order():
-    quick = Quick(some_graphs()).index_select(torch.tensor([4, 0, 2, 5]))
-    packed = GraphStore.from_graphs(quick.packed(), 5)
-    assert_same_stores(packed, GraphStore.from_graphs(quick, 5))
+    given = raw(some_graphs(), [4, 0, 2, 5])
+    packed = GraphStore.from_graphs(given.packed(), 5)
+    assert_same_stores(packed, GraphStore.from_graphs(given, 5))
     assert packed.targets[:, 0].tolist() == [4, 0, 2, 5]
 
 
 def test_one_graph_alone():
-    quick = Quick(some_graphs()[:1])
-    assert_same_stores(GraphStore.from_graphs(quick.packed(), 5), GraphStore.from_graphs(quick, 5))
+    given = raw(some_graphs()[:1])
+    assert_same_stores(GraphStore.from_graphs(given.packed(), 5), GraphStore.from_graphs(given, 5))
 
 
 def test_packed_and_single_graphs_mixed():
     graphs = some_graphs()
-    mixed = [graphs[0], *Quick(graphs[1:4]).packed(), *graphs[4:]]
+    mixed = [graphs[0], *raw(graphs[1:4]).packed(), *graphs[4:]]
     assert_same_stores(GraphStore.from_graphs(mixed, 5), GraphStore.from_graphs(graphs, 5))
     with pytest.raises(DataError, match=r"^graph 4, of the type str"):
         GraphStore.from_graphs([*mixed[:-2], "CCO"], 5)
@@ -64,24 +60,25 @@ def test_packed_and_single_graphs_mixed():
 
 @pytest.mark.parametrize("name", ["zinc-subset", "ogbg-molhiv"])
 def test_real_data(name, real_data_root: Path):
-    quick: Any = load_dataset(name, real_data_root).validation
-    some = quick[::4]
+    given: Any = load_dataset(name, real_data_root).validation
+    some = RawGraphs(given._read, given._indices[::4])
     assert_same_stores(GraphStore.from_graphs(some.packed(), 5), GraphStore.from_graphs(some, 5))
 
 
 @pytest.mark.parametrize("atom", [-1, 2])
 def test_a_bond_of_no_atom_names_the_graph(atom):
     graphs = some_graphs()
-    quick = Quick(graphs[1:])
-    start = int(quick.slices["edge_index"][3])  # of CC#N, which has 3 atoms
-    quick._data.edge_index[1, start] = atom if atom < 0 else 3
+    given = raw(graphs[1:])
+    packed = given._read()
+    start = packed.num_bonds[:3].sum()  # of CC#N, which has 3 atoms
+    packed.edge_index[1, start] = atom if atom < 0 else 3
     with pytest.raises(DataError, match=r"^graph 4: edge_index names atoms outside 0\.\.2$"):
-        list(packed_blocks([graphs[0], *quick.packed()]))
+        list(packed_blocks([graphs[0], *given.packed()]))
 
 
 def test_packed_graphs_must_agree_with_those_before():
     with pytest.raises(DataError, match=r"^graph 1 has \(1, 1, 1\).*before it \(2, 2, 1\)"):
-        list(packed_blocks([some_graphs()[0], *Quick([graph(2, [(0, 1)])] * 2).packed()]))
+        list(packed_blocks([some_graphs()[0], *raw([graph(2, [(0, 1)])] * 2).packed()]))
 
 
 def test_parts_and_selections():

@@ -57,13 +57,6 @@ def test_classes_of_what_is_no_number_are_not_right() -> None:
     assert task.evaluate(labels, labels, [METRICS["accuracy"]])["accuracy"] == 1
 
 
-def test_the_word_of_an_official_evaluator_counts_where_it_is_defined() -> None:
-    task = Task("binary", ("a",), ("",), "auroc")
-    values, official = np.array([[0.1], [0.9]]), {"auroc": lambda targets, predictions: 0.25}
-    assert task.evaluate(np.array([[0.0], [1]]), values, official=official)["auroc"] == 0.25
-    assert np.isnan(task.evaluate(np.ones((2, 1)), values, official=official)["auroc"])
-
-
 @pytest.mark.parametrize(("number", "apart"), [(1, 0), (2, 2), (100, 100), (101, 0)])
 def test_a_value_of_each_target_where_there_are_several_but_not_hundreds(number, apart) -> None:
     names = tuple(f"t{place}" for place in range(number))

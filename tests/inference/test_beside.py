@@ -10,21 +10,20 @@ import pytest
 from rdkit import Chem
 from reference.confidence import fingerprints
 
-from graphormer_sepnorm.confidence.confidence import Confidence, Told
-from graphormer_sepnorm.confidence.domain import Domain
-from graphormer_sepnorm.confidence.intervals import Intervals
-from graphormer_sepnorm.confidence.neighbours import Neighbours
-from graphormer_sepnorm.confidence.probabilities import Calibration, Map
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.beside import LEVEL, Asked, Beside
 from graphormer_sepnorm.inference.predictions import Predictions
+from graphormer_sepnorm.uncertainty.conformal import Intervals
+from graphormer_sepnorm.uncertainty.domain import Domain
+from graphormer_sepnorm.uncertainty.neighbours import Neighbours
+from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 
 
 def texts_of(beside: Beside, values: list[list[float]], smiles: str = "CCO") -> Any:
     nothing = ("",) * len(values)
     predictions = Predictions((), np.array(values), nothing, nothing)
     molecules = [Chem.MolFromSmiles(smiles)] * len(values)
-    return beside.added(predictions, Told(predictions.values), molecules).texts
+    return beside.added(predictions, Inputs(predictions.values), molecules).texts
 
 
 def test_the_name_of_a_target_is_no_pattern() -> None:
@@ -45,7 +44,7 @@ def test_as_many_neighbours_are_named_as_there_are() -> None:
     smiles = ["CCO", "CCCO", "CCCCO", "CCN", "CCCN", "c1ccccc1"]
     labels = np.array([[1.5], [np.nan], [3], [4], [5], [6]])
     sketch = Neighbours.of(fingerprints(smiles), np.arange(6), smiles, labels)
-    confidence = Confidence((None,), Domain(0.0, 0.0, 0), sketch)
+    confidence = Uncertainty((None,), Domain(0.0, 0.0, 0), sketch)
     task = Task("regression", ("a",), ("",), "mae")
     beside = Beside(Asked(neighbours=7), confidence, task)
     (row,) = texts_of(beside, [[0.0]])
@@ -60,18 +59,8 @@ def test_as_many_neighbours_are_named_as_there_are() -> None:
     assert (named["similarity_1"], named["similarity_7"]) == ("1.000", "")
 
 
-def test_a_class_is_called_by_the_calibrated_probability_if_it_is_known_from_which_on() -> None:
-    # The log-odds are halved: 0.9 becomes 0.75 and 0.8 becomes 2 / 3, of which 0.71 is between.
-    zeros, ones = np.array([0.3, 0.7]), np.array([0.72, 0.8])
-    known = Calibration(Map(0.5, 0.5), zeros, ones, (2, 2))
-    task = Task("binary", ("a", "b"), ("", ""), "auroc")
-    beside = Beside(Asked(threshold="mcc"), Confidence((known, None)), task)
-    assert beside.threshold(0) == pytest.approx(0.71)
-    assert texts_of(beside, [[0.9, 0.9], [0.8, 0.9]]) == (("1", ""), ("0", ""))
-
-
 @pytest.mark.parametrize(("labels", "level"), [(8, None), (9, LEVEL)])
 def test_intervals_come_unasked_where_there_are_labels_enough(labels: int, level: Any) -> None:
     one = Intervals.fit(np.ones(labels), np.empty((labels, 0)), np.zeros(labels), 1.0)
     task = Task("regression", ("a",), ("",), "mae")
-    assert Asked.by_default(Confidence((one,)), task).interval == level
+    assert Asked.by_default(Uncertainty((one,)), task).interval == level

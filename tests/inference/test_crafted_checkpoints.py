@@ -16,8 +16,8 @@ from reference.confidence import confidence
 from reference.processes import run_python
 from reference.trees import boosted_trees
 
+from graphormer_sepnorm.baselines.blend import Blend
 from graphormer_sepnorm.errors import CheckpointError
-from graphormer_sepnorm.inference.blend import Blend
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,
@@ -34,7 +34,7 @@ OF_A_RUN = {
     "pytorch-lightning_version": "2.6.0",
     "hyper_parameters": {"layers": 2, "betas": (0.9, 0.999)},
     "loops": {"fit_loop": {"state_dict": {}, "progress": {"ready": 1, "is_last_batch": True}}},
-    "callbacks": {"ContinueMetrics": {"rows": 1}},
+    "callbacks": {"LogTraining": {"rows": 1}},
     "optimizer_states": [{"state": {}, "param_groups": [{"lr": 0.1, "params": [0]}]}],
     "lr_schedulers": [{"last_epoch": 4}],
     "MoleculeDataModule": {"epoch": 1},
@@ -111,7 +111,7 @@ MEMBER = model_weights(whole())
         ("x", "cannot be used"),
         ([MEMBER, {}], "the weights are of 0"),
         ([MEMBER | {"readout.weight": torch.ones(3)}], "readout.weight has shape"),
-        ([MEMBER | {"more": torch.ones(3)}], "the network has no more"),
+        ([MEMBER | {"more": torch.ones(3)}], "model.more has shape .3., not None"),
         ([{}] * 64, "has 65 members, expected at most 64"),
     ],
 )

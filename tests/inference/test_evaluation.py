@@ -55,15 +55,11 @@ def test_words_for_no_value_are_left_out_as_in_training():
 
 
 def test_rows_that_training_had_are_said():
-    kept = " (it knows 12,000 of these 220,010)"
-    result = Evaluation(Task("regression", ("y",), ("",), "mae"), [0], kept)
+    result = Evaluation(Task("regression", ("y",), ("",), "mae"), [0])
     result.add(0, "1", 1.5)
     assert "fingerprint" not in result.text()
     result.known = 2
-    assert (
-        "2 rows have the fingerprint of a molecule that the model was trained on (it knows 12,000 "
-        "of these 220,010): of others this says less"
-    ) in result.text()
+    assert "2 rows have the fingerprint of a molecule that" in result.text()
 
 
 def test_rows_that_do_not_count_are_counted():

@@ -13,12 +13,10 @@ from reference.checkpoints import make_checkpoint
 from reference.models import EVERYTHING
 from reference.trees import boosted_trees
 
-from graphormer_sepnorm.confidence.confidence import Confidence
-from graphormer_sepnorm.confidence.probabilities import Calibration, Map
+from graphormer_sepnorm.baselines.blend import Blend, Stacking
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.inference import batching, explanation_methods
-from graphormer_sepnorm.inference.blend import Blend, Stacking
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     KEY,
@@ -28,6 +26,8 @@ from graphormer_sepnorm.inference.explanation import Explainer
 from graphormer_sepnorm.inference.explanation_methods import METHODS, STEPS
 from graphormer_sepnorm.inference.explanation_page import Page
 from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.uncertainty.calibration import Calibration, Map
+from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
 
 SMILES = ["CCO", "Cc1ccccc1", "no molecule", "CC(=O)Nc1ccncc1", "", "[Si]", "C#N"]
 GOOD = [0, 1, 3, 6]
@@ -164,98 +164,56 @@ def test_an_ensemble_is_explained_by_the_mean_of_its_members(method):
     np.testing.assert_allclose(found, np.mean(alone, axis=0), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("stacked", [False, True])
-def test_of_classes_the_mean_of_log_odds_is_not_that_of_probabilities(stacked):
-    each = [make_checkpoint(kind="binary") for _ in range(2)]
-    for number, one in enumerate(each):  # neither of them is certain
-        one["state_dict"]["model.readout.weight"][:] = 0
-        one["state_dict"]["model.readout.bias"][:] = 3.0 * number
-    checkpoint = joined({f"member seed {n}": one for n, one in enumerate(each)})
-    if stacked:  # log-odds are blended, and their mean is the prediction's
-        trees, _ = boosted_trees("binary")
-        blend = Blend.of_trees(trees, 1.0, stacking=Stacking(1.0, np.zeros(1)))
-        checkpoint |= {BLEND: blend.to_plain()}
-    predictor = Predictor(checkpoint, "cpu")
-    found = predictor.explain("CC(=O)N")
-    (one,) = found.molecules
-    said = "explained is the mean of the log-odds of 2 networks, and predicted the mean of their"
-    assert (said in found.coverage) is not stacked
-    odds = np.log(one.prediction / (1 - one.prediction))
-    assert bool(odds == pytest.approx(one.value, rel=1e-4)) is stacked
+def of_classes(blend=None, members=1, **options):
+    checkpoint = make_checkpoint(kind="binary", targets=("c_a", "c_b"), **options)
+    if options:
+        checkpoint[KEY]["task"]["one_of"] = "c"
+    if members > 1:
+        checkpoint = joined({f"member {n}": checkpoint for n in range(members)})
+    return Predictor(checkpoint | ({BLEND: blend.to_plain()} if blend else {}), "cpu")
 
 
-def test_trees_of_a_blend_are_not_explained_and_it_says_so():
+STACKING = Stacking(1.5, np.array([0.4, 0.0]))
+
+
+@pytest.mark.parametrize(
+    ("target", "weight", "stacking", "exclusive", "members", "without"),
+    [
+        ("c_a", 0.3, None, False, 1, "trees (70% of the blend)"),
+        ("c_b", 0.3, None, False, 1, ""),  # of which there are no trees
+        ("c_a", 1.0, STACKING, False, 1, "trees (0% of the blend)"),
+        ("c_a", 0.5, STACKING, True, 1, "trees (50% of the blend), that classes add up to 1"),
+        ("c_b", 0.5, None, True, 1, "that classes add up to 1"),
+        ("c_b", 1.0, None, False, 2, "that probabilities of members are averaged, not log-odds"),
+        ("c_a", 0.5, STACKING, False, 2, "trees (50% of the blend)"),
+    ],
+)
+def test_what_is_not_explained_is_said(target, weight, stacking, exclusive, members, without):
+    trees, _ = boosted_trees("binary", targets=2, without=1)
+    blend = Blend.of_trees(trees, weight, exclusive, stacking)
+    found = of_classes(blend, members, **({"exclusive": True} if exclusive else {}))
+    explained = "explained is what the network says, without "
+    assert found.explain("CC(C)CO", target).coverage == (explained + without if without else "")
+
+
+def test_trees_of_a_blend_are_not_explained():
     checkpoint = make_checkpoint(targets=("a", "b"))
     network = Predictor(checkpoint, "cpu").explain("CC(C)CO", "a")
     trees, _ = boosted_trees(targets=2, without=1)
     blended = Predictor(checkpoint | {BLEND: Blend.of_trees(trees, 0.3).to_plain()}, "cpu")
     found = blended.explain("CC(C)CO", "a")
-    assert "what the network says, 30% of the prediction; the other 70% is said by trees" in (
-        found.coverage
-    )
     np.testing.assert_allclose(contributions_of(found), contributions_of(network))
     assert found.molecules[0].prediction == blended.predict("CC(C)CO").values[0, 0]
     assert found.molecules[0].value == network.molecules[0].value
-    assert blended.explain("CC(C)CO", "b").coverage == ""
-
-
-@pytest.mark.parametrize("weight", [0.3, 1.0])
-def test_of_classes_it_says_how_much_of_the_log_odds_is_explained(weight):
-    checkpoint = make_checkpoint(kind="binary", targets=("a", "b"))
-    trees, _ = boosted_trees("binary", targets=2, without=1)
-    blend = Blend.of_trees(trees, weight, stacking=Stacking(1.5, np.array([0.4, 0.0])))
-    predictor = Predictor(checkpoint | {BLEND: blend.to_plain()}, "cpu")
-    both = [predictor.explain(text, "a") for text in ("CC(C)CO", "CC(C)CN")]
-    factor = 1.5 * weight
-    assert both[0].coverage == (
-        "explained is what the network says; the log-odds of the prediction are "
-        f"{factor:.2f} times its, with what trees say and a constant"
-    )
-    if weight == 1:  # the trees are nothing then, and it can be seen
-        odds = [one.molecules[0].prediction for one in both]
-        odds = [np.log(one / (1 - one)) for one in odds]
-        values = [one.molecules[0].value for one in both]
-        assert odds[0] - odds[1] == pytest.approx(factor * (values[0] - values[1]), rel=1e-4)
-    assert predictor.explain("CC(C)CO", "b").coverage == ""
-
-
-def test_of_classes_that_exclude_each_other_it_says_what_is_done_then():
-    checkpoint = make_checkpoint(kind="binary", targets=("c_a", "c_b"), exclusive=True)
-    checkpoint[KEY]["task"]["one_of"] = "c"
-    trees, _ = boosted_trees("binary", targets=2)
-    blend = Blend.of_trees(trees, 0.5, True, Stacking(1.5, np.array([0.4, 0.0])))
-    found = Predictor(checkpoint | {BLEND: blend.to_plain()}, "cpu").explain("CC(C)CO", "c_a")
-    assert found.coverage == (
-        "explained is what the network says; the log-odds of the prediction, before classes are "
-        "made to add up to 1, are 0.75 times its, with what trees say and a constant"
-    )
-
-
-@pytest.mark.parametrize("stacking", [None, Stacking(1.5, np.array([0.4, 0.0]))])
-def test_a_class_without_trees_is_changed_by_the_sum_over_all(stacking):
-    checkpoint = make_checkpoint(kind="binary", targets=("c_a", "c_b"), exclusive=True)
-    checkpoint[KEY]["task"]["one_of"] = "c"
-    trees, _ = boosted_trees("binary", targets=2, without=1)
-    blend = Blend.of_trees(trees, 0.5, True, stacking)
-    predictor = Predictor(checkpoint | {BLEND: blend.to_plain()}, "cpu")
-    found = predictor.explain("CC(C)CO", "c_b")
-    (one,) = found.molecules
-    assert one.prediction != pytest.approx(1 / (1 + np.exp(-one.value)), rel=0.01)
-    before = "explained is what the network says, before classes are made to add up to 1"
-    assert found.coverage == before
-    assert "before classes are made to add up to 1" in predictor.explain("CCO", "c_a").coverage
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 def test_calibration_is_not_explained_and_it_says_so(temperature):
-    names = ("t_low", "t_high")
     nine = np.arange(1, 10) / 10
     one = Calibration(Map(), nine, nine, (9, 9))
-    confidence = Confidence((one, one), None, None, None, (), None, temperature)
-    predictor = Predictor(make_checkpoint(kind="binary", targets=names), "cpu")
-    predictor.confidence = confidence
-    said = "explained are log-odds as they are before calibration"
-    assert (said in predictor.explain("CCO", "t_low").coverage) is (temperature != 1)
+    predictor = of_classes()
+    predictor.confidence = Uncertainty((one, one), None, None, None, (), None, temperature)
+    assert ("calibration" in predictor.explain("CCO", "c_a").coverage) is (temperature != 1)
 
 
 def with_extra_inputs():
@@ -340,3 +298,9 @@ def test_the_bar_of_a_page_knows_that_later_molecules_may_be_beyond_it(predictor
         page.add([replace(one, contributions=np.full(2, size))])
     page.finish()
     assert "<span>≤ \N{MINUS SIGN}0.2</span><span>0</span><span>≥ +0.2</span>" in file.getvalue()
+
+
+def test_an_explanation_draws_itself(predictor):
+    good, bad = predictor.explain(["CCO", "no molecule"]).molecules
+    assert "<svg" in good._repr_svg_()
+    assert bad._repr_svg_() is None

@@ -65,8 +65,12 @@ def without(size, atoms):
 
 def test_whole_and_baseline_are_what_the_network_says(case):
     for number, size in enumerate(case.subject.sizes):
-        assert case.subject.whole()[number] == pytest.approx(case.value(number, [1.0] * size))
-        assert case.subject.baseline()[number] == pytest.approx(case.value(number, [0.0] * size))
+        assert case.subject.with_all(False)[number] == pytest.approx(
+            case.value(number, [1.0] * size)
+        )
+        assert case.subject.with_all(True)[number] == pytest.approx(
+            case.value(number, [0.0] * size)
+        )
 
 
 def test_a_fragment_left_out_is_shared_out_over_its_atoms(case):
@@ -82,7 +86,7 @@ def test_a_fragment_left_out_is_shared_out_over_its_atoms(case):
 def test_integrated_gradients_are_complete(case, monkeypatch):
     """Baseline and contributions add up to the value, the better the more points there are."""
     network = case.subject.network
-    value, baseline = case.subject.whole(), case.subject.baseline()
+    value, baseline = case.subject.with_all(False), case.subject.with_all(True)
     missing = {}
     for steps in (2, 32, 128):
         monkeypatch.setattr(explanation_methods, "STEPS", steps)

@@ -18,7 +18,6 @@ from graphormer_sepnorm.inference.checkpoint import (
     joined,
 )
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.inference.table_job import save_progress
 from graphormer_sepnorm.tables.opening import open_table
 
 SMILES = ["CCO", "no molecule", "c1ccccc1", "CN", "CC(=O)N", "C#N", "c1ccncc1", "", "OCC"]
@@ -83,33 +82,6 @@ def test_table_has_a_spread_behind_each_value(file: Path, tmp_path: Path, capsys
     known = ~np.isnan(expected.values[:, 1])
     error = np.abs(expected.values[known, 1] - 2).mean()
     assert all(f"second  MAE {error:.4f} mol/L" in one for one in said)
-
-
-def save_and_stop(*arguments: Any) -> None:
-    save_progress(*arguments)
-    raise KeyboardInterrupt
-
-
-def test_interrupted_table_goes_on_to_the_same_evaluation(
-    file: Path, tmp_path: Path, capsys, monkeypatch
-) -> None:
-    monkeypatch.setattr(stream, "CHUNK_ROWS", 2)
-    table = tmp_path / "in.csv"
-    table.write_text("smiles,a,b\n" + "".join(f"{one},1,2\n" for one in SMILES))
-    said = []
-    for name in ("whole", "parts"):
-        words = [str(file), "-i", str(table), "-o", str(tmp_path / f"{name}.csv"), "--quiet"]
-        words += ["--jobs", "1", "--evaluate", "a", "--evaluate", "b", "--device", "cpu"]
-        if name == "parts":
-            with monkeypatch.context() as patch:
-                patch.setattr(stream, "save_progress", save_and_stop)
-                assert predict(words) == 130
-            words.append("--resume")
-        capsys.readouterr()
-        assert predict(words) == 0
-        said.append(capsys.readouterr().out)
-    assert said[0] == said[1]
-    assert (tmp_path / "whole.csv").read_bytes() == (tmp_path / "parts.csv").read_bytes()
 
 
 def test_molecules_on_the_command_line_have_it_too(file: Path, capsys, monkeypatch) -> None:

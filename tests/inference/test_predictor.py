@@ -13,8 +13,11 @@ from rdkit import Chem
 from reference.checkpoints import make_checkpoint
 from reference.models import EVERYTHING
 from reference.molecules import spellings
+from torch_geometric.data import Data
 
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
+from graphormer_sepnorm.graphs.batch import GraphBatch
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import KEY
 from graphormer_sepnorm.inference.predictor import Predictor
 
@@ -69,9 +72,9 @@ def test_smiles_come_in_any_list(form, predictor):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (pandas.DataFrame({"C": ["CCO"], "N": ["CCN"]}), r"of shape \[1, 2\]: give one column"),
-        (np.array("CCO"), r"of shape \[\]"),
-        ({"C": 1}, "of the type dict: give one, or a list"),
+        (pandas.DataFrame({"C": ["CCO"], "N": ["CCN"]}), r"of the type DataFrame, shape \[1, 2\]"),
+        (np.array("CCO"), r"shape \[\]"),
+        ({"C": 1}, "of the type dict"),
         (None, "of the type NoneType"),
         (3, "of the type int"),
     ],
@@ -118,9 +121,72 @@ def test_values_are_in_real_units_and_probabilities():
     np.testing.assert_allclose(probability, 1 / (1 + np.exp(-plain)), rtol=1e-9)
 
 
-def test_a_model_of_graphs_without_smiles_says_so():
-    with pytest.raises(CheckpointError, match="not made from SMILES"):
-        Predictor(make_checkpoint(featuriser=None))
+@pytest.mark.parametrize("verb", ["predict", "embed", "explain"])
+def test_a_model_of_graphs_without_smiles_says_so(verb):
+    predictor = Predictor(make_checkpoint(featuriser=None), "cpu")
+    with pytest.raises(CheckpointError, match="predict_graphs"):
+        getattr(predictor, verb)(["CCO"])
+
+
+def graphs_of(predictor, smiles):
+    """PyG's graphs, as a researcher has them."""
+    graphs = (predictor.reader.featuriser.featurise(Chem.MolFromSmiles(one)) for one in smiles)
+    return [
+        Data(
+            x=torch.from_numpy(one.atom_codes),
+            edge_index=torch.from_numpy(one.edge_index),
+            edge_attr=torch.from_numpy(one.bond_codes),
+        )
+        for one in graphs
+    ]
+
+
+def test_graphs_are_predicted_as_their_molecules(predictor):
+    smiles = ["CCO", CAFFEINE, "C", "[Si]C"]
+    graphs = graphs_of(predictor, smiles)
+    own = Predictor(make_checkpoint(featuriser=None), "cpu")
+    own.networks, own.vocabulary = predictor.networks, predictor.vocabulary
+    found = own.predict_graphs(graphs)
+    expected = predictor.predict(smiles)
+    np.testing.assert_allclose(found.values, expected.values, rtol=1e-5)
+    assert [*map(bool, found.errors)] == [*map(bool, expected.errors)] == [False] * 3 + [True]
+    assert found.to_pandas()["pred_property"].notna().tolist() == [True] * 3 + [False]
+    assert own.predict_graphs([]).values.shape == (0, 1)
+    with pytest.raises(DataError, match="graph 0"):
+        own.predict_graphs([Data(x=torch.rand(3, 1), edge_index=torch.zeros(2, 0))])
+
+
+def test_a_batch_of_graphs_goes_through_the_network(predictor):
+    smiles = ["CCO", CAFFEINE]
+    batch = GraphBatch.from_data_list(
+        graphs_of(predictor, smiles), predictor.vocabulary, predictor.model.config.max_path_length
+    )
+    with torch.inference_mode():
+        values = predictor.model(batch).numpy() * 2 + 3
+    np.testing.assert_allclose(values, predictor.predict(smiles).values, rtol=1e-5)
+    own = GraphVocabulary.from_data_list(graphs_of(predictor, smiles))
+    assert own.atoms.seen[0] == (5, 6, 7)  # C, N, O
+
+
+def test_molecules_of_rdkit_are_predicted(predictor):
+    smiles = ["CCO", CAFFEINE]
+    found = predictor.predict([Chem.MolFromSmiles(one) for one in smiles])
+    assert not any(found.errors)
+    np.testing.assert_allclose(found.values, predictor.predict(smiles).values, rtol=1e-5)
+    assert predictor.predict(Chem.MolFromSmiles("OCC")).smiles == ("CCO",)
+
+
+def test_predictions_become_a_data_frame_with_the_columns_of_the_table():
+    frame = Predictor.load("esol", "cpu").predict(["CCO", "no molecule"]).to_pandas()
+    assert {"smiles", "pred_logSolubility", "in_domain", "warning", "error"} <= {*frame.columns}
+    assert frame["smiles"].tolist() == ["CCO", "no molecule"]
+    assert np.isnan(frame["pred_logSolubility"][1])
+
+
+def test_what_is_shown_of_an_object_is_short_and_says_what_it_is(predictor):
+    for shown in (repr(predictor), repr(predictor.predict(["CCO"] * 50))):
+        assert "property" in shown
+        assert len(shown) < 500
 
 
 def test_what_is_new_to_the_model_is_said(predictor):
@@ -158,13 +224,12 @@ def test_pieces_where_training_had_none(connected):
 
 
 def test_what_is_no_smiles_is_told_from_an_empty_cell(predictor):
-    errors = predictor.predict([Chem.MolFromSmiles("CCO"), 5, 0.5, None, float("nan")]).errors
-    assert errors[:3] == (
-        "this is no text but of the type Mol: give SMILES",
+    errors = predictor.predict([5, 0.5, None, float("nan")]).errors
+    assert errors[:2] == (
         "this is no text but of the type int: give SMILES",
         "this is no text but of the type float: give SMILES",
     )
-    assert errors[3] == errors[4] == "the SMILES is empty"
+    assert errors[2] == errors[3] == "the SMILES is empty"
 
 
 def test_deuterium_is_named(predictor):
@@ -217,15 +282,9 @@ def test_checkpoint_of_another_network_or_features_is_one_line(tmp_path):
         assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("device", "said"),
-    [
-        ("cuda:99", r"device 'cuda:99' cannot be used \(.*\): give cpu, or cuda where"),
-        ("gpu", r"device 'gpu' cannot be used \(there is no such kind\): give cpu, or cuda where"),
-    ],
-)
-def test_unknown_device_is_one_line(device, said):
-    with pytest.raises(ConfigError, match=said) as raised:
+@pytest.mark.parametrize("device", ["cuda:99", "gpu"])
+def test_unknown_device_is_one_line(device):
+    with pytest.raises(ConfigError, match=f"device '{device}' cannot be used") as raised:
         Predictor(make_checkpoint(), device)
     assert "\n" not in str(raised.value)
 

@@ -289,7 +289,7 @@ def test_a_call_that_cannot_know_the_padding_is_a_clear_error():
     replace_norms(model, "bn", "bn")
     given = an_input("masked_bert")
     states = model.bert(**given)[0]  # a part that takes the mask
-    with pytest.raises(ConfigError, match="outside of the model and 6 other modules"):
+    with pytest.raises(ConfigError, match="outside of the model and its like"):
         model.cls(states)
     four = given["attention_mask"][:, None, None].bool()
     with pytest.raises(ConfigError, match=r"attention_mask \[4, 1, 1, 9\], .*mask \[N, L\]"):
@@ -817,13 +817,12 @@ def test_a_layer_norm_that_computes_something_else_stays():
     model = nn.Sequential(nn.Linear(D, D), DoubledNorm(D), nn.LayerNorm(D))
     report = replace_norms(model, example=torch.randn(N, L, D))
     assert report.replaced == {"2": "bn+ln"}
-    said = f"{__name__}.DoubledNorm does more than layer_norm in the example: force=True replaces"
-    assert report.kept == {"1": f"{said} it all the same"}
-    model = nn.Sequential(nn.Linear(D, D), DoubledNorm(D))
-    with pytest.raises(ConfigError, match=f"no norm can be replaced; 1, for one: {said}"):
-        replace_norms(model, example=torch.randn(N, L, D))
+    assert "force=True" in report.kept["1"]
     report = replace_norms(model, example=torch.randn(N, L, D), force=True)
     assert report.replaced == {"1": "bn+ln"}
+    model = nn.Sequential(nn.Linear(D, D), DoubledNorm(D))
+    with pytest.raises(ConfigError, match=r"no norm can be replaced; 1, for one: .*force=True"):
+        replace_norms(model, example=torch.randn(N, L, D))
 
 
 class ScaledNorm(nn.LayerNorm):

@@ -10,9 +10,9 @@ from rdkit import Chem
 from scipy.sparse import csr_array
 
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
-from graphormer_sepnorm.confidence.confidence import Confidence, Told
-from graphormer_sepnorm.confidence.neighbours import Neighbours
-from graphormer_sepnorm.confidence.token_distance import TokenDistance
+from graphormer_sepnorm.uncertainty.neighbours import Neighbours
+from graphormer_sepnorm.uncertainty.token_distance import TokenDistance
+from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 
 # Molecules of C, N and O, which `make_checkpoint` knows.
 TRAINED = [
@@ -34,7 +34,7 @@ def confidence(
     spread: bool = False,
     apart: bool = False,
     tokens: int = 0,
-) -> Confidence:
+) -> Uncertainty:
     """Measured on 34 molecules of training out of fold, labels and SMILES kept.
 
     With [CLS] of so many channels, drawn by chance, of one network; 0: without.
@@ -45,7 +45,7 @@ def confidence(
     labels = values + 0.3 * random.standard_normal(shape)
     if kind == "binary":
         labels = (random.random(shape) < values).astype(float)
-    told = Told(
+    inputs = Inputs(
         values,
         random.random(shape) if spread else None,
         random.random(shape) if apart else None,
@@ -56,8 +56,8 @@ def confidence(
     if tokens:
         seen, unseen = random.standard_normal((2, 1, len(TRAINED), tokens)).astype(np.float32)
         measure, distance = TokenDistance.fit(seen, unseen)
-        told = told._replace(distance=distance)
+        inputs = inputs._replace(distance=distance)
     sketch = Neighbours.of(fingerprints(TRAINED), np.arange(len(TRAINED)), TRAINED, labels)
     std = np.ones(targets)
     places = np.arange(len(TRAINED))
-    return Confidence.fit(kind, labels, told, folds, std, sketch, folds, places, tokens=measure)
+    return Uncertainty.fit(kind, labels, inputs, folds, std, sketch, folds, places, tokens=measure)

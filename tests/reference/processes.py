@@ -21,7 +21,7 @@ from unittest import mock
 
 import torch
 
-from graphormer_sepnorm.compare import runner
+from graphormer_sepnorm.runs import scheduler
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TESTS = REPOSITORY / "tests"
@@ -116,7 +116,7 @@ def _run(
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
     torch.set_num_threads(int(environment.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
     _SERVER.ensure_running = lambda: None  # it is, or this process would not be
-    runner.subprocess = FORKING  # type: ignore[assignment]
+    scheduler.subprocess = FORKING  # type: ignore[assignment]
     exec(environment.get(FIRST, ""), {})
     _, program, *arguments = words
     place = "" if program in ("-c", "-m") else str(Path(program).resolve().parent)

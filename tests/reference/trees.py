@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 
-from graphormer_sepnorm.chem.bagged_boosting import BaggedBoosting
-from graphormer_sepnorm.chem.baselines import Kind, Scaled
-from graphormer_sepnorm.chem.tree_features import FeatureColumns
-from graphormer_sepnorm.inference.trees import BoostedTrees
+from graphormer_sepnorm.baselines.features import FeatureColumns
+from graphormer_sepnorm.baselines.fit import BaggedBoosting, Kind, Scaled
+from graphormer_sepnorm.baselines.trees import BoostedTrees
 
 # Environments of an aliphatic CH3, an OH and others; and two descriptors.
 COLUMNS = FeatureColumns((80, 222, 294, 807, 1057, 1750, 2040), ("MolWt", "TPSA"), (100.0, 40.0))

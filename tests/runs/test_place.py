@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import json
 import multiprocessing
 import os
@@ -16,16 +16,17 @@ import pytest
 
 from graphormer_sepnorm.cli.main import Interrupted
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.runs import place
 from graphormer_sepnorm.runs.directory import LOCK
-from graphormer_sepnorm.runs.place import RunLock, RunPlace
+from graphormer_sepnorm.runs.place import RunPlace, lock
 
 REPOSITORY = Path(__file__).parents[2]
 HOLDER = """
 import sys, time
 from pathlib import Path
 from graphormer_sepnorm.runs.place import RunPlace
-with RunPlace() as place:
-    print(place.new(Path(sys.argv[1])), flush=True)
+with RunPlace() as run:
+    print(run.new(Path(sys.argv[1])), flush=True)
     time.sleep(60)
 """
 RACER = """
@@ -34,8 +35,8 @@ from pathlib import Path
 from graphormer_sepnorm.runs.place import RunPlace
 while time.time() < float(sys.argv[2]):
     pass
-with RunPlace() as place:
-    path = place.new(Path(sys.argv[1]))
+with RunPlace() as run:
+    path = run.new(Path(sys.argv[1]))
     (path / "summary.json").write_text("{}")
     print(path)
 """
@@ -51,12 +52,11 @@ def started(program: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 def made(wanted: Path, *files: str) -> Path:
-    with RunPlace() as place:
-        path = place.new(wanted)
+    with RunPlace() as run:
+        path = run.new(wanted)
         assert (path / LOCK).is_file()
         for name in files:
             (path / name).write_text("{}")
-    assert not (path / LOCK).exists()
     return path
 
 
@@ -90,10 +90,10 @@ def test_run_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for parent in ("file", "link"):
         with (
-            RunPlace() as place,
+            RunPlace() as run,
             pytest.raises(ConfigError, match=r"cannot make the run directory .* --output"),
         ):
-            place.new(tmp_path / parent / "run")
+            run.new(tmp_path / parent / "run")
 
 
 def test_a_directory_at_work_is_taken_until_its_process_is_killed(tmp_path: Path) -> None:
@@ -101,14 +101,14 @@ def test_a_directory_at_work_is_taken_until_its_process_is_killed(tmp_path: Path
     assert process.stdout is not None
     assert process.stdout.readline() == f"{tmp_path / 'a'}\n"
     assert made(tmp_path / "a", "summary.json") == tmp_path / "a-2"
-    with RunPlace() as place, pytest.raises(ConfigError) as refused:
-        place.go_on_in(tmp_path / "a")
+    with RunPlace() as run, pytest.raises(ConfigError) as refused:
+        run.go_on_in(tmp_path / "a")
     assert f"{tmp_path / 'a'} is being trained by process {process.pid} on " in str(refused.value)
     assert " since 20" in str(refused.value)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    with RunPlace() as place:
-        place.go_on_in(tmp_path / "a")
+    with RunPlace() as run:
+        run.go_on_in(tmp_path / "a")
         with RunPlace() as other, pytest.raises(ConfigError, match="is being trained by"):
             other.go_on_in(tmp_path / "a")
     process.stdout.close()
@@ -130,21 +130,17 @@ def test_a_forked_process_does_not_keep_the_lock(tmp_path: Path) -> None:
     """One that loads data outlives a run that is killed by some seconds."""
     context = multiprocessing.get_context("fork")
     begun, end = context.Event(), context.Event()
-    lock = RunLock.take(tmp_path)
-    assert lock is not None
-    child = context.Process(target=wait_for, args=(begun, end))
-    child.start()
-    begun.wait()
+    with RunPlace() as run:
+        run.go_on_in(tmp_path)
+        child = context.Process(target=wait_for, args=(begun, end))
+        child.start()
+        begun.wait()
     try:
-        os.close(lock._handle)  # as the end of the process does
-        lock._handle = os.open(os.devnull, os.O_RDONLY)
-        again = RunLock.take(tmp_path)
-        assert again is not None
-        again.release()
+        with RunPlace() as again:
+            again.go_on_in(tmp_path)
     finally:
         end.set()
         child.join()
-        lock.release()
 
 
 def test_of_several_processes_the_first_one_locks(
@@ -161,8 +157,8 @@ def test_of_several_processes_the_first_one_locks(
 @pytest.mark.parametrize("error", [ConfigError, RuntimeError, KeyboardInterrupt, Interrupted])
 def test_nothing_is_left_of_a_start_that_failed(error: type[BaseException], tmp_path: Path) -> None:
     def fail(wanted: Path) -> None:
-        with RunPlace() as place:
-            path = place.new(wanted)
+        with RunPlace() as run:
+            path = run.new(wanted)
             (path / "config.yaml").write_text("{}")
             (path / "run.json").write_text("{}")
             (path / "tensorboard").mkdir()
@@ -183,75 +179,65 @@ def test_what_is_worth_something_is_kept(what: str, tmp_path: Path) -> None:
     wanted.mkdir(parents=True)
 
     def fail() -> None:
-        with RunPlace() as place:
+        with RunPlace() as run:
             if what == "resumed":
-                place.go_on_in(wanted)
+                run.go_on_in(wanted)
             else:
-                assert place.new(wanted) == wanted
+                assert run.new(wanted) == wanted
             (wanted / "config.yaml").write_text("{}")
             if what == "unknown file":
                 (wanted / "diverged.json").write_text("{}")
-            place.worth_keeping |= what == "trained"
+            run.worth_keeping |= what == "trained"
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         fail()
     assert (wanted / "config.yaml").is_file()
-    assert not (wanted / LOCK).exists()
 
 
 def test_who_has_it_is_written_while_it_is_held(tmp_path: Path) -> None:
-    lock = RunLock.take(tmp_path)
-    assert lock is not None
-    assert json.loads((tmp_path / LOCK).read_text())["process"] == os.getpid()
-    assert RunLock.take(tmp_path) is None
-    # Who is refused does not empty it.
-    assert json.loads((tmp_path / LOCK).read_text())["process"] == os.getpid()
-    lock.release()
-    assert list(tmp_path.iterdir()) == []
+    descriptor = lock(tmp_path / LOCK)
+    assert descriptor is not None
+    for _ in range(2):  # who is refused does not empty it
+        assert json.loads((tmp_path / LOCK).read_text())["process"] == os.getpid()
+        assert lock(tmp_path / LOCK) is None
+    os.close(descriptor)
+    descriptor = lock(tmp_path / LOCK)
+    assert descriptor is not None
+    os.close(descriptor)
 
 
-def test_a_lock_that_was_taken_away_meanwhile_is_no_lock(
+def test_a_file_system_without_locks_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog
+) -> None:
+    def no_locks(*_: object, **__: object) -> bool:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(place, "lock_descriptor", no_locks)
+    assert made(tmp_path / "run") == tmp_path / "run"
+    assert str(tmp_path / "run") in caplog.text
+
+
+def test_a_directory_where_nothing_can_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its holder ends after its file was opened here, and before that is locked."""
-    holders, flock = [RunLock.take(tmp_path)], fcntl.flock
+    def read_only(*_: object) -> int:
+        raise OSError(errno.EROFS, "Read-only file system")
 
-    def ends_first(handle: int, operation: int) -> None:
-        if holders and (holder := holders.pop()) is not None:
-            holder.release()
-        flock(handle, operation)
-
-    monkeypatch.setattr(fcntl, "flock", ends_first)
-    lock = RunLock.take(tmp_path)
-    assert lock is not None
-    assert RunLock.take(tmp_path) is None
-    lock.release()
-
-
-def test_a_lock_takes_no_other_one_away(tmp_path: Path) -> None:
-    """Where somebody has removed its file, and another process has locked a new one."""
-    first = RunLock.take(tmp_path)
-    assert first is not None
-    (tmp_path / LOCK).unlink()
-    second = RunLock.take(tmp_path)
-    assert second is not None
-    first.release()
-    assert RunLock.take(tmp_path) is None
-    second.release()
+    monkeypatch.setattr(place.os, "open", read_only)
+    with RunPlace() as run, pytest.raises(ConfigError, match=str(tmp_path)):
+        run.go_on_in(tmp_path)
 
 
 def test_a_directory_that_was_filled_meanwhile_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A whole run, after it was found to be empty and before it was locked."""
-    take = RunLock.take
 
-    def late(directory: Path) -> RunLock | None:
-        if directory.name == "run":
-            (directory / "summary.json").write_text("{}")
-        return take(directory)
+    def late(path: Path) -> int | None:
+        if path.parent.name == "run":
+            (path.parent / "summary.json").write_text("{}")
+        return lock(path)
 
-    monkeypatch.setattr(RunLock, "take", late)
+    monkeypatch.setattr(place, "lock", late)
     assert made(tmp_path / "run") == tmp_path / "run-2"
-    assert not (tmp_path / "run" / LOCK).exists()

@@ -96,8 +96,7 @@ def test_what_is_validated_is_what_is_saved_and_tested(
     assert again[0]["validation_mae"] == pytest.approx(reported, rel=1e-6)
     # The weights that training goes on with are others, and give another error.
     checkpoint = read_checkpoint(best)
-    raw = make_module(norm=norm)
-    raw.on_load_checkpoint(checkpoint)
+    raw = GraphormerModule.load_from_checkpoint(best)
     raw.load_state_dict(checkpoint[TRAINED_WEIGHTS])
     other = make_trainer().validate(raw, data, verbose=False)[0]["validation_mae"]
     assert other != pytest.approx(reported, rel=1e-3)

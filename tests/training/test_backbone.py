@@ -136,7 +136,7 @@ def test_a_backbone_that_lacks_a_weight_is_refused(backbone: Path) -> None:
 
 def test_a_share_of_the_labels_is_drawn(train: Callable) -> None:
     module, _, trainer = train(model={"label_fraction": 0.25}, max_epochs=1)
-    drawn = module._drawn(torch.zeros(400, 100))
+    drawn = module._sampled(torch.zeros(400, 100))
     kept = float((~drawn.isnan()).float().mean())
     assert kept == pytest.approx(0.25, abs=0.01)
     assert torch.isfinite(trainer.callback_metrics["train_loss_epoch"])

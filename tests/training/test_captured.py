@@ -5,7 +5,6 @@ Without a GPU nothing is captured here; the launches and all accounting are thos
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,10 @@ from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
 from graphormer_sepnorm.training.callbacks.checkpoints import checkpoint_callbacks
 from graphormer_sepnorm.training.callbacks.divergence import StopWhenDiverged
-from graphormer_sepnorm.training.callbacks.logs import ContinueMetrics, LogTraining, MetricsFile
+from graphormer_sepnorm.training.callbacks.logs import LogTraining, MetricsFile
 from graphormer_sepnorm.training.callbacks.run_record import Throughput
 from graphormer_sepnorm.training.captured import engine
-from graphormer_sepnorm.training.captured.engine import CapturedTraining, batch_size_advice
+from graphormer_sepnorm.training.captured.engine import CapturedTraining
 from graphormer_sepnorm.training.captured.launch_loop import Launch
 from graphormer_sepnorm.training.module import GraphormerModule
 
@@ -61,12 +60,11 @@ def fit(tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer
         callbacks = [
             *([] if size is None else [CapturedTraining(steps_per_launch=size, on_cpu=True)]),
             *([AveragedWeights(ema)] if ema else []),
-            LogTraining(),
+            LogTraining(metrics),
             StopWhenDiverged(directory),
             Throughput(),
             *more,
             *checkpoint_callbacks(directory, "mae", 0),
-            ContinueMetrics(metrics),
         ]
         options = {"max_epochs": 2, "log_every_n_steps": 3, "gradient_clip_val": 1.0}
         made = make_trainer(
@@ -261,7 +259,6 @@ def test_afterwards_trainer_and_model_take_ordinary_steps(
     module.hparams["uniformity_weight"] = 0.1  # cannot be captured
     trainer.fit_loop.max_epochs = 2
     trainer.fit(module, make_data())
-    assert "batches have 3 or 4 of 37 graphs" in caplog.text  # said when the first began
     assert "--engine is not for the uniformity loss" in caplog.text
     assert turns.steps[-5:] == [taken + step for step in range(1, 6)]
 
@@ -281,24 +278,6 @@ def test_what_cannot_be_captured_takes_the_ordinary_path(
     fit("run", None, captured, turns, trainer={"max_epochs": 1, **options}, **model)
     assert f"--engine is not for {reason}: training takes the ordinary path" in caplog.text
     assert len(turns.steps) == 10
-
-
-@pytest.mark.parametrize(
-    ("graphs", "batch_size", "advice"),
-    [
-        (10_000, 125, None),
-        (10_000, 128, "126 or 127 of 10,000 graphs.*with --data.batch_size 125 it would be one"),
-        (220_010, 256, "with --data.batch_size 245 it would be one"),
-        (10_007, 128, "126 or 127 of 10,007 graphs: two shapes are recorded and compiled$"),
-        (5, 8, None),
-    ],
-)
-def test_a_batch_size_that_divides_the_graphs_is_named(
-    graphs: int, batch_size: int, advice: str | None
-) -> None:
-    said = batch_size_advice(graphs, batch_size)
-    assert (said is None) == (advice is None)
-    assert advice is None or re.search(advice, str(said))
 
 
 def test_a_launch_is_sent_without_waiting_for_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,13 @@ import pytest
 import torch
 from reference.models import EVERYTHING
 
+from graphormer_sepnorm.config import OptimizerName
 from graphormer_sepnorm.graphs.resident import BatchShape
 from graphormer_sepnorm.training.captured import recording
 from graphormer_sepnorm.training.captured.engine import resident_graphs
 from graphormer_sepnorm.training.captured.recording import TrainingStep
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.optimizer import OPTIMIZERS, OptimizerName, make_optimizer
+from graphormer_sepnorm.training.optimizer import make_optimizer
 
 GRAPHS = torch.tensor([3, 0, 7, 12])
 NUMBERS = torch.tensor([4.0, 0.25, 1e-2, 1e-2], dtype=torch.float64)
@@ -76,7 +77,7 @@ def test_batch_and_loss_are_one_graph_without_a_question(
         torch.testing.assert_close(parameter.grad, gradient)
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("trained", [False, True])
 def test_first_calls_leave_no_trace(
     trained: bool, optimizer: OptimizerName, make_step: Callable
@@ -106,7 +107,7 @@ def test_first_calls_leave_no_trace(
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_step_is_torchs_own(name: OptimizerName, make_step: Callable) -> None:
     """Loss, the optimiser with rates from a tensor, and the average, against plain torch."""
     steady = {"dropout": 0.0, "attention_dropout": 0.0, "input_dropout": 0.0}

@@ -20,6 +20,7 @@ from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
+from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.batch_statistics import batch_norms
 from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
 from graphormer_sepnorm.training.callbacks.checkpoints import (
@@ -27,7 +28,8 @@ from graphormer_sepnorm.training.callbacks.checkpoints import (
     best_checkpoint,
     checkpoint_callbacks,
 )
-from graphormer_sepnorm.training.callbacks.learning_curve import LearningCurve
+from graphormer_sepnorm.training.callbacks.learning_curve import LearningCurve, epochs
+from graphormer_sepnorm.training.callbacks.logs import LogTraining, MetricsFile
 from graphormer_sepnorm.training.module import GraphormerModule
 
 
@@ -276,9 +278,8 @@ def test_resumed_run_equals_the_uninterrupted_one(
 
     def run(folder: str, resume: Path | None, *more: Callback) -> tuple[Any, ...]:
         recorder, seen = losses(), Validations()
-        curve = LearningCurve(tmp_path / f"{folder}.png", "mae")
         module, _, trainer = train(
-            *([AveragedWeights(0.9), ValidateAtTheEnd(), curve] if seldom else []),
+            *([AveragedWeights(0.9), ValidateAtTheEnd()] if seldom else []),
             recorder,
             seen,
             *more,
@@ -290,7 +291,7 @@ def test_resumed_run_equals_the_uninterrupted_one(
             check_val_every_n_epoch=every,
         )
         waited = trainer.early_stopping_callback.wait_count if seldom else 0
-        return module.model.state_dict(), (curve.history, waited), recorder.values, seen.steps
+        return module.model.state_dict(), waited, recorder.values, seen.steps
 
     straight, end, all_losses, validations = run("straight", None)
     assert validations == ([10, 20, 25] if seldom else [5, 10, 15, 20])
@@ -307,9 +308,7 @@ def test_resumed_run_equals_the_uninterrupted_one(
         assert all(torch.equal(straight[name], resumed[name]) for name in straight)
         if checkpoint == "last":
             assert seen + seen_later == validations
-        if seldom:
-            assert same_end == end
-            assert (tmp_path / f"second {place}.png").stat().st_size > 10_000
+        assert same_end == end or not seldom
 
 
 @pytest.mark.parametrize(
@@ -323,10 +322,8 @@ def test_resumed_run_equals_the_uninterrupted_one(
         (2, False, {"max_epochs": -1, "max_steps": 13}, [10, 13]),
         (2, True, {"max_epochs": -1, "max_steps": 13}, [10, 13]),
         (9, False, {"max_epochs": -1, "max_steps": 10}, [10]),
-        (9, False, {"max_epochs": 4, "max_steps": 5, "min_epochs": 2}, [5]),
         (1, False, {"max_epochs": 2, "val_check_interval": 0.4}, [2, 4, 7, 9, 10]),
         (None, False, {"max_epochs": 2, "val_check_interval": 4}, [4, 8, 10]),
-        (1, False, {"max_epochs": 2, "min_epochs": 2, "val_check_interval": 4}, [4, 9, 10]),
     ],
 )
 def test_a_run_validates_its_end_whatever_epochs_it_validates(
@@ -337,29 +334,32 @@ def test_a_run_validates_its_end_whatever_epochs_it_validates(
     tmp_path: Path,
     train: Callable,
 ) -> None:
-    curve, seen = LearningCurve(tmp_path / "curve.png", "mae"), Validations()
+    seen = Validations()
     _, _, trainer = train(
         *([AveragedWeights(0.9)] if averaged else []),
+        LogTraining(),
         ValidateAtTheEnd(),
         seen,
-        curve,
         *checkpoint_callbacks(tmp_path, "mae", 0),
+        LearningCurve(tmp_path / "curve.png", "mae"),
+        logger=MetricsFile(tmp_path),
         model={"norm": "bn+bn"},
         check_val_every_n_epoch=every,
         **options,
     )
     assert seen.steps == seen.measured == steps
     assert trainer.check_val_every_n_epoch == every
-    assert trainer.min_epochs == options.get("min_epochs", 0)
     # What the curve shows of an epoch is of that epoch.
-    known = [point["step"] for point in curve.history if "validation_mae" in point]
-    assert known == (steps if "val_check_interval" not in options else [5, 10])
-    assert len(curve.history) == -(-steps[-1] // 5)
+    curve = epochs(RunDirectory(tmp_path))
+    assert [point["epoch"] for point in curve] == [*range(1, 1 - (-steps[-1] // 5))]
+    known = [point["epoch"] for point in curve if "validation_mae" in point]
+    assert known == sorted({-(-step // 5) for step in steps})
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
     last = read_checkpoint(tmp_path / "checkpoints" / "last.ckpt")
     assert last["global_step"] == steps[-1]
     newest = float(trainer.callback_metrics["validation_mae"])
     assert last[KEY]["validation"]["validation_mae"] == newest
-    assert curve.history[-1]["validation_mae"] == newest
+    assert curve[-1]["validation_mae"] == newest
     assert read_checkpoint(tmp_path)["global_step"] in steps
 
 
@@ -443,7 +443,7 @@ class Ruin(Callback):
         torch.nn.init.constant_(module.model.readout.bias, 1e3)
 
 
-@pytest.mark.parametrize("place", ["resumed elsewhere", "moved", "copied"])
+@pytest.mark.parametrize("place", ["moved", "copied"])
 def test_best_checkpoint_of_the_earlier_run_stays_to_be_beaten(
     place: str, tmp_path: Path, train: Callable
 ) -> None:
@@ -457,11 +457,10 @@ def test_best_checkpoint_of_the_earlier_run_stays_to_be_beaten(
     step = read_checkpoint(earlier)["global_step"]
     if place == "moved":
         shutil.move(earlier, here)
-    elif place == "copied":  # what becomes of the original is another run's business
+    else:  # what becomes of the original is another run's business
         shutil.copytree(earlier, here)
         (earlier / "checkpoints" / "best.ckpt").write_text("of a later time")
-    last = (earlier if place == "resumed elsewhere" else here) / "checkpoints" / "last.ckpt"
-    second, error = run(here, 4, last, Ruin())
+    second, error = run(here, 4, here / "checkpoints" / "last.ckpt", Ruin())
     assert error > 1e2
     assert float(second.best_model_score) == float(first.best_model_score)
     assert read_checkpoint(here)["global_step"] == step

@@ -229,7 +229,6 @@ def test_data_sets_that_come_with_the_package_answer_for_their_fingerprints(
 
 
 BINARY = Task("binary", ("active", "toxic"), ("", ""), "auroc")
-ONE_OF = dataclasses.replace(BINARY, one_of="kind", targets=("kind_a", "kind_b"))
 
 
 @pytest.mark.parametrize(
@@ -247,8 +246,6 @@ ONE_OF = dataclasses.replace(BINARY, one_of="kind", targets=("kind_a", "kind_b")
             [0, -np.inf],
             "graph 3 of the test split: the label of toxic is -inf: give a finite number",
         ),
-        (ONE_OF, [1, 1], "labels of the classes of kind are \\[1.0, 1.0\\]: give 1 for its class"),
-        (ONE_OF, [np.nan, 1], "labels of the classes of kind are \\[nan, 1.0\\]"),
     ],
 )
 def test_labels_that_cannot_be_learned_are_refused(
@@ -298,9 +295,9 @@ def test_root_does_not_move_with_the_working_directory(
         ({"batch_size": 1}, "batch_size is 1"),
         ({"batch_size": "32"}, "batch_size is '32': it must be a whole number, 2 or more"),
         ({"batch_size": 32.5}, "batch_size is 32.5"),
-        ({"seed": -1}, "seed is -1: it must be a whole number, 0 or more"),
+        ({"seed": -1}, "seed is -1"),
         ({"molecules": pandas.DataFrame()}, "molecules is of the type DataFrame"),
-        ({"table": "a.csv", "target_columns": 5}, "target_columns is 5: give names of columns"),
+        ({"table": "a.csv", "target_columns": 5}, "target_columns is 5: give a list"),
         ({"table": pandas.DataFrame()}, "table is of the type DataFrame: give the name of a file"),
         ({"eval_batch_size": 0}, "eval_batch_size is 0"),
         ({"num_workers": -1}, "num_workers is -1"),
@@ -319,8 +316,8 @@ def test_numbers_of_numpy_are_those_of_python() -> None:
         split_seed=np.int64(4),
         split_fractions=tuple(np.array([0.5, 0.25, 0.25])),  # type: ignore[arg-type]
     )
-    assert data.table_options is not None
-    options = data.table_options.to_plain()
+    options = data.table_options
+    assert options is not None
     kinds = {type(value) for value in [options["split_seed"], *options["split_fractions"]]}
     assert kinds == {int, float}
 

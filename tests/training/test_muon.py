@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 import re
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -94,17 +92,6 @@ def test_steps_are_those_of_torch() -> None:
         moved = (truth - before).norm()
         assert moved > 0.01 * before.norm()
         assert (one - truth).norm() < 0.02 * moved
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
-def test_a_copy_steps_as_the_optimizer_does(copied: Callable[[Any], Any]) -> None:
-    steps = gradients(torch.float32, 4)
-    parameters = matrices(torch.float32)
-    optimizer = muon(parameters)
-    train(parameters, optimizer, steps[:2])
-    others, copy_of_it = copied((parameters, optimizer))
-    ours, theirs = train(parameters, optimizer, steps[2:]), train(others, copy_of_it, steps[2:])
-    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
 
 
 class Operators(TorchDispatchMode):

@@ -11,7 +11,7 @@ from lightning.pytorch import Callback, Trainer
 from reference.models import small_model, stored
 from reference.molecules import molecule
 
-from graphormer_sepnorm.training.callbacks import progress
+from graphormer_sepnorm import formatting
 from graphormer_sepnorm.training.callbacks.checkpoints import checkpoint_callbacks
 from graphormer_sepnorm.training.callbacks.progress import ModelTable, TrainingProgress
 from graphormer_sepnorm.training.module import GraphormerModule
@@ -33,7 +33,7 @@ class StepLosses(Callback):
 
 @pytest.mark.parametrize("accumulated", [1, 3])
 def test_the_loss_is_that_of_the_step(accumulated, train, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0)
+    monkeypatch.setattr(formatting, "LOG_SECONDS", 0)
     noted = StepLosses()
     options = {"accumulate_grad_batches": accumulated, "enable_progress_bar": True}
     train(noted, TrainingProgress("mae"), model={"dropout": 0.0}, max_epochs=1, **options)

@@ -12,10 +12,8 @@ from reference.checkpoints import make_checkpoint
 from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.graphs.batch import Collator
 from graphormer_sepnorm.graphs.store import GraphStore
-from graphormer_sepnorm.inference.checkpoint import joined
-from graphormer_sepnorm.inference.network import build_network
+from graphormer_sepnorm.inference.checkpoint import build_network, joined
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.training import evaluation
 from graphormer_sepnorm.training.evaluation import MeanLoss, SplitPredictions
 from graphormer_sepnorm.training.module import GraphormerModule
 
@@ -31,17 +29,6 @@ def test_rows_of_all_batches_come_back_by_graph(size: int) -> None:
     for array, expected in zip(found, (targets, predictions), strict=True):
         assert array.dtype == "float64"
         assert torch.equal(torch.tensor(array).nan_to_num(), expected.double().nan_to_num())
-
-
-def test_states_do_not_follow_to_a_device_without_float64(monkeypatch) -> None:
-    monkeypatch.setattr(evaluation, "_NO_FLOAT64", "meta")
-    mean, collected = MeanLoss(), SplitPredictions()
-    both = torch.nn.ModuleList([mean, collected, torch.nn.Linear(2, 2)]).to("meta")
-    assert both[2].weight.is_meta
-    mean.update(torch.tensor(3.0), torch.tensor(2))
-    assert (mean.compute().device.type, mean.compute().item()) == ("cpu", 1.5)
-    collected.update(torch.ones(1, 1), torch.zeros(1, 1), torch.tensor([0]))
-    assert collected.to("meta").compute()[1].tolist() == [[1.0]]
 
 
 def test_one_graph_with_one_target_stays_a_table() -> None:
@@ -79,7 +66,7 @@ def test_outputs_of_an_ensemble_stand_for_its_mean_value(
     smiles, path = ["CCO", "c1ccccc1", "CN"], tmp_path / "ensemble.ckpt"
     torch.save(joined(dict(zip("abc", each, strict=True))), path)
     predictor = Predictor.load(path, "cpu")
-    graphs = predictor.featurise([parse_smiles(one) for one in smiles]).graphs
+    graphs = predictor.reader.featurise([parse_smiles(one) for one in smiles]).graphs
     store = GraphStore.from_graphs([graphs], 5)
     batch = Collator(store, predictor.vocabulary)(range(3))
     module = GraphormerModule.load_from_checkpoint(path).eval()

@@ -1,7 +1,5 @@
-"""The report of a comparison, made from results.json and predictions.csv alone.
+"""The report of a comparison, made from results.json alone: report.html and summary.md.
 
-`document` fills report.jinja, where all words of the report stand in their order, with the
-sentences of `text` (which the terminal says too), the cells of `tables`, and figures: `figures` of
-the runs, `prediction_figures` of the test molecules, `geometry_figures` of the embeddings.
-`set_table` puts several comparisons into one table.
+`document` fills page.html with tables and notes, whose numbers `numbers` writes, and with the
+pictures of `figures`. `set_table` puts several comparisons into one table.
 """

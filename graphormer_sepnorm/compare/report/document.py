@@ -1,46 +1,56 @@
-"""The report of a comparison: Markdown, one self-contained HTML page, and figures.
+"""The report of a comparison: one self-contained HTML page, and a short summary in Markdown.
 
-Made from results.json and predictions.csv alone, so it can be made again at any time, and from
-partial results too, which it marks. What it says stands in report.jinja.
+Made from results.json alone, so it can be made again at any time, and from partial results too,
+which it marks.
 """
 
 from __future__ import annotations
 
 import base64
-import html
-import re
+import math
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import MappingProxyType
+from textwrap import fill
 from typing import Any
 
+import numpy as np
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from matplotlib.figure import Figure
 
-from graphormer_sepnorm.compare.predictions import Predictions, read_predictions
-from graphormer_sepnorm.compare.report import (
-    figures,
-    geometry_figures,
-    prediction_figures,
-    tables,
-    text,
+from graphormer_sepnorm.compare.factors import factor_effects
+from graphormer_sepnorm.compare.report import figures
+from graphormer_sepnorm.compare.report.numbers import (
+    NONE,
+    Metric,
+    count,
+    in_unit,
+    interval,
+    number,
+    p_value,
+    percent,
+    signed,
+    spread,
 )
-from graphormer_sepnorm.compare.report.numbers import Metric, number
-from graphormer_sepnorm.compare.results_file import RESULTS, Results
+from graphormer_sepnorm.compare.results import RESULTS, ArmResult, Results
+from graphormer_sepnorm.compare.statistics import CONFIDENCE, SIGNIFICANT
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.formatting import listed
+from graphormer_sepnorm.model.config import ATOMS_ALONE
 
-_MOST_DRAWN = 3  # arms whose molecules are drawn: these are the largest pictures
-_MARKUP = re.compile(r"([\\`*_\[\]<>|#~])")
+PAGE, SUMMARY = "report.html", "summary.md"
+_LEVEL = f"{100 * CONFIDENCE:g} % interval"
+_NAMED = 3  # arms in a title
+# Cells by row, the first one of titles; none but that: there is nothing to show.
+Table = list[list[str]]
 
 
 def write_report(directory: Path) -> Results:
-    """Write ``report.md``, ``report.html`` and ``figures/`` of a comparison.
+    """Write ``report.html`` and ``summary.md`` of a comparison.
 
     Args:
-        directory: Where its ``results.json`` lies, with ``predictions.csv`` if there is one.
+        directory: Where its ``results.json`` lies.
 
     Returns:
         The results that it is on.
@@ -52,103 +62,206 @@ def write_report(directory: Path) -> Results:
     results = Results.read(directory)
     if results is None:
         raise DataError(f"{directory} has no {RESULTS} that can be read: compare the arms first")
-    names = [arm.name for arm in results.arms]
-    predictions = read_predictions(directory / "predictions.csv", results.task.targets, names)
-    # Numbered, because the name of an arm may hold what a file's name cannot.
-    molecules = {f"molecules_{n}": arm for n, arm in enumerate(names[1 : _MOST_DRAWN + 1], start=1)}
-    pictures = {}
-    (directory / "figures").mkdir(exist_ok=True)
-    for name, picture in _drawings(results, predictions, molecules):
-        if picture is not None:
-            pictures[name] = directory / "figures" / f"{name}.png"
-            figures.save(picture, pictures[name])
-    for file, form in (("report.md", "markdown"), ("report.html", "html")):
-        with replacing(directory / file) as partial:
-            report = rendered(form, results, predictions, pictures, molecules)
-            partial.write_text(report, encoding="utf-8")
+    for name, text in ((PAGE, page(results)), (SUMMARY, f"{summary(results)}\n")):
+        with replacing(directory / name) as partial:
+            partial.write_text(text, encoding="utf-8")
     return results
 
 
-def _drawings(
-    results: Results, predictions: Predictions | None, molecules: dict[str, str]
-) -> Iterator[tuple[str, Figure | bytes | None]]:
-    """Draw what there is to draw, each under the name of its file."""
-    for draw in (
-        figures.paired_seeds,
-        figures.learning_curves,
-        geometry_figures.uniformity,
-        geometry_figures.effective_rank,
-        geometry_figures.singular_values,
-        geometry_figures.cosine,
-        geometry_figures.features,
-        geometry_figures.probes,
-    ):
-        yield draw.__name__, draw(results)
-    if predictions is None:
-        return
-    binary = (prediction_figures.roc_and_precision, prediction_figures.calibration)
-    others = (prediction_figures.predicted_against_true, prediction_figures.residuals)
-    for draw in binary if results.task.kind == "binary" else others:
-        yield draw.__name__, draw(results, predictions)
-    yield "error_by_size", prediction_figures.error_by_size(results, predictions)
-    for name, arm in molecules.items():
-        yield name, prediction_figures.largest_changes(results, predictions, arm)
-
-
-def rendered(
-    form: str,
-    results: Results,
-    predictions: Predictions | None = None,
-    pictures: Mapping[str, Path] = MappingProxyType({}),
-    molecules: Mapping[str, str] = MappingProxyType({}),
-) -> str:
-    """Return the text of a report.
-
-    Args:
-        form: ``markdown``, or ``html`` for a page that needs nothing else.
-        results: What it is on.
-        predictions: For the test molecules, if there are any.
-        pictures: Files of the figures that were drawn, by name.
-        molecules: Arms by the names of the figures that show which molecules they change most.
-    """
+def page(results: Results) -> str:
+    """Return the report as HTML that needs no other file."""
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    templates.filters |= {
-        "text": _in_html if form == "html" else _in_markdown,
-        "number": number,
-        "command": shlex.join,
-        "yaml": lambda value: yaml.safe_dump(value, sort_keys=False).rstrip(),
-        "base64": lambda path: base64.b64encode(path.read_bytes()).decode(),
-    }
-    content = {
-        "results": results,
-        "metric": Metric.of(results),
-        "predictions": predictions,
-        "pictures": pictures,
-        "molecules": molecules,
-        "most_drawn": _MOST_DRAWN,
-        "arms": {arm.name: arm.options for arm in results.arms},
-        "options": _with_values(results.configuration),
-        "tables": tables,
-        "text": text,
-    }
-    template = templates.get_template("page.html" if form == "html" else "report.jinja")
-    report = template.render(content, form=f"{form}.jinja")
-    return report if form == "html" else re.sub(r"\n{3,}", "\n\n", report).strip() + "\n"
+    drawn = (draw(results) for draw in (figures.seeds, figures.learning_curves, figures.geometry))
+    pictures = [base64.b64encode(figures.png(one)).decode() if one else "" for one in drawn]
+    arms = {arm.name: arm.options for arm in results.arms}
+    return templates.get_template("page.html").render(
+        title=title(results),
+        results=results,
+        notes=[*notes(results)],
+        rule=rule(results),
+        tables={name: make(results) for name, make in TABLES.items()},
+        pictures=dict(zip(("seeds", "curves", "geometry"), pictures, strict=True)),
+        command=shlex.join(results.command),
+        arms=_yaml(arms) if "arms.yaml" in results.command else "",
+        configuration=_yaml(_with_values(results.configuration)),
+    )
 
 
-def _in_markdown(words: str) -> str:
-    """Text in which Markdown sees nothing but text; a table's row stays on its line."""
-    return _MARKUP.sub(r"\\\1", " ".join(words.split()))
+def summary(results: Results) -> str:
+    """Return the title, what has to be known, and the tables of what differs, in Markdown."""
+    parts = [f"# {title(results)}", "\n".join(f"- {note}" for note in notes(results))]
+    parts.append(markdown(variants(results)))
+    if len(effects := factors(results)) > 1:
+        parts.append(markdown(effects))
+    return "\n\n".join(part for part in (*parts, fill(rule(results), 100)) if part)
 
 
-def _in_html(words: str) -> str:
-    return html.escape(" ".join(words.split()))
+def markdown(table: Table) -> str:
+    """Return a table in Markdown, its columns aligned so that it can be read as it is."""
+    rows = [[" ".join(cell.split()).replace("|", "/") for cell in row] for row in table]
+    widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
+    rows.insert(1, ["-" * width for width in widths])
+    padded = ([cell.ljust(n) for cell, n in zip(row, widths, strict=True)] for row in rows)
+    return "\n".join(f"| {' | '.join(row)} |" for row in padded)
+
+
+def title(results: Results) -> str:
+    """What is compared with what, on which data."""
+    others = [arm.name for arm in results.arms[1:]]
+    arms = " and ".join(others) if len(others) <= _NAMED else count(len(others), "arm")
+    return f"{f'{arms} against ' if others else ''}{results.baseline} on {results.dataset}"
+
+
+def rule(results: Results) -> str:
+    """How the tables are to be read."""
+    return (
+        f"Mean ± standard deviation over the seeds; {results.better} is better. Differences are to "
+        f"{results.baseline}, paired by seed, with Student's interval and the p-value of exchanged "
+        "signs (in brackets the smallest that so many seeds allow). The verdict is better or worse "
+        f"if Holm's p, adjusted for all arms, is below {SIGNIFICANT:g} and the interval leaves out "
+        "0; not significant if only the interval does; else not resolved."
+    )
+
+
+def notes(results: Results) -> Iterator[str]:
+    """What is missing, has failed, or has to be known before a number is quoted."""
+    runs = [(f"{arm.name} seed {run.seed}", run) for arm in results.arms for run in arm.runs]
+    lacking = [(name, run) for name, run in runs if run.status != "finished"]
+    if lacking or not results.complete:
+        states = ", ".join(f"{name} ({run.status})" for name, run in lacking)
+        done = len(runs) - len(lacking)
+        yield f"Partial results: {done} of {len(runs)} runs are finished. Not: {states}."
+    yield from (f"{name} failed: {run.error}" for name, run in lacking if run.error)
+    if undefined := [one.arm for one in results.comparisons if not one.test]:
+        yield (
+            f"Not compared: {listed(undefined)}; the {Metric.of(results).name} is undefined for a "
+            "seed."
+        )
+    few = [one for one in results.comparisons if one.smallest_holm_p >= SIGNIFICANT]
+    if few:
+        yield (
+            f"Too few seeds for a verdict on {listed([one.arm for one in few])}: whatever the "
+            f"effect, Holm's p cannot be below {p_value(min(one.smallest_holm_p for one in few))}."
+        )
+    if results.baselines_left_out:
+        yield results.baselines_left_out
+    common = results.configuration.get("model", {}).get("readout")
+    read = {arm.name: arm.options.get("model.readout", common) for arm in results.arms}
+    if alone := [name for name, readout in read.items() if readout in ATOMS_ALONE]:
+        yield f"Predictions of {listed(alone)} are read from the atoms alone, not from [CLS]."
+    if results.environments_differ:
+        differing = listed([*results.environments_differ])
+        yield f"Not all runs had the same {differing}: {RESULTS} has which they had."
+
+
+def variants(results: Results) -> Table:
+    """The test metric of each arm and its difference to the baseline; then the simple models."""
+    metric = Metric.of(results)
+    header = [
+        "arm",
+        "seeds",
+        f"test {metric.label}",
+        "difference",
+        "relative",
+        _LEVEL,
+        "p",
+        "Holm's p",
+    ]
+    rows = [[*header, "verdict"]]
+    for arm in results.arms:
+        wanted, finished = len(results.seeds), len(arm.finished)
+        seeds = str(wanted) if finished == wanted else f"{finished} of {wanted}"
+        row = [arm.name, seeds, spread(arm.values("test"), metric.decimals)]
+        one = results.comparison(arm.name)
+        if one is None or one.test is None:
+            rows.append([*row, *[NONE] * 6])
+            continue
+        test = one.test
+        row += [signed(test.mean, metric.decimals), percent(test.relative_percent)]
+        row += [interval(test.low, test.high, metric.decimals)]
+        row += [f"{p_value(test.p_value)} ({p_value(test.smallest_p)})"]
+        rows.append([*row, p_value(one.holm_p), one.verdict])
+    for simple in results.baselines:
+        value = math.nan if simple["test"] is None else simple["test"]
+        rows.append([simple["name"], NONE, number(value, metric.decimals), *[NONE] * 6])
+    return rows
+
+
+def factors(results: Results) -> Table:
+    """The effects of the norms' factors, where the arms form a factorial."""
+    metric = Metric.of(results)
+    rows = [["effect", "seeds", f"change{in_unit(metric.unit)}", _LEVEL, "p", "Holm's p"]]
+    for one in factor_effects(results):
+        found = one.difference
+        rows.append(
+            [
+                one.name,
+                str(found.seeds),
+                signed(found.mean, metric.decimals),
+                interval(found.low, found.high, metric.decimals),
+                f"{p_value(found.p_value)} ({p_value(found.smallest_p)})",
+                p_value(one.holm_p),
+            ]
+        )
+    return rows
+
+
+def settings(results: Results) -> Table:
+    """What each arm is and costs, means over its runs."""
+    metric = Metric.of(results)
+    header = ["arm", "options", "checkpoint by", "parameters", f"validation {metric.label}"]
+    rows = [[*header, "ms per step", "minutes", "epochs", "steps"]]
+    for arm in results.arms:
+        rows.append(
+            [
+                arm.name,
+                ", ".join(f"{key}={value}" for key, value in arm.options.items())
+                or "as configured",
+                arm.selected_on or NONE,
+                number(arm.parameters, 0),
+                spread(arm.values("validation"), metric.decimals),
+                spread(arm.values("ms_per_step"), 1),
+                number(mean_of(arm, "seconds") / 60, 1),
+                *(number(mean_of(arm, what), 0) for what in ("epochs", "steps")),
+            ]
+        )
+    return rows
+
+
+def origin(results: Results) -> Table:
+    """The data, the code and the machine."""
+    sizes = [f"{part} {size:,}" for part, size in results.molecules.items() if size is not None]
+    found = results.environment
+    packages, machine = (found.get(name) or {} for name in ("packages", "machine"))
+    return [
+        ["what", "value"],
+        ["data set", f"{results.dataset} ({', '.join(sizes)} molecules)"],
+        ["fingerprint of the data", results.dataset_fingerprint],
+        ["targets", ", ".join(results.task.targets)],
+        ["seeds", ", ".join(map(str, results.seeds))],
+        ["commit, Python", f"{found.get('commit')}, {found.get('python')}"],
+        ["packages", ", ".join(f"{name} {version}" for name, version in packages.items())],
+        ["machine", ", ".join(f"{name}: {value}" for name, value in machine.items())],
+    ]
+
+
+TABLES = {"variants": variants, "factors": factors, "settings": settings, "origin": origin}
+
+
+def mean_of(arm: ArmResult, what: str) -> float:
+    """The mean of a number over the finished runs; nan if none has it."""
+    values: Sequence[float] | np.ndarray = arm.values(what)
+    return float(np.mean(values)) if len(values) else math.nan
+
+
+def _yaml(value: Any) -> str:
+    return yaml.safe_dump(value, sort_keys=False).rstrip()
 
 
 def _with_values(options: dict[str, Any]) -> dict[str, Any]:

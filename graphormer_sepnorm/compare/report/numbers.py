@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphormer_sepnorm.compare.results_file import Results
 from graphormer_sepnorm.compare.statistics import mean_sd
 from graphormer_sepnorm.metrics import METRICS
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.compare.results import Results
 
 MINUS = "\N{MINUS SIGN}"
 _MOST_DECIMALS, _LARGE = 8, 1e7
@@ -108,14 +111,6 @@ class Metric:
     def label(self) -> str:
         """Its name with its unit, for a heading."""
         return f"{self.name}{in_unit(self.unit)}"
-
-    def value(self, value: float) -> str:
-        """A value with its unit."""
-        return number(value, self.decimals) + self.unit
-
-    def change(self, value: float) -> str:
-        """A difference with its unit."""
-        return signed(value, self.decimals) + self.unit
 
 
 def in_unit(unit: str) -> str:

@@ -1,8 +1,8 @@
 """A user's own table as a data set.
 
-In the order in which it goes: `options` (what the user says), `columns` (where things are) and
-`unread` (what the other columns say), `row_reader` (a molecule with its labels, or why not) and
-`rows` (all of them), `splits` (which row goes where), `labels` (what can be learned from them),
-`checks` and `report` (what is in the table; `report_text` in words); `load` puts them together.
-Graphs are made when they are asked for (`datasets.lazy_graphs`).
+One row of a file goes through `tables.text` (a line), `tables.delimited` (cells), `tables.columns`
+(numbers and words), `rows` (a molecule with its labels, or why not), `splits` (where it goes) and
+`datasets.lazy_graphs` (a graph, when it is asked for). Of all rows together `columns` tells where
+things are, `labels` what can be learned, `report` what is in the table, `report_text` that in
+words; `load` puts them together.
 """

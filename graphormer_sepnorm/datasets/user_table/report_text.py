@@ -7,165 +7,94 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from graphormer_sepnorm.datasets.user_table.checks import LabelSummary, SameMolecule, TargetReport
-from graphormer_sepnorm.datasets.user_table.report import DataReport
+from graphormer_sepnorm.datasets.user_table.report import DataReport, SameMolecule, TargetReport
+from graphormer_sepnorm.datasets.user_table.rows import InvalidRow
 from graphormer_sepnorm.formatting import in_a_line, listed, shortened
 from graphormer_sepnorm.tables.columns import parse_class, readable
 
 _WIDTH = 80
 _INDENT = 12
-_BAR = 40  # columns of the longest bar
 _TARGETS = 12
 _WARNINGS = 4
 _EXAMPLES = 2
-_CELL = 40  # characters of a cell
 _SPLIT_WORDS = {"train": "training", "validation": "validation", "test": "test"}
 
 
-def report_text(report: DataReport, unicode: bool = True) -> str:
-    """Return the report for people.
-
-    Args:
-        report: The report.
-        unicode: Whether bars are drawn with block characters; else with ``#``.
-    """
-    lines = [*_data(report)]
-    for note in report.notes:
-        lines += _entry("read", note)
-    lines += _split(report)
-    low, mean, high = report.atoms
-    lines += _entry("atoms", f"{low} to {high} in a molecule, {mean:.1f} on average")
-    if comma := report.decimal_comma:
-        text = f"{comma} is taken for {comma.replace(',', '.')}: cells are separated by semicolons"
-        lines += _entry("numbers", text)
-    lines += _targets_of_all(report)
-    lines += _label_cells(report)
-    lines += _classes(report)
-    lines += _bounds(report)
-    lines += _duplicates(report)
-    lines += _leakage(report)
-    shown = report.warnings[:_WARNINGS]
-    for warning in shown:
-        lines += _entry("warning", warning)
-    if len(report.warnings) > len(shown):
-        lines += _entry("", f"and {len(report.warnings) - len(shown)} more warnings")
-    lines.append("")
-    if len(report.targets) == 1:
-        lines += _one_target(report.targets[0], report.kind == "binary", unicode)
-    else:
-        lines += _targets(report, unicode)
+def report_text(report: DataReport) -> str:
+    """Return the report for people."""
+    lines = [
+        line
+        for label, text in _entries(report)
+        for line in textwrap.wrap(
+            in_a_line(text),
+            _WIDTH,
+            initial_indent=f"{label:<{_INDENT}}",
+            subsequent_indent=" " * _INDENT,
+            break_on_hyphens=False,
+        )
+    ]
+    lines += ["", *_targets(report)]
     # A column's name may hold bytes that are no text.
     return "\n".join(lines).encode("utf-8", "backslashreplace").decode()
 
 
-def _entry(label: str, text: str) -> list[str]:
-    return textwrap.wrap(
-        in_a_line(text),
-        _WIDTH,
-        initial_indent=f"{label:<{_INDENT}}",
-        subsequent_indent=" " * _INDENT,
-        break_on_hyphens=False,
-    )
-
-
-def _data(report: DataReport) -> Iterator[str]:
+def _entries(report: DataReport) -> Iterator[tuple[str, str]]:
+    """Give what the report says above its table of labels: what it is about, and the text."""
     files = ", ".join(Path(file).name for file in report.files)
-    unusable = len(report.invalid)
-    how_many = f"{report.valid:,} of {report.rows:,}" if unusable else f"all {report.rows:,}"
-    yield from _entry("data", f"{files}: {how_many} rows can be used")
-    if not unusable:
-        return
-    reasons = ", ".join(f"{count:,} {kind}" for kind, count in report.reasons.items())
-    first = report.invalid[0]
-    file = f"{Path(first.file).name}, " if len(report.files) > 1 else ""
-    reason = shortened(first.reason, 160)
-    yield from _entry("left out", f"{reasons}; the first: {file}{first.place}: {reason}")
-
-
-def _split(report: DataReport) -> list[str]:
+    how_many = f"{report.valid:,} of" if report.invalid else "all"
+    yield "data", f"{files}: {how_many} {report.rows:,} rows can be used"
+    if report.invalid:
+        reasons = ", ".join(f"{count:,} {kind}" for kind, count in report.reasons.items())
+        yield "left out", f"{reasons}; {_first(report, report.invalid[0])}"
+    for note in report.notes:
+        yield "read", note
+    if report.unread:
+        yield "not read", listed(report.unread)
     sizes = ", ".join(f"{len(part):,} {_SPLIT_WORDS[name]}" for name, part in report.splits.items())
-    plural = "" if len(report.invalid) == 1 else "s"
-    left_out = f"; {len(report.invalid):,} row{plural} left out" if report.invalid else ""
-    return _entry("split", f"{report.split}: {sizes}{left_out}")
-
-
-def _targets_of_all(report: DataReport) -> Iterator[str]:
-    """Where targets are all columns of numbers: which these are, and why the others are not."""
-    if report.not_taken is None:
-        return
-    names = listed([target.name for target in report.targets])
-    others = listed([f"{name} ({why})" for name, why in report.not_taken.items()], most=8)
-    yield from _entry("targets", f"{names}; not taken: {others or 'none'}")
-
-
-def _label_cells(report: DataReport) -> Iterator[str]:
-    """What stands in the cells of labels beside plain numbers."""
-    missing = [
-        f"{_cells(count)} of {name!r} {'is a word' if count == 1 else 'are words'} for no value, "
-        f"such as {shortened(first, _CELL)!r}"
-        for name, (count, first) in report.no_value.items()
-    ]
-    percent = [
-        f"{_cells(count)} of {name!r} end{'s' * (count == 1)} in %: {shortened(first, _CELL)} is "
-        f"read as {shortened(first.rstrip(' %'), _CELL)}"
-        for name, (count, first) in report.percent.items()
-    ]
-    for label, texts in (("missing", missing), ("numbers", percent)):
-        if texts:
-            yield from _entry(label, "; ".join(texts[:3]) + "; ..." * (len(texts) > 3))
-    if not report.cells:
-        return
-    counts = Counter(readable(cell.column) for cell in report.cells)
-    of = listed([f"{_cells(count)} of {name!r}" for name, count in counts.most_common()], most=6)
-    first = report.cells[0]
-    file = f"{Path(first.file).name}, " if len(report.files) > 1 else ""
-    yield from _entry(
-        "unusable",
-        f"{of}, in rows that are used for their other labels; the first: {file}{first.place}: "
-        f"{shortened(first.reason, 160)}",
-    )
-
-
-def _cells(count: int) -> str:
-    return "1 cell" if count == 1 else f"{count:,} cells"
-
-
-def _classes(report: DataReport) -> Iterator[str]:
+    yield "split", f"{report.split}: {sizes}"
+    low, mean, high = report.atoms
+    yield "atoms", f"{low} to {high} in a molecule, {mean:.1f} on average"
+    if report.cells:
+        counts = Counter(readable(cell.column) for cell in report.cells)
+        of = listed([f"{count:,} of {name!r}" for name, count in counts.most_common()], most=6)
+        used = "in rows that are used for their other labels"
+        yield "unusable", f"{of}, {used}; {_first(report, report.cells[0])}"
     if report.words and report.kind == "binary":
         words = sorted({word for words in report.words.values() for word in words}, key=parse_class)
-        said = ", ".join(f"{word} is {parse_class(word):.0f}" for word in words)
-        yield from _entry("classes", said)
+        yield "classes", ", ".join(f"{word} is {parse_class(word):.0f}" for word in words)
+    if report.bounds:
+        bounds = [
+            f"{name} {above:,} at least (>) and {below:,} at most (<)"
+            for name, (above, below) in report.bounds.items()
+        ]
+        text = f"{'; '.join(bounds[:2])}{'; ...' if len(bounds) > 2 else ''}"
+        yield "bounds", f"{text}: learned from one side, left out of all metrics, missing below"
+    yield "duplicates", _duplicates(report)
+    yield "leakage", _leakage(report)
+    for warning in report.warnings[:_WARNINGS]:
+        yield "warning", warning
+    if len(report.warnings) > _WARNINGS:
+        yield "", f"and {len(report.warnings) - _WARNINGS} more warnings"
 
 
-def _bounds(report: DataReport) -> Iterator[str]:
-    shown = [
-        f"{name} {above:,} at least (>) and {below:,} at most (<)"
-        for name, (above, below) in report.bounds.items()
-    ]
-    if shown:
-        text = f"{'; '.join(shown[:2])}{'; ...' if len(shown) > 2 else ''}"
-        yield from _entry(
-            "bounds", f"{text}: learned from one side, left out of all metrics, missing below"
-        )
+def _first(report: DataReport, row: InvalidRow) -> str:
+    file = f"{Path(row.file).name}, " if len(report.files) > 1 else ""
+    return f"the first: {file}{row.place}: {shortened(row.reason, 160)}"
 
 
-def _duplicates(report: DataReport) -> Iterator[str]:
+def _duplicates(report: DataReport) -> str:
     found = report.duplicates
     if not found.molecules:
-        yield from _entry("duplicates", "none")
-        return
+        return "none"
     plural = "" if found.molecules == 1 else "s"
     text = f"{found.molecules:,} molecule{plural} in {found.rows:,} rows"
     if not found.conflicting:
-        yield from _entry("duplicates", f"{text}, their labels agree")
-        return
+        return f"{text}, their labels agree"
     shown = "; ".join(
         _same(same, files=len(report.files) > 1)
         for same in found.examples[: min(_EXAMPLES, found.conflicting)]
     )
-    yield from _entry(
-        "duplicates", f"{text}; the labels of {found.conflicting:,} differ, for example {shown}"
-    )
+    return f"{text}; the labels of {found.conflicting:,} differ, for example {shown}"
 
 
 def _same(same: SameMolecule, files: bool) -> str:
@@ -180,49 +109,44 @@ def _same(same: SameMolecule, files: bool) -> str:
     return f"{shortened(same.smiles)} ({', '.join(shown)}{rest})"
 
 
-def _leakage(report: DataReport) -> Iterator[str]:
-    leaks = [leak for leak in report.leakage if leak.molecules]
+def _leakage(report: DataReport) -> str:
+    pairs = {
+        leak: " and ".join(_SPLIT_WORDS[split] for split in leak.splits) for leak in report.leakage
+    }
+    leaks = [
+        f"{leak.molecules:,} in {pair} (for example {shortened(leak.examples[0])})"
+        for leak, pair in pairs.items()
+        if leak.molecules
+    ]
+    shared = [f"{leak.scaffolds:,} in {pair}" for leak, pair in pairs.items() if leak.scaffolds]
+    text = "no molecule is in two splits"
     if leaks:
-        pairs = ", ".join(
-            f"{leak.molecules:,} in {_pair(leak.splits)} "
-            f"(for example {shortened(leak.examples[0])})"
-            for leak in leaks
-        )
-        text = f"molecules in two splits, which makes the test look too good: {pairs}"
-    else:
-        text = "no molecule is in two splits"
-    shared = [leak for leak in report.leakage if leak.scaffolds]
+        what = "molecules in two splits, which makes the test look too good"
+        text = f"{what}: {', '.join(leaks)}"
     if shared:
-        pairs = ", ".join(f"{leak.scaffolds:,} in {_pair(leak.splits)}" for leak in shared)
-        text += f"; ring scaffolds in two splits: {pairs}"
-    elif all(leak.scaffolds == 0 for leak in report.leakage):
-        text += ", no ring scaffold either" if not leaks else "; no ring scaffold is"
-    yield from _entry("leakage", text)
+        return f"{text}; ring scaffolds in two splits: {', '.join(shared)}"
+    if all(leak.scaffolds == 0 for leak in report.leakage):
+        text += "; no ring scaffold is" if leaks else ", no ring scaffold either"
+    return text
 
 
-def _pair(splits: tuple[str, str]) -> str:
-    return " and ".join(_SPLIT_WORDS[split] for split in splits)
-
-
-def _one_target(target: TargetReport, binary: bool, unicode: bool) -> Iterator[str]:
-    statistics = () if binary else ("mean", "std", "min", "max")
-    width = max(_INDENT, min(24, len(_title(target))))
-    yield _header(_title(target), statistics, width)
-    for split, summary in target.splits.items():
-        yield _row(f"  {_SPLIT_WORDS[split]}", summary, statistics, width)
-    if not binary:
-        yield from _histogram(target, unicode)
-
-
-def _targets(report: DataReport, unicode: bool) -> Iterator[str]:
-    """One line per target: its training labels, with a small histogram of all."""
-    statistics = () if report.kind == "binary" else ("mean", "min", "max")
+def _targets(report: DataReport) -> Iterator[str]:
+    """One line for each split of the only target; of several, for the training labels of each."""
     shown = report.targets[:_TARGETS]
-    width = max(_INDENT, min(20, max(len(_title(target)) for target in shown)))
-    yield _header("training", statistics, width)
-    for target in shown:
-        bars = f" {_sparkline(target.counts)}" if statistics and unicode else ""
-        yield _row(_title(target), target.splits["train"], statistics, width) + bars
+    binary, one = report.kind == "binary", len(report.targets) == 1
+    rows = [(_title(target), target.splits["train"]) for target in shown]
+    if one:
+        each = report.targets[0].splits.items()
+        rows = [(f"  {_SPLIT_WORDS[split]}", summary) for split, summary in each]
+    title = _title(shown[0]) if one else "training"
+    width = max(_INDENT, min(24 if one else 20, max(len(text) for text in (title, *dict(rows)))))
+    statistics = () if binary else ("mean", "std", "min", "max") if one else ("mean", "min", "max")
+    yield _line(title, ("labels", "missing", *(statistics or ("class 1",))), width)
+    for name, summary in rows:
+        share = "" if summary.mean is None else f" ({summary.mean:.1%})"
+        numbers = [_number(getattr(summary, which)) for which in statistics]
+        cells = numbers or [f"{summary.positives:,}{share}"]
+        yield _line(name, [f"{summary.labels:,}", f"{summary.missing:,}", *cells], width)
     if len(report.targets) > len(shown):
         yield f"and {len(report.targets) - len(shown)} more targets"
 
@@ -230,21 +154,6 @@ def _targets(report: DataReport, unicode: bool) -> Iterator[str]:
 def _title(target: TargetReport) -> str:
     name = in_a_line(target.name)
     return f"{name} [{target.unit}]" if target.unit else name
-
-
-def _header(title: str, statistics: tuple[str, ...], width: int) -> str:
-    return _line(title, ("labels", "missing", *(statistics or ("class 1",))), width)
-
-
-def _row(title: str, summary: LabelSummary, statistics: tuple[str, ...], width: int) -> str:
-    """One line about the labels of a target in a split; no statistics: of classes."""
-    cells = [f"{summary.labels:,}", f"{summary.missing:,}"]
-    if statistics:
-        cells += [_number(getattr(summary, name)) for name in statistics]
-    else:
-        share = "" if summary.mean is None else f" ({summary.mean:.1%})"
-        cells.append(f"{summary.positives:,}{share}")
-    return _line(title, cells, width)
 
 
 def _line(title: str, cells: Sequence[str], width: int) -> str:
@@ -259,29 +168,6 @@ def _number(value: float | None) -> str:
         return "-"
     texts = [f"{value:.{digits}g}" for digits in (4, 3, 2)]
     return next((text for text in texts if len(text) <= 8), texts[-1])
-
-
-def _histogram(target: TargetReport, unicode: bool) -> Iterator[str]:
-    edges = [f"{edge:.6g}" for edge in target.edges]
-    width = max(len(edge) for edge in edges)
-    largest = max(target.counts)
-    if len(target.counts) < 2:
-        return
-    for low, high, count in zip(edges, edges[1:], target.counts, strict=False):
-        bar = _bar(_BAR * count / largest, unicode) if count else ""
-        yield f"  {low:>{width}} to {high:>{width}} {bar} {count:,}"
-
-
-def _bar(length: float, unicode: bool) -> str:
-    if not unicode:
-        return "#" * max(1, round(length))
-    eighths = max(1, round(length * 8))
-    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
-
-
-def _sparkline(counts: tuple[int, ...]) -> str:
-    largest = max(counts)
-    return "".join("▁▂▃▄▅▆▇█"[round(7 * count / largest)] if largest else "▁" for count in counts)
 
 
 def _cut_middle(text: str, length: int) -> str:

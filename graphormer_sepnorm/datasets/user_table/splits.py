@@ -1,50 +1,62 @@
-"""Splits of a table's rows: by chance, by scaffold, into folds, by a column, by file."""
+"""Splits of a table's rows: by chance, scaffold, group or time, into folds, by a column or file."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from graphormer_sepnorm.chem.scaffolds import split_by_scaffold
+from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.datasets.folds import deal, place
 from graphormer_sepnorm.datasets.splits import SPLITS
-from graphormer_sepnorm.datasets.user_table.options import TableOptions
-from graphormer_sepnorm.datasets.user_table.row_reader import ValidRow
-from graphormer_sepnorm.datasets.user_table.rows import TableContents
+from graphormer_sepnorm.datasets.user_table.rows import TableContents, ValidRow
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.formatting import shortened
+from graphormer_sepnorm.tables.columns import parse_number
 
 
-def split_rows(options: TableOptions, tables: Sequence[TableContents]) -> dict[str, list[ValidRow]]:
+def split_rows(
+    config: DataConfig, tables: Mapping[str, TableContents]
+) -> dict[str, list[ValidRow]]:
     """Return the rows of the three splits, in the order of the files.
 
+    Where a column or files say the split, those for validation and test may be empty.
+
     Args:
-        options: What the user says; it names the split.
-        tables: The table, or those of training, validation and test.
+        config: What the user says; it names the split.
+        tables: The table, under ``train``, or those of some splits.
 
     Raises:
         DataError: A split is empty.
     """
-    split = options.resolved_split
-    rows = tables[0].valid
+    split = config.resolved_split
+    rows = tables["train"].valid
+    needed: Sequence[str] = SPLITS
     if split == "files":
-        return {name: table.valid for name, table in zip(SPLITS, tables, strict=True)}
+        return {name: tables[name].valid if name in tables else [] for name in SPLITS}
     if split == "column":
         parts = {name: [row for row in rows if row.split == name] for name in SPLITS}
-        advice = f"mark rows for it in column {options.split_column!r}, or choose another split"
+        advice = f"mark rows for it in column {config.split_column!r}, or choose another split"
+        needed = ("train",)
     else:
-        if options.folds is not None:
-            positions, advice = _fold_of(options, rows)
-        elif split == "random":
+        if config.folds is not None:
+            positions, advice = _fold_of(config, rows)
+        elif split in ("random", "group"):
             positions = random_split(
-                [row.canonical for row in rows], options.split_fractions, options.split_seed
+                _groups(config, rows), config.split_fractions, config.split_seed
             )
             advice = "give more molecules, or other --data.split_fractions"
+        elif split == "time":
+            positions = dealt_out(_times(config, rows), config.split_fractions)
+            advice = "rows of one time stay together: try other --data.split_fractions"
         else:
             scaffolds = [row.scaffold or "" for row in rows]
-            positions = split_by_scaffold(scaffolds, options.split_fractions)
+            positions = split_by_scaffold(scaffolds, config.split_fractions)
             advice = (
                 f"the molecules have {len(set(scaffolds)):,} different scaffolds, which stay "
                 "together: try --data.split random, or other --data.split_fractions"
@@ -53,48 +65,74 @@ def split_rows(options: TableOptions, tables: Sequence[TableContents]) -> dict[s
             name: [rows[at] for at in chosen]
             for name, chosen in zip(SPLITS, positions, strict=True)
         }
-    if not all(parts.values()):
-        raise _empty_split(options, tables[0], parts, advice)
+    if empty := [name for name in needed if not parts[name]]:
+        sizes = ", ".join(f"{len(part):,} {name}" for name, part in parts.items())
+        unusable = ""
+        if invalid := tables["train"].invalid:
+            first = invalid[0]
+            unusable = (
+                f"; {len(invalid):,} of {len(invalid) + len(rows):,} rows cannot be used, the "
+                f"first, {first.place}: {first.reason}"
+            )
+        raise DataError(
+            f"{config.table}: the {split} split leaves no molecule for {' and '.join(empty)} "
+            f"({sizes}){unusable}; {advice}"
+        )
     return parts
 
 
 def _fold_of(
-    options: TableOptions, rows: Sequence[ValidRow]
+    config: DataConfig, rows: Sequence[ValidRow]
 ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], str]:
     """The splits of one fold, and what helps where one of them is empty."""
-    folds, fold = options.folds, options.fold
+    folds, fold = config.folds, config.fold
     assert folds is not None
     assert fold is not None
-    by_scaffold = options.resolved_split == "scaffold"
-    groups = [(row.scaffold or "") if by_scaffold else row.canonical for row in rows]
+    groups, split = _groups(config, rows), config.resolved_split
     different = len(set(groups))
-    advice = "try --data.split random, or fewer folds" if by_scaffold else "give more molecules"
+    alone = split == "random"
+    advice = "give more molecules" if alone else "try --data.split random, or fewer folds"
     if different < folds:
-        what = "scaffolds" if by_scaffold else "molecules"
+        what = "molecules" if alone else f"{split}s"
         raise DataError(
-            f"{options.table}: {different:,} different {what} cannot be dealt into {folds} folds: "
+            f"{config.table}: {different:,} different {what} cannot be dealt into {folds} folds: "
             f"{advice}"
         )
-    return fold_split(groups, folds, fold, options.split_seed), advice
+    return fold_split(groups, folds, fold, config.split_seed), advice
 
 
-def _empty_split(
-    options: TableOptions, table: TableContents, parts: dict[str, list[ValidRow]], advice: str
-) -> DataError:
-    empty = " and ".join(name for name, part in parts.items() if not part)
-    sizes = ", ".join(f"{len(part):,} {name}" for name, part in parts.items())
-    what = f"the {options.resolved_split} split leaves no molecule for {empty} ({sizes})"
-    valid, invalid = len(table.valid), len(table.invalid)
-    if not invalid:
-        return DataError(f"{options.table}: {what}; {advice}")
-    first = table.invalid[0]
-    unusable = (
-        f"{invalid:,} of {invalid + valid:,} rows cannot be used; the first, {first.place}: "
-        f"{first.reason}"
+def _groups(config: DataConfig, rows: Sequence[ValidRow]) -> list[str]:
+    """Return of each row the text of what stays together."""
+    if config.resolved_split == "group":
+        return [row.split for row in rows]
+    by_scaffold = config.resolved_split == "scaffold"
+    return [(row.scaffold or "") if by_scaffold else row.canonical for row in rows]
+
+
+def _times(config: DataConfig, rows: Sequence[ValidRow]) -> list[float]:
+    """Return the time of each row, which all are numbers, or all dates.
+
+    Raises:
+        DataError: One is neither, or a number among dates.
+    """
+
+    def date(text: str) -> float:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+    for read in (parse_number, date):
+        found = []
+        for row in rows:
+            try:
+                found.append(read(row.split))
+            except ValueError:
+                break
+        else:
+            return found
+    row = rows[len(found)]
+    raise DataError(
+        f"{config.table}, row {row.number}: {config.time_column} is "
+        f"{shortened(row.split, 40)!r}: give numbers in all rows, or dates such as 2024-05-31"
     )
-    if invalid > valid:  # then the split is not what is wrong
-        return DataError(f"{options.table}: {unusable}; of the others {what}")
-    return DataError(f"{options.table}: {what}, and {unusable}; {advice}")
 
 
 def random_split(
@@ -114,16 +152,23 @@ def random_split(
     Returns:
         Positions in `molecules`, three int64 arrays, each in rising order.
     """
-    members: dict[str, list[int]] = defaultdict(list)
-    for position, molecule in enumerate(molecules):
-        members[molecule].append(position)
+    return dealt_out([place(molecule, seed) for molecule in molecules], fractions)
+
+
+def dealt_out(
+    keys: Sequence[Any], fractions: tuple[float, float, float]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Split in the order of some keys, equal ones together; see `random_split`."""
+    members: dict[Any, list[int]] = defaultdict(list)
+    for position, key in enumerate(keys):
+        members[key].append(position)
     # Exact arithmetic: 0.7 + 0.1 as floating-point numbers times n falls short of an integer.
     train, validation, _ = (Fraction(share).limit_denominator() for share in fractions)
-    ends = [train * len(molecules), (train + validation) * len(molecules)]
+    ends = [train * len(keys), (train + validation) * len(keys)]
     parts: tuple[list[int], list[int], list[int]] = ([], [], [])
     dealt = 0
-    for molecule in sorted(members, key=lambda molecule: place(molecule, seed)):
-        group = members[molecule]
+    for key in sorted(members):
+        group = members[key]
         middle = dealt + Fraction(len(group), 2)
         parts[sum(middle > end for end in ends)].extend(group)
         dealt += len(group)

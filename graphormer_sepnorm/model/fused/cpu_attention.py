@@ -21,8 +21,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from graphormer_sepnorm.graphs.batch import PADDING_PAIR, AttentionBlock
-from graphormer_sepnorm.kernels.library import integers, library, pointers, run
-from graphormer_sepnorm.model.fused.cpu_residual import Dropout, address, new_dropout
+from graphormer_sepnorm.kernels.library import integers, library, point, pointers, run
+from graphormer_sepnorm.model.fused.cpu_residual import Dropout, new_dropout
 
 _LANES = 8  # kernels/vector.h
 _SHARE_OF_GRAPHS = 4  # that a thread takes at a time
@@ -109,14 +109,9 @@ class PackedBias:
 
     def arguments(self, structure: type[_S], heads: int) -> _S:
         """Return what every compiled function wants to know."""
-        return structure(
-            rows=self.block.rows.data_ptr(),
-            pair_type=self.block.pair_type.data_ptr(),
-            num_tokens=self.num_tokens.data_ptr(),
-            bias_start=self.start.data_ptr(),
-            max_tokens=self.block.rows.shape[1],
-            heads=heads,
-        )
+        sizes = structure(max_tokens=self.block.rows.shape[1], heads=heads)
+        point(sizes, rows=self.block.rows, pair_type=self.block.pair_type)
+        return point(sizes, num_tokens=self.num_tokens, bias_start=self.start)
 
     def run(self, name: str, arguments: ctypes.Structure, threads: int | None = None) -> None:
         """Call a compiled function for all graphs; in torch's threads unless told otherwise."""
@@ -178,8 +173,7 @@ class _GatherBias(torch.autograd.Function):
         values = table.new_empty(int(layout.start[-1]))
         table = table.contiguous()
         arguments = layout.arguments(_Attention, table.shape[1])
-        arguments.table, arguments.bias = table.data_ptr(), values.data_ptr()
-        layout.run("bias_forward", arguments)
+        layout.run("bias_forward", point(arguments, table=table, bias=values))
         return values
 
     @staticmethod
@@ -188,7 +182,7 @@ class _GatherBias(torch.autograd.Function):
         table = gradient.new_zeros(ctx.shape, dtype=torch.float64)
         gradient = gradient.contiguous()
         arguments = ctx.layout.arguments(_Attention, ctx.shape[1])
-        arguments.bias_gradient, arguments.table_gradient = gradient.data_ptr(), table.data_ptr()
+        point(arguments, bias_gradient=gradient, table_gradient=table)
         # Types are shared by all graphs.
         ctx.layout.run("bias_backward", arguments, threads=1)
         return table.to(gradient.dtype), None
@@ -233,18 +227,13 @@ class _Attend(torch.autograd.Function):
         softmax, calls = [], []
         for bias, mixing in zip(biases, mixings, strict=True):
             arguments = bias.arguments(_Attention, heads)
-            arguments.softmax_start = bias.softmax_start.data_ptr()
-            arguments.channels = width // heads
-            arguments.scale = scale
-            arguments.dropping = dropout > 0
-            arguments.dropout = new_dropout(dropout)
-            arguments.projected = projected.data_ptr()
-            arguments.bias = bias.values.data_ptr()
-            arguments.mixing = address(mixing)
-            arguments.output = output.data_ptr()
+            arguments.channels, arguments.scale = width // heads, scale
+            arguments.dropping, arguments.dropout = dropout > 0, new_dropout(dropout)
+            point(arguments, softmax_start=bias.softmax_start, bias=bias.values, mixing=mixing)
+            point(arguments, projected=projected, output=output)
             if later:
                 softmax.append(projected.new_empty(int(bias.softmax_start[-1])))
-                arguments.softmax = softmax[-1].data_ptr()
+                point(arguments, softmax=softmax[-1])
             bias.run("attention_forward", arguments)
             calls.append(arguments)
         ctx.save_for_backward(projected, output, *softmax, *tensors[::2], *mixings)
@@ -265,21 +254,18 @@ class _Attend(torch.autograd.Function):
         for number, (softmax, values, mixing) in enumerate(saved):
             bias, arguments = ctx.biases[number], ctx.calls[number]
             # Saved tensors may have been moved meanwhile (`saved_tensors_hooks`).
-            arguments.projected, arguments.output = projected.data_ptr(), output.data_ptr()
-            arguments.softmax, arguments.bias = softmax.data_ptr(), values.data_ptr()
-            arguments.mixing = address(mixing)
-            arguments.output_gradient = gradient.data_ptr()
-            arguments.projected_gradient = projected_gradient.data_ptr()
+            point(arguments, projected=projected, output=output, softmax=softmax, bias=values)
+            point(arguments, mixing=mixing, output_gradient=gradient)
             shared = bias.gradient
             total = None if shared is None else shared.so_far()
             arguments.adding = total is not None
             # Lanes beyond the last query are written too.
             total = torch.empty_like(values) if total is None else total
-            arguments.bias_gradient = total.data_ptr()
             of_graphs = None
             if mixing is not None:
                 of_graphs = mixing.new_empty(len(bias.num_tokens), *mixing.shape)
-            arguments.mixing_gradient = address(of_graphs)
+            point(arguments, bias_gradient=total, mixing_gradient=of_graphs)
+            point(arguments, projected_gradient=projected_gradient)
             bias.run("attention_backward", arguments)
             if shared is not None:
                 shared.total = total

@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from graphormer_sepnorm.kernels.library import integers, library, pointers, run
+from graphormer_sepnorm.kernels.library import integers, library, point, pointers, run
 from graphormer_sepnorm.model.fused.cpu_attention import usable
-from graphormer_sepnorm.model.fused.cpu_residual import address
 
 # What a thread takes at a time: rows, outputs of a weight's gradient.
 _SHARE_OF_ROWS, _SHARE_OF_OUTPUTS = 280, 48
@@ -100,15 +99,8 @@ class _LinearFunction(torch.autograd.Function):
         of_weight = torch.empty_like(weight)
         outputs, columns = weight.shape
         of_bias = weight.new_empty(outputs) if ctx.needs_input_grad[2] else None
-        arguments = _Linear(
-            input=rows.data_ptr(),
-            gradient=gradient.data_ptr(),
-            output=of_weight.data_ptr(),
-            bias_gradient=address(of_bias),
-            rows=rows.shape[0],
-            columns=columns,
-            outputs=outputs,
-        )
+        arguments = _Linear(rows=rows.shape[0], columns=columns, outputs=outputs)
+        point(arguments, input=rows, gradient=gradient, output=of_weight, bias_gradient=of_bias)
         run("linear_weights", arguments, outputs, _SHARE_OF_OUTPUTS, torch.get_num_threads())
         return of_rows, of_weight, of_bias
 
@@ -121,21 +113,12 @@ def _products(
     count, threads = rows.shape[0], torch.get_num_threads()
     output = rows.new_empty(count, columns)
     bias = None if bias is None else bias.contiguous()
-    arguments = _Linear(
-        input=rows.data_ptr(),
-        matrix=matrix.data_ptr(),
-        bias=address(bias),
-        output=output.data_ptr(),
-        rows=count,
-        depth=depth,
-        columns=columns,
-        matrix_row=1 if transposed else columns,
-        matrix_column=depth if transposed else 1,
-    )
+    arguments = _Linear(rows=count, depth=depth, columns=columns)
+    arguments.matrix_row, arguments.matrix_column = (1, depth) if transposed else (columns, 1)
+    point(arguments, input=rows, matrix=matrix, bias=bias, output=output)
     packed = None
     if threads > 1 and count > _SHARE_OF_ROWS:  # else the one thread packs for itself
         packed = rows.new_empty(depth * -(-columns // _WIDE) * _WIDE)
-        arguments.packed = packed.data_ptr()
-        run("linear_pack", arguments, 1, 1)
+        run("linear_pack", point(arguments, packed=packed), 1, 1)
     run("linear_rows", arguments, count, _SHARE_OF_ROWS, threads)
     return output

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphormer_sepnorm.kernels.library import integers, pointers, run
-from graphormer_sepnorm.model.fused.cpu_residual import address
+from graphormer_sepnorm.kernels.library import integers, point, pointers, run
 
 # Channels that a thread takes at a time: whole vectors, kernels/vector.h.
 _SHARE_OF_CHANNELS = 32
@@ -76,9 +75,7 @@ class _MessageSums(torch.autograd.Function):
     def forward(ctx: Any, rows: Tensor, bond_values: Tensor, bonds: Tensor) -> Tensor:
         rows, bond_values, bonds = (one.contiguous() for one in (rows, bond_values, bonds))
         sums = torch.zeros_like(rows)
-        arguments = _arguments(rows, bond_values, bonds)
-        arguments.sums = sums.data_ptr()
-        _run("messages_forward", arguments)
+        _run("messages_forward", point(_arguments(rows, bond_values, bonds), sums=sums))
         ctx.save_for_backward(rows, bond_values, bonds)
         return sums
 
@@ -89,10 +86,8 @@ class _MessageSums(torch.autograd.Function):
         gradient = gradient.contiguous()
         of_rows, of_bonds = torch.zeros_like(rows), torch.zeros_like(bond_values)
         arguments = _arguments(rows, bond_values, bonds)
-        arguments.sums_gradient = gradient.data_ptr()
-        arguments.values_gradient = of_rows.data_ptr()
-        arguments.bond_values_gradient = of_bonds.data_ptr()
-        _run("messages_backward", arguments)
+        point(arguments, sums_gradient=gradient, values_gradient=of_rows)
+        _run("messages_backward", point(arguments, bond_values_gradient=of_bonds))
         return of_rows, of_bonds, None
 
 
@@ -112,8 +107,7 @@ class _StateMessageSums(torch.autograd.Function):
         before = None if before is None else before.contiguous()
         sums, states = torch.zeros_like(rows), rows.new_zeros(bonds.shape[1], rows.shape[1])
         arguments = _arguments(rows, bond_values, bonds)
-        arguments.ends, arguments.before = ends.data_ptr(), address(before)
-        arguments.sums, arguments.states = sums.data_ptr(), states.data_ptr()
+        point(arguments, ends=ends, before=before, sums=sums, states=states)
         _run("state_messages_forward", arguments)
         ctx.save_for_backward(rows, ends, bond_values, bonds, states)
         ctx.first = before is None
@@ -132,28 +126,19 @@ class _StateMessageSums(torch.autograd.Function):
             torch.zeros_like(one) for one in (rows, ends, bond_values, states)
         )
         arguments = _arguments(rows, bond_values, bonds)
-        arguments.ends, arguments.states = ends.data_ptr(), states.data_ptr()
-        arguments.sums_gradient, arguments.states_gradient = of_sums.data_ptr(), address(of_states)
-        arguments.values_gradient = of_rows.data_ptr()
-        arguments.bond_values_gradient = of_bonds.data_ptr()
-        arguments.ends_gradient = of_ends.data_ptr()
-        arguments.before_gradient = of_before.data_ptr()
+        point(arguments, ends=ends, states=states, ends_gradient=of_ends)
+        point(arguments, sums_gradient=of_sums, states_gradient=of_states)
+        point(arguments, values_gradient=of_rows, bond_values_gradient=of_bonds)
+        point(arguments, before_gradient=of_before)
         _run("state_messages_backward", arguments)
         return of_rows, of_ends, of_bonds, None if ctx.first else of_before, None
 
 
 def _arguments(rows: Tensor, bond_values: Tensor, bonds: Tensor) -> _Messages:
     source, target, kind = bonds
-    return _Messages(
-        source=source.data_ptr(),
-        target=target.data_ptr(),
-        kind=kind.data_ptr(),
-        bonds=bonds.shape[1],
-        rows=rows.shape[0],
-        width=rows.shape[1],
-        values=rows.data_ptr(),
-        bond_values=bond_values.data_ptr(),
-    )
+    sizes = _Messages(bonds=bonds.shape[1], rows=rows.shape[0], width=rows.shape[1])
+    point(sizes, source=source, target=target, kind=kind)
+    return point(sizes, values=rows, bond_values=bond_values)
 
 
 def _run(name: str, arguments: _Messages) -> None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from graphormer_sepnorm.kernels.library import integers, pointers, run
+from graphormer_sepnorm.kernels.library import integers, point, pointers, run
 from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
 
 Norm = nn.LayerNorm | MaskedBatchNorm
@@ -86,9 +86,7 @@ class _Normalise(torch.autograd.Function):
         rows, output = rows.contiguous(), torch.empty_like(rows)
         parameters = tuple(parameter.contiguous() for parameter in parameters)
         width, threads = rows.shape[1], torch.get_num_threads()
-        arguments = _Norm(
-            count=len(norms), width=width, input=rows.data_ptr(), output=output.data_ptr()
-        )
+        arguments = point(_Norm(count=len(norms), width=width), input=rows, output=output)
         statistics: list[Tensor] = []
         first = 0
         for stretch, norm, length in zip(arguments.stretches, norms, lengths, strict=False):
@@ -97,8 +95,7 @@ class _Normalise(torch.autograd.Function):
             first += length
             statistics.append(rows.new_empty(2, length if stretch.kind == OF_ROWS else width))
             if isinstance(norm, MaskedBatchNorm):
-                stretch.running_mean = norm.running_mean.data_ptr()
-                stretch.running_variance = norm.running_var.data_ptr()
+                point(stretch, running_mean=norm.running_mean, running_variance=norm.running_var)
                 stretch.momentum = norm.momentum
                 if stretch.kind == OF_BATCH:
                     norm.num_batches_tracked.add_(1)
@@ -120,11 +117,10 @@ class _Normalise(torch.autograd.Function):
         of_parameters = [torch.empty_like(parameter) for parameter in parameters]
         # Saved tensors may have been moved meanwhile (`saved_tensors_hooks`).
         _point(arguments, parameters, statistics)
-        arguments.input, arguments.gradient = rows.data_ptr(), gradient.data_ptr()
-        arguments.input_gradient = of_rows.data_ptr()
+        point(arguments, input=rows, gradient=gradient, input_gradient=of_rows)
         for number, stretch in enumerate(arguments.stretches[: arguments.count]):
-            stretch.weight_gradient = of_parameters[2 * number].data_ptr()
-            stretch.bias_gradient = of_parameters[2 * number + 1].data_ptr()
+            of_weight, of_bias = of_parameters[2 * number : 2 * number + 2]
+            point(stretch, weight_gradient=of_weight, bias_gradient=of_bias)
         threads = torch.get_num_threads()
         run("norm_sums", arguments, arguments.width, _SHARE_OF_CHANNELS, threads)
         run("norm_backward", arguments, rows.shape[0], _SHARE_OF_ROWS, threads)
@@ -134,8 +130,6 @@ class _Normalise(torch.autograd.Function):
 def _point(arguments: _Norm, parameters: Sequence[Tensor], statistics: Sequence[Tensor]) -> None:
     """Say where weights, biases, means and scales of the stretches lie."""
     for number, stretch in enumerate(arguments.stretches[: arguments.count]):
-        stretch.weight = parameters[2 * number].data_ptr()
-        stretch.bias = parameters[2 * number + 1].data_ptr()
-        mean = statistics[number]
-        stretch.mean = mean.data_ptr()
-        stretch.scale = mean.data_ptr() + mean.element_size() * mean.shape[1]
+        weight, bias = parameters[2 * number : 2 * number + 2]
+        mean, scale = statistics[number]
+        point(stretch, weight=weight, bias=bias, mean=mean, scale=scale)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphormer_sepnorm.kernels.library import integers, pointers, run
+from graphormer_sepnorm.kernels.library import integers, point, pointers, run
 
 # What a thread takes at a time: rows forwards, channels backwards; numbers of a dropout.
 _SHARE_OF_ROWS, _SHARE_OF_CHANNELS, _SHARE_OF_NUMBERS = 256, 32, 1 << 16
@@ -47,11 +47,6 @@ class _DropoutAddition(ctypes.Structure):
         ("dropout", Dropout),
         *pointers("residual", "update", "output"),
     )
-
-
-def address(tensor: Tensor | None) -> int | None:
-    """Where the numbers of a tensor lie; None, NULL in C, where there is none."""
-    return None if tensor is None else tensor.data_ptr()
 
 
 def new_dropout(probability: float) -> Dropout:
@@ -106,8 +101,7 @@ class _AddScaled(torch.autograd.Function):
         messages = None if messages is None else messages.contiguous()
         output = torch.empty_like(update)
         arguments = _arguments(update, *scaling)
-        arguments.residual, arguments.messages = residual.data_ptr(), address(messages)
-        arguments.output = output.data_ptr()
+        point(arguments, residual=residual, messages=messages, output=output)
         run("residual_forward", arguments, len(update), _SHARE_OF_ROWS, torch.get_num_threads())
         ctx.save_for_backward(update, *scaling)
         return output
@@ -119,9 +113,8 @@ class _AddScaled(torch.autograd.Function):
         gradient = gradient.contiguous()
         of_update, _, of_plain, of_degree = map(torch.empty_like, ctx.saved_tensors)
         arguments = _arguments(update, *scaling)
-        arguments.gradient, arguments.update_gradient = gradient.data_ptr(), of_update.data_ptr()
-        arguments.plain_gradient = of_plain.data_ptr()
-        arguments.by_degree_gradient = of_degree.data_ptr()
+        point(arguments, gradient=gradient, update_gradient=of_update)
+        point(arguments, plain_gradient=of_plain, by_degree_gradient=of_degree)
         threads = torch.get_num_threads()
         run("residual_backward", arguments, len(of_plain), _SHARE_OF_CHANNELS, threads)
         messages = gradient if ctx.needs_input_grad[2] else None
@@ -129,14 +122,8 @@ class _AddScaled(torch.autograd.Function):
 
 
 def _arguments(update: Tensor, log_degree: Tensor, plain: Tensor, by_degree: Tensor) -> _Residual:
-    return _Residual(
-        update=update.data_ptr(),
-        log_degree=log_degree.data_ptr(),
-        plain=plain.data_ptr(),
-        by_degree=by_degree.data_ptr(),
-        rows=len(update),
-        width=update.shape[1],
-    )
+    sizes = _Residual(rows=len(update), width=update.shape[1])
+    return point(sizes, update=update, log_degree=log_degree, plain=plain, by_degree=by_degree)
 
 
 class _DropoutAdd(torch.autograd.Function):
@@ -156,6 +143,7 @@ def _run_dropout(dropout: Dropout, residual: Tensor | None, update: Tensor) -> T
     update = update.contiguous()
     output = torch.empty_like(update)
     residual = None if residual is None else residual.contiguous()
-    arguments = _DropoutAddition(dropout, address(residual), update.data_ptr(), output.data_ptr())
+    arguments = _DropoutAddition(dropout)
+    point(arguments, residual=residual, update=update, output=output)
     run("dropout_add", arguments, update.numel(), _SHARE_OF_NUMBERS, torch.get_num_threads())
     return output

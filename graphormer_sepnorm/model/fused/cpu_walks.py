@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphormer_sepnorm.kernels.library import integers, pointers
+from graphormer_sepnorm.kernels.library import integers, point, pointers
 from graphormer_sepnorm.model.fused.cpu_attention import PackedBias
 
 
@@ -57,8 +57,7 @@ class _AddWalkBias(torch.autograd.Function):
     ) -> Tensor:
         weight, output = weight.contiguous(), torch.empty_like(values)
         arguments = _arguments(weight, is_bond, layout, most_paths)
-        arguments.bias, arguments.output = values.data_ptr(), output.data_ptr()
-        arguments.returns = returns.data_ptr()
+        point(arguments, bias=values, output=output, returns=returns)
         layout.run("walks_forward", arguments)
         ctx.save_for_backward(weight, is_bond)
         ctx.layout, ctx.most_paths = layout, most_paths
@@ -71,8 +70,7 @@ class _AddWalkBias(torch.autograd.Function):
         gradient = gradient.contiguous()
         of_graphs = weight.new_empty(len(ctx.layout.num_tokens), *weight.shape)
         arguments = _arguments(weight, is_bond, ctx.layout, ctx.most_paths)
-        arguments.gradient = gradient.data_ptr()
-        arguments.weight_gradient = of_graphs.data_ptr()
+        point(arguments, gradient=gradient, weight_gradient=of_graphs)
         ctx.layout.run("walks_backward", arguments)
         return gradient, of_graphs.sum(0), None, None, None, None
 
@@ -80,6 +78,5 @@ class _AddWalkBias(torch.autograd.Function):
 def _arguments(weight: Tensor, is_bond: Tensor, layout: PackedBias, most_paths: int) -> _Walks:
     heads, steps = weight.shape
     arguments = layout.arguments(_Walks, heads)
-    arguments.weight, arguments.steps = weight.data_ptr(), steps
-    arguments.is_bond, arguments.most_paths = is_bond.data_ptr(), most_paths
-    return arguments
+    arguments.steps, arguments.most_paths = steps, most_paths
+    return point(arguments, weight=weight, is_bond=is_bond)

@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, Timer
-from lightning.pytorch.utilities import rank_zero_only
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import LAST, METRICS, Metric, chosen_metric
@@ -57,7 +55,7 @@ def monitored_metric(
         )
     if metric in (loss, LAST):
         return metric
-    undefined = len(undefined_targets(task, validation_targets, metric)) == len(task.targets)
+    undefined = not any(map(metric.is_defined, validation_targets.T))
     if chosen is None:
         return loss if undefined or (metric.in_unit and len(task.targets) > 1) else metric
     if not task.has_mean(metric):
@@ -137,25 +135,17 @@ def checkpoint_callbacks(
 
 
 class BestCheckpoint(ModelCheckpoint):
-    """Keeps the checkpoint with the best validation metric, also across runs.
+    """Keeps the checkpoint with the best validation metric, also of a run that was moved.
 
-    In another directory, that of a new run or of one that was moved, Lightning would forget the
-    earlier best and call the first validation the best; so the earlier checkpoint, if it is not
-    there already, is copied and stays to be beaten.
+    There Lightning would forget the earlier best, and call the next validation the best.
     """
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from the best checkpoint of the run that is resumed."""
-        here = Path(str(self.dirpath))
-        if Path(str(state_dict["dirpath"])) != here:
-            earlier, own = Path(state_dict["best_model_path"]), here / BEST
+        if state_dict["dirpath"] != self.dirpath:
+            own = Path(str(self.dirpath)) / BEST
             if not own.is_file():
-                if not earlier.is_file():
-                    return  # none was written yet, or it is gone: nothing is there to be beaten
-                if rank_zero_only.rank == 0:
-                    here.mkdir(parents=True, exist_ok=True)
-                    with replacing(own) as partial:
-                        shutil.copyfile(earlier, partial)
+                return  # none was written yet, or it is gone: nothing is there to be beaten
             path = str(own)
             state_dict = {
                 **state_dict,
@@ -282,36 +272,23 @@ class ValidateAtTheEnd(Callback):
 
     def __init__(self) -> None:
         self._every: int | None = None
-        self._least: tuple[int | None, ...] = ()
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         """Ask for the stop one moment earlier, in the way that includes a validation."""
         done = trainer.max_steps != -1 and trainer.global_step >= trainer.max_steps
         done |= trainer.is_last_batch and trainer.current_epoch + 1 == trainer.max_epochs
-        if done or _out_of_time(trainer):
+        if trainer.world_size == 1:  # several have several clocks: the timer asks one of them
+            timers = (one for one in trainer.callbacks if isinstance(one, Timer))  # type: ignore[attr-defined]
+            left = [timer.time_remaining() for timer in timers]
+            done |= any(seconds is not None and seconds <= 0 for seconds in left)
+        if done:
             # With it Lightning validates also between two of every `val_check_interval` batches.
             trainer.should_stop = True
-        if done:  # not before the least number of epochs, as Lightning sees it, which counts later
-            self._least, trainer.fit_loop.min_epochs = (trainer.fit_loop.min_epochs,), None
         if trainer.should_stop and trainer.check_val_every_n_epoch is not None:
             self._every = self._every or trainer.check_val_every_n_epoch
             trainer.check_val_every_n_epoch = 1  # this is asked next, before the epoch ends
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
-        """Leave the trainer as it was: it may train for longer, min_epochs for one."""
+        """Leave the trainer as it was: it may train for longer."""
         if self._every is not None:
             trainer.check_val_every_n_epoch, self._every = self._every, None
-        if self._least:
-            (trainer.fit_loop.min_epochs,), self._least = self._least, ()
-
-
-def _out_of_time(trainer: Trainer) -> bool:
-    """Whether ``max_time`` is over, of which Lightning's timer learns after this.
-
-    Several processes have several clocks: there it is left to the timer, which asks one of them.
-    """
-    if trainer.world_size > 1:
-        return False
-    timers = (call for call in trainer.callbacks if isinstance(call, Timer))  # type: ignore[attr-defined]
-    left = [timer.time_remaining() for timer in timers]
-    return any(seconds is not None and seconds <= 0 for seconds in left)

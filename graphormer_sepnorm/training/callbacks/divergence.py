@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import write_json
-from graphormer_sepnorm.process import command
+from graphormer_sepnorm.process import resuming
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.optimizer import rate_of_step
 from graphormer_sepnorm.training.steps import step_in_epoch
@@ -99,19 +98,16 @@ class StopWhenDiverged(Callback):
             f"training diverged at step {at.step:,} (epoch {at.epoch + 1}, learning rate "
             f"{at.learning_rate:.3g}): {found}"
         )
-        lower = f"--model.learning_rate {module.hparams['learning_rate'] / 2:g}"
         if self._directory is None:
             return f"{what}; lower --model.learning_rate or clip gradients"
         path = RunDirectory(self._directory).diverged_file
         if trainer.is_global_zero:
             record = {**asdict(at), "found": found, "molecules": _molecules(at, trainer)}
             write_json(path, record)
+        lower = f"--model.learning_rate {module.hparams['learning_rate'] / 2:g}"
         if RunDirectory(self._directory.parent.parent).members == self._directory.parent:
             return f"{what}; its batch is in {path}; train another ensemble with {lower}"
-        return (
-            f"{what}; its batch is in {path}; go on before it with a lower learning rate: "
-            f"{command('train')} fit --resume {shlex.quote(str(self._directory))} {lower}"
-        )
+        return f"{what}; its batch is in {path}; go on with {resuming(self._directory)} {lower}"
 
 
 def _molecules(at: _Step, trainer: Trainer) -> list[dict[str, Any]]:

@@ -1,23 +1,19 @@
-"""What a training shows: a table of the model, then one live line, or sparse lines in a log."""
+"""What a training shows: what is trained, then one live line, or sparse lines in a log."""
 
 from __future__ import annotations
 
 import math
-import sys
 import time
 from typing import Any
 
-import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import ProgressBar
 
-from graphormer_sepnorm.formatting import clock, four_digits
+from graphormer_sepnorm.formatting import StatusLine, clock, four_digits
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.model.summary import parameter_table
 from graphormer_sepnorm.training.callbacks.checkpoints import best_checkpoint
 from graphormer_sepnorm.training.steps import step_in_epoch
-
-_SECONDS_BETWEEN_LINES = 20.0
 
 
 class ModelTable(Callback):
@@ -37,12 +33,10 @@ class ModelTable(Callback):
 
 
 class TrainingProgress(ProgressBar):
-    """Shows step, loss, validation metric, speed and remaining time.
+    """Shows epoch, time left, loss, validation metric, step and speed of the whole training.
 
-    Beside the metric stands its best value, where that decides which checkpoint is kept.
-
-    In a terminal one line is redrawn; elsewhere (a log file, a batch job) a line is printed at
-    most every 20 seconds, so that ten thousand epochs do not make ten thousand lines.
+    Lightning's bars are of an epoch each, and write a line for every one into a log file. Beside
+    the metric stands its best value, where that decides which checkpoint is kept.
 
     Args:
         metric: Name of the metric to show.
@@ -51,17 +45,13 @@ class TrainingProgress(ProgressBar):
     def __init__(self, metric: str) -> None:
         super().__init__()
         self.metric = metric
+        self._line: StatusLine | None = None
         self._enabled = True
-        self._live = sys.stderr.isatty()
-        self._best = math.nan
-        self._best_decides = False
-        self._newest = math.nan
-        self._loss = math.nan
-        self._started = self._last_shown = 0.0
+        self._started = 0.0
         self._first_step = 0
         self._graphs = 0
         self._epoch = 0
-        self._threads = 1
+        self._loss = math.nan
 
     def disable(self) -> None:
         """Show nothing (all processes but the first)."""
@@ -71,89 +61,52 @@ class TrainingProgress(ProgressBar):
         """Show again."""
         self._enabled = True
 
-    def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
-        """Remember how many threads there are at most."""
-        super().setup(trainer, pl_module, stage)
-        self._threads = torch.get_num_threads()
-
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Start the clock."""
-        self._started = self._last_shown = time.monotonic()
-        self._first_step = trainer.global_step
+        self._line = StatusLine() if self._enabled else None
+        self._started, self._first_step = time.monotonic(), trainer.global_step
         self._graphs = 0
-        keeper = best_checkpoint(trainer)
-        best = getattr(keeper, "best_model_score", None)
-        self._best_decides = getattr(keeper, "monitor", "") == f"validation_{self.metric}"
-        if best is not None and self._best_decides:  # a resumed run
-            self._best = float(best)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Refresh the line at the end of an optimiser step."""
+        """Refresh the line at the end of an optimizer step."""
         self._graphs += batch.num_graphs * trainer.world_size  # all have as many, but for one
         self._epoch = trainer.current_epoch + 1
-        pause = 0.2 if self._live else _SECONDS_BETWEEN_LINES
-        if step_in_epoch(trainer, batch_idx) is None or not self._enabled:
-            return
-        if time.monotonic() - self._last_shown >= pause:
+        if step_in_epoch(trainer, batch_idx) is not None and self._line and self._line.is_due():
             # Reading the loss waits for the device, so only when it is shown. Of several processes
             # each knows its share; to ask the others, all would have to show at the same step.
             self._loss = float(pl_module.step_loss) * trainer.world_size
-            self._show(trainer)
-
-    def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
-        """Take over the newest validation metric."""
-        value = trainer.callback_metrics.get(f"validation_{self.metric}")
-        if value is None or trainer.state.fn != "fit":
-            return
-        self._newest = float(value)
-        known = [number for number in (self._best, self._newest) if not math.isnan(number)]
-        self._best = METRICS[self.metric].best(known, default=math.nan)
+            self._line.show(self._text(trainer))
 
     def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Leave the last state standing."""
-        if self._enabled:
-            self._show(trainer)
-            self._finish()
+        if self._line:
+            self._line.show(self._text(trainer))
+            self._line.leave()
 
     def on_exception(self, *_: Any) -> None:
         """Leave the line so that a message starts on a new one."""
-        self._finish()
+        if self._line:
+            self._line.leave()
 
-    def print(self, *arguments: Any, **options: Any) -> None:
-        """Print without disturbing the line."""
-        self._finish()
-        print(*arguments, **options)
-
-    def _finish(self) -> None:
-        if self._live and self._enabled and self._started:
-            sys.stderr.write("\n")
-            sys.stderr.flush()
-
-    def _show(self, trainer: Trainer) -> None:
-        now = time.monotonic()
-        self._last_shown = now
-        elapsed = max(1e-9, now - self._started)
-        total = trainer.estimated_stepping_batches
-        done = trainer.global_step - self._first_step
-        parts = [f"epoch {self._epoch}", f"step {trainer.global_step:,}/{total:,}"]
+    def _text(self, trainer: Trainer) -> str:
+        """First what is wanted most: a narrow terminal shows no more."""
+        seconds = max(1e-9, time.monotonic() - self._started)
+        total, step = trainer.estimated_stepping_batches, trainer.global_step
+        epochs = f"/{trainer.max_epochs}" if (trainer.max_epochs or -1) > 0 else ""
+        parts = [f"epoch {self._epoch}{epochs}"]
+        if math.isfinite(total) and total > step > self._first_step:
+            left = (total - step) * seconds / (step - self._first_step)
+            parts.append(f"{clock(left)} left")
+        keeper, name = best_checkpoint(trainer), f"validation_{self.metric}"
+        decides = keeper is not None and keeper.monitor == name
         for label, value in (
             ("loss", self._loss),
-            (f"validation {METRICS[self.metric].label}", self._newest),
-            ("best", self._best if self._best_decides else math.nan),
+            (f"validation {METRICS[self.metric].label}", trainer.callback_metrics.get(name)),
+            ("best", keeper.best_model_score if keeper is not None and decides else None),
         ):
-            if not math.isnan(value):
-                parts.append(f"{label} {four_digits(value)}")
-        parts.append(f"{self._graphs / elapsed:,.0f} graphs/s")
-        threads = torch.get_num_threads()
-        if threads < self._threads:  # other programs keep cores busy
-            parts.append(f"{threads} of {self._threads} threads")
-        if done and total > trainer.global_step:
-            parts.append(f"{clock((total - trainer.global_step) * elapsed / done)} left")
-        line = " · ".join(parts)
-        if self._live:
-            sys.stderr.write(f"\r\x1b[K{line}")
-        else:
-            sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
+            if value is not None and not math.isnan(value):
+                parts.append(f"{label} {four_digits(float(value))}")
+        parts += [f"step {step:,}/{total:,}", f"{self._graphs / seconds:,.0f} graphs/s"]
+        return " · ".join(parts)

@@ -52,7 +52,7 @@ class RunRecord(Callback):
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         splits = data.splits
         earlier = self._run.record()
-        task = pl_module.task
+        task, steps = pl_module.task, trainer.estimated_stepping_batches
         session = Session(
             started=_now(),
             from_step=trainer.global_step,
@@ -73,7 +73,7 @@ class RunRecord(Callback):
             unit=task.unit_of(task.main),
             selected_on=getattr(best_checkpoint(trainer), "monitor", None),
             parameters=count_parameters(pl_module.model),
-            planned_steps=_planned_steps(trainer),
+            planned_steps=int(steps) if math.isfinite(steps) else None,
             seed=pl_module.hparams["seed"],
             sessions=[*(earlier.sessions if earlier else []), session],
         )
@@ -162,33 +162,27 @@ class Throughput(Callback):
         self.graphs, self.seconds = int(state_dict["graphs"]), state_dict["seconds"]
 
 
-def _planned_steps(trainer: Trainer) -> int | None:
-    """Optimiser steps of the whole run; None where only time or a person ends it."""
-    steps = trainer.estimated_stepping_batches
-    return int(steps) if math.isfinite(steps) else None
-
-
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _commit() -> str | None:
     """The commit of this code, with ``+changes`` if files differ from it; None: it has none."""
-    code = Path(__file__).parent
+    file = Path(__file__)
+    described = "describe --always --abbrev=40 --exclude=* --dirty=+changes"
     try:
         # Installed somewhere below another repository, the code is not of that one.
-        _git(code, "ls-files", "--error-unmatch", Path(__file__).name)
-        commit = _git(code, "rev-parse", "HEAD")
-        return commit + ("+changes" if _git(code, "status", "--porcelain", "--", "../..") else "")
+        for words in (f"ls-files --error-unmatch {file.name}", described):
+            said = subprocess.run(
+                ["git", *words.split()],
+                cwd=file.parent,
+                capture_output=True,
+                check=True,
+                timeout=10,
+            ).stdout.decode()
+        return said.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=10
-    ).stdout.strip()
 
 
 def _machine(trainer: Trainer, module: Any) -> dict[str, Any]:

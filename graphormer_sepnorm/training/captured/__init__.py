@@ -1,1 +1,1 @@
-"""Training on one GPU as replays of a CUDA graph: steps, launches of several, several seeds."""
+"""Training on one GPU as replays of a CUDA graph: steps, and launches of several."""

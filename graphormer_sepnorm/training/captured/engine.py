@@ -24,42 +24,12 @@ from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
 from graphormer_sepnorm.training.captured.launch_loop import Launch, LaunchLoop, sent
-from graphormer_sepnorm.training.captured.recording import DueStep, Recordings, TrainingStep
+from graphormer_sepnorm.training.captured.recording import CapturedStep, TrainingStep
 from graphormer_sepnorm.training.module import GraphormerModule
 
 log = logging.getLogger(__name__)
 
 _STEPS_PER_LAUNCH = 32
-# How far from the batch size one is looked for that divides the graphs, as a share of it.
-_NEAR = 0.1
-
-
-def batch_size_advice(graphs: int, batch_size: int) -> str | None:
-    """Return one line if the batches of an epoch have two sizes, and so two recordings.
-
-    Args:
-        graphs: Of the training split.
-        batch_size: Largest size of a batch.
-
-    Returns:
-        What the sizes are, and a batch size nearby that divides the graphs, if there is one; None
-        if all batches have one size.
-    """
-    batches = -(-graphs // batch_size)
-    size, more = divmod(graphs, batches)
-    if not more:
-        return None
-    reach = int(_NEAR * batch_size)
-    near = range(max(2, batch_size - reach), min(graphs, batch_size + reach) + 1)
-    even = [other for other in near if graphs % other == 0]
-    said = (
-        f"batches have {size} or {size + 1} of {graphs:,} graphs: two shapes are recorded and "
-        "compiled"
-    )
-    if not even:
-        return said
-    best = min(even, key=lambda other: (abs(other - batch_size), other))
-    return f"{said}; with --data.batch_size {best} it would be one"
 
 
 def resident_graphs(
@@ -96,7 +66,8 @@ class CapturedTraining(Callback):
         self._steps_per_launch = steps_per_launch
         self._on_cpu = on_cpu
         self._planned: dict[int, BatchShape] = {}
-        self._recordings = Recordings()
+        self._recordings: dict[BatchShape, CapturedStep] = {}
+        self._pool: Any = None
         self._step: TrainingStep | None = None
         self._average: AveragedWeights | None = None
         self._trainer: Any = None
@@ -112,9 +83,6 @@ class CapturedTraining(Callback):
         if reason:
             log.warning("--engine is not for %s: training takes the ordinary path", reason)
             return
-        advice = batch_size_advice(len(data.indices("train")), data.batch_size)
-        if advice:
-            log.warning(advice)
         self._trainer = trainer
         loop = trainer.fit_loop.epoch_loop
         if not isinstance(loop, LaunchLoop):
@@ -196,20 +164,46 @@ class CapturedTraining(Callback):
         first = batch_idx - len(launch.shapes) + 1
         numbers = sent(self._numbers(first, len(launch.shapes)), launch.graphs.device)
         if module.statistics_fixed != self._fixed:
-            self._recordings.forget()
+            self._forget_recordings()
             self._fixed = module.statistics_fixed
         graphs = launch.graphs.split([shape.graphs for shape in launch.shapes])
-        due = []
+        results = []
         for place, shape in enumerate(launch.shapes):
             planned = self._planned[shape.graphs] == shape
             self.misfits += not planned
-            seed = module.dropout_seed(first + place)
-            due.append(DueStep((graphs[place], numbers[place]), shape, planned, seed))
-        results = self._recordings.take(self._step, due)
-        self.steps += len(due)
+            inputs, seed = (graphs[place], numbers[place]), module.dropout_seed(first + place)
+            if planned and inputs[0].is_cuda:
+                results.append(self._recording(inputs, shape)(inputs, seed).clone())
+            else:
+                torch.manual_seed(seed)
+                results.append(self._step(*inputs, shape, fixed=planned))
+        self.steps += len(results)
         if self._average:
-            self._average.took(self._trainer.global_step + len(due))
-        return results
+            self._average.took(self._trainer.global_step + len(results))
+        return torch.stack(results)
+
+    def _recording(self, inputs: tuple[Tensor, Tensor], shape: BatchShape) -> CapturedStep:
+        """The recording of a shape, made where there is none."""
+        if shape not in self._recordings:
+            assert self._step is not None
+            self._pool = self._pool or torch.cuda.graph_pool_handle()
+            self._recordings[shape] = CapturedStep(self._step, inputs, shape, self._pool)
+        return self._recordings[shape]
+
+    def _forget_recordings(self) -> None:
+        """Forget all recordings: a step no longer does what was recorded, or its training ends.
+
+        They are made again when they are asked for. For a recording does not own all of the memory
+        that it uses: what matrix products work in, its first calls have allocated, and Lightning
+        frees it in the whole process with every training that begins or ends (`CUDAAccelerator`),
+        newer releases of torch with every recording that had the same stream (pytorch issue
+        193402).
+        """
+        for recording in self._recordings.values():
+            recording.end()
+        self._recordings.clear()
+        # Memory of recordings that are gone is not to be taken for new ones.
+        self._pool = None
 
     def _numbers(self, first: int, steps: int) -> Tensor:
         """What differs between steps, from the first batch on, besides it: ``[steps, 2 + G]``."""
@@ -239,12 +233,8 @@ class CapturedTraining(Callback):
 
     def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
         """Free the recordings, since Lightning calls no `teardown` then: others may train on."""
-        self._forget()
-
-    def _forget(self) -> None:
-        if self._step is not None:
-            self._recordings.forget()
-            self._step = None
+        self._forget_recordings()
+        self._step = None
 
     def teardown(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
         """Free the memory of the device, and let model and data take ordinary steps again."""
@@ -255,6 +245,7 @@ class CapturedTraining(Callback):
         pl_module.capturable = False
         assert isinstance(trainer.fit_loop.epoch_loop, LaunchLoop)
         trainer.fit_loop.epoch_loop.launching = False
-        self._forget()
+        self._forget_recordings()
+        self._step = None
         self._planned.clear()
         self._trainer = None

@@ -13,9 +13,8 @@ from __future__ import annotations
 import functools
 import gc
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -43,6 +42,9 @@ class TrainingStep:
         precision: Gives the context of a forward pass, such as autocast.
         average: Averaged weights and the weights, as two lists; empty without an average.
         compiled: Whether forward and backward are compiled.
+
+    Attributes:
+        optimizer: It.
     """
 
     def __init__(
@@ -56,18 +58,13 @@ class TrainingStep:
         compiled: bool = False,
     ) -> None:
         self._module = module
-        self._optimizer = optimizer
+        self.optimizer = optimizer
         self._graphs = graphs
         self._clip = clip
         self._precision = precision
         self._average, self._weights = average
         compile_it = functools.partial(torch.compile, fullgraph=True, dynamic=False)
         self._fixed_loss = compile_it(self._loss) if compiled else self._loss
-
-    @property
-    def optimizer(self) -> torch.optim.Optimizer:
-        """The optimiser that takes the steps."""
-        return self._optimizer
 
     def __call__(
         self, graphs: Tensor, numbers: Tensor, shape: BatchShape, fixed: bool = True
@@ -84,14 +81,14 @@ class TrainingStep:
         Returns:
             Loss of the step, sum of the losses of its labels, number of its labels: ``[3]``.
         """
-        self._optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=True)
         with self._precision():
             total, labels = (self._fixed_loss if fixed else self._loss)(graphs, shape)
             loss = total / numbers[0].to(total.dtype)
         loss.backward()
-        self._clip(self._optimizer)
-        with _rates(self._optimizer, numbers[2:]):
-            self._optimizer.step()
+        self._clip(self.optimizer)
+        with _rates(self.optimizer, numbers[2:]):
+            self.optimizer.step()
         if self._average:
             self._move_average(numbers[1])
         return torch.stack([loss.detach(), total.detach(), labels.to(total.dtype)])
@@ -115,7 +112,7 @@ class TrainingStep:
         """
         tensors = [*self._module.model.state_dict().values(), *self._average]
         values = [tensor.clone() for tensor in tensors]
-        states = self._optimizer.state
+        states = self.optimizer.state
         moments = {
             parameter: {name: value.clone() for name, value in state.items()}
             for parameter, state in states.items()
@@ -132,66 +129,6 @@ class TrainingStep:
                     before = moments.get(parameter, {})
                     for name, value in state.items():
                         value.copy_(before.get(name, torch.zeros_like(value)))
-
-
-@dataclass(frozen=True)
-class DueStep:
-    """A step that a training is about to take.
-
-    Attributes:
-        inputs: Numbers of the graphs, ``[B]``, and the step's numbers, ``[2 + G]``; see
-            `TrainingStep`.
-        shape: Of the batch.
-        planned: Whether the shape comes again: then the step can be recorded.
-        seed: Of its dropout.
-    """
-
-    inputs: tuple[Tensor, Tensor]
-    shape: BatchShape
-    planned: bool
-    seed: int
-
-    @property
-    def recordable(self) -> bool:
-        """Whether the step is recorded: on a GPU, unless its batch did not fit."""
-        return self.planned and self.inputs[0].is_cuda
-
-
-class Recordings:
-    """The recordings of a training's step, one for each shape of its batches."""
-
-    def __init__(self) -> None:
-        self._recordings: dict[BatchShape, CapturedStep] = {}
-        self._pool: tuple[int, int] | None = None
-
-    def take(self, step: TrainingStep, due: Sequence[DueStep]) -> Tensor:
-        """Take the steps of a launch; return what each gives, ``[steps, 3]``."""
-        return torch.stack([self._taken(step, one) for one in due])
-
-    def _taken(self, step: TrainingStep, due: DueStep) -> Tensor:
-        if not due.recordable:
-            torch.manual_seed(due.seed)
-            return step(*due.inputs, due.shape, fixed=due.planned)
-        if due.shape not in self._recordings:
-            self._pool = self._pool or torch.cuda.graph_pool_handle()
-            recording = CapturedStep(step, due.inputs, due.shape, self._pool)
-            self._recordings[due.shape] = recording
-        return self._recordings[due.shape](due.inputs, due.seed).clone()
-
-    def forget(self) -> None:
-        """Forget all recordings: a step no longer does what was recorded, or its training ends.
-
-        They are made again when they are asked for. For a recording does not own all of the memory
-        that it uses: what matrix products work in, its first calls have allocated, and Lightning
-        frees it in the whole process with every training that begins or ends (`CUDAAccelerator`),
-        newer releases of torch with every recording that had the same stream (pytorch issue
-        193402).
-        """
-        for recording in self._recordings.values():
-            recording.end()
-        self._recordings.clear()
-        # Memory of recordings that are gone is not to be taken for new ones.
-        self._pool = None
 
 
 class CapturedStep:

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from rdkit import Chem
 
-from graphormer_sepnorm.compare.arm_comparisons import compare_arms
-from graphormer_sepnorm.compare.arms import Arm
-from graphormer_sepnorm.compare.comparison import Comparison
 from graphormer_sepnorm.compare.geometry import uniformity_floor
 from graphormer_sepnorm.compare.model_geometry import CloudGeometry
-from graphormer_sepnorm.compare.predictions import write_predictions
-from graphormer_sepnorm.compare.results_file import ArmResult, CurvePoint, Results, RunResult
-from graphormer_sepnorm.files import require_json
+from graphormer_sepnorm.compare.results import ArmResult, CurvePoint, Results, RunResult
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.resources import sample_path
 
 LAYERS = [*(f"layer {number}" for number in range(1, 13)), "output"]
 NORMS = {"sharenorm": "shared-ln", "sepnorm": "bn+ln", "bn+bn": "bn+bn"}
@@ -36,103 +26,41 @@ ENVIRONMENT = {
 Lacking = Mapping[tuple[str, int], RunResult]
 
 
-def regression(
-    directory: Path,
-    *,
-    seeds: int = 3,
-    arms: int = 3,
-    molecules: int = 1000,
-    lacking: Lacking | None = None,
-) -> dict[str, Any]:
-    """Write arms on a regression; the second is better than the first by about 0.02."""
-    random = np.random.default_rng(0)
+def regression(*, seeds: int = 3, arms: int = 3, lacking: Lacking | None = None) -> Results:
+    """Arms on a regression; the second is better than the first by about 0.02."""
     tests = dict(list({"sharenorm": 0.475, "sepnorm": 0.455, "bn+bn": 0.4725}.items())[:arms])
-    smiles, atoms = _sample(molecules)
-    target = 2.5 - 0.12 * np.abs(atoms - 24) + random.standard_t(4, molecules)
-    noise = random.standard_t(3, molecules) * 0.3
-    predictions = {
-        name: target + noise + random.standard_t(3, molecules) * test * (0.5 + atoms / 50)
-        for name, test in tests.items()
-    }
     task = Task("regression", ("penalised_logp",), ("",), "mae")
-    return _write(
-        directory,
-        "zinc-subset",
-        task,
-        tests,
-        seeds,
-        lacking or {},
-        random,
-        smiles,
-        atoms,
-        target,
-        predictions,
-    )
+    return _results("zinc-subset", task, tests, seeds, lacking or {})
 
 
-def binary(
-    directory: Path, *, seeds: int = 4, molecules: int = 1500, positives: int | None = None
-) -> dict[str, Any]:
-    """Write two arms on a classification with few positives; more is better."""
-    random = np.random.default_rng(1)
-    smiles, atoms = _sample(molecules)
-    target = (random.random(molecules) < 0.05).astype(float)
-    if positives is not None:
-        target = (np.arange(molecules) < positives).astype(float)
-    predictions = {
-        name: 1 / (1 + np.exp(3.4 - 1.6 * gain * target - random.normal(0, 1.2, molecules)))
-        for name, gain in {"sharenorm": 0.8, "sepnorm": 1.1}.items()
-    }
+def binary(*, seeds: int = 4) -> Results:
+    """Two arms on a classification; more is better."""
     task = Task("binary", ("HIV_active",), ("",), "auroc")
-    tests = {"sharenorm": 0.733, "sepnorm": 0.754}
-    return _write(
-        directory,
-        "ogbg-molhiv",
-        task,
-        tests,
-        seeds,
-        {},
-        random,
-        smiles,
-        atoms,
-        target,
-        predictions,
-    )
+    return _results("ogbg-molhiv", task, {"sharenorm": 0.733, "sepnorm": 0.754}, seeds, {})
 
 
-def incomplete(directory: Path) -> dict[str, Any]:
-    """Write the regression with a run missing, one failed, and one arm with a single seed."""
+def incomplete() -> Results:
+    """The regression with a run missing, one failed, and one arm with a single seed."""
     error = "ValueError: loss is nan | at <step> 12"
     lacking = {
         ("sepnorm", 2): RunResult(2, "failed", error=error),
         ("bn+bn", 1): RunResult(1, "missing"),
         ("bn+bn", 2): RunResult(2, "running"),
     }
-    return regression(directory, lacking=lacking)
+    return regression(lacking=lacking)
 
 
-def _sample(molecules: int) -> tuple[list[str], np.ndarray]:
-    """SMILES and numbers of atoms."""
-    with gzip.open(sample_path(), "rt") as file:
-        texts = [row["smiles"] for row in csv.DictReader(file)]
-    smiles = [texts[number % len(texts)] for number in range(molecules)]
-    return smiles, np.array([Chem.MolFromSmiles(text).GetNumAtoms() for text in smiles])
+def written(results: Results, directory: Path) -> Path:
+    """Write results to a directory that may not be there yet."""
+    directory.mkdir(exist_ok=True)
+    results.write(directory)
+    return directory
 
 
-def _write(
-    directory: Path,
-    dataset: str,
-    task: Task,
-    tests: dict[str, float],
-    seeds: int,
-    lacking: Lacking,
-    random: np.random.Generator,
-    smiles: list[str],
-    atoms: np.ndarray,
-    target: np.ndarray,
-    predictions: dict[str, np.ndarray],
-) -> dict[str, Any]:
-    """Write what was made up, and what compares it; return it as it stands in the file."""
+def _results(
+    dataset: str, task: Task, tests: dict[str, float], seeds: int, lacking: Lacking
+) -> Results:
+    random = np.random.default_rng(0)
     effects = random.normal(0, 0.004, seeds)  # what a seed does to all arms alike
     runs = {
         (name, seed): _run(name, seed, test + effects[seed], task.main.better, random)
@@ -141,41 +69,31 @@ def _write(
     }
     for place, run in lacking.items():
         runs[place] = replace(run, curve=runs[place].curve)
-    arms = tuple(Arm(name, {"model.norm": NORMS[name]}) for name in tests)
-    options = ("-c", "configs/zinc_subset.yaml", "--data.batch_size", "64")
-    comparison = Comparison(options, arms, tuple(range(seeds)), arms[0].name)
-    columns = {name: column[:, None] for name, column in predictions.items()}
-    finished = {place: columns[place[0]] for place, run in runs.items() if run.status == "finished"}
-    compared = compare_arms(comparison, runs, finished, target[:, None], task, dataset)
-    Results(
+    return Results(
         dataset=dataset,
         dataset_fingerprint="5f3c1e8a90",
-        molecules={"train": 10_000, "validation": 1000, "test": len(target)},
+        molecules={"train": 10_000, "validation": 1000, "test": 1000},
         task=task,
         metric=task.metric,
         better=task.main.better,
         unit="",
-        command=tuple(comparison.command_line()),
-        base_options=options,
-        configuration={"data": {"batch_size": 64}, "model": {"layers": 12}},
-        seeds=comparison.seeds,
-        baseline=comparison.baseline,
+        command=("python", "train.py", "compare", "-o", "DIR"),
+        configuration={"data": {"batch_size": 64, "table": None}, "model": {"layers": 12}},
+        seeds=tuple(range(seeds)),
+        baseline="sharenorm",
         complete=not lacking,
         arms=tuple(
             ArmResult(
-                arm.name,
-                arm.options,
+                name,
+                {"model.norm": NORMS[name]},
                 489_481 + 4000 * number,
-                tuple(runs[arm.name, seed] for seed in range(seeds)),
+                tuple(runs[name, seed] for seed in range(seeds)),
+                f"validation_{task.metric}",
             )
-            for number, arm in enumerate(arms)
+            for number, name in enumerate(tests)
         ),
-        comparisons=tuple(compared),
         environment=ENVIRONMENT,
-    ).write(directory)
-    path = directory / "predictions.csv"
-    write_predictions(path, smiles, atoms.tolist(), task.targets, target[:, None], columns)
-    return require_json(directory / "results.json")
+    )
 
 
 def _run(name: str, seed: int, level: float, better: str, random: np.random.Generator) -> RunResult:

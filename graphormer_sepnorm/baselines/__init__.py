@@ -1,0 +1,1 @@
+"""Simple models on fingerprints and descriptors, and their blend with a network."""

@@ -1,0 +1,171 @@
+"""What trees see of a molecule: counts of its Morgan environments, and RDKit's descriptors.
+
+n molecules · F features: the environments that training knows, the descriptors, columns of a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import csr_array, vstack
+
+from graphormer_sepnorm.chem.descriptors import compute_descriptors, descriptor_names
+from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS, morgan_counts
+from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_smiles
+from graphormer_sepnorm.process import cores, in_processes
+
+FEWEST = 3  # environments in fewer training molecules say nothing
+LARGEST = 1e6  # some descriptors of charges are enormous where a denominator is nearly 0
+# Molecules that a process takes at once, and the number from which several processes are worth it.
+_CHUNK, _MANY = 250, 2000
+
+
+@dataclass(frozen=True, eq=False)
+class RawFeatures:
+    """All environments and descriptors of some molecules.
+
+    Attributes:
+        counts: float64 ``[n, 2048]``, how often each environment occurs.
+        descriptors: float32 ``[n, K]``, those of `descriptor_names`; nan where undefined. Columns
+            of a table may stand behind them.
+    """
+
+    counts: csr_array
+    descriptors: np.ndarray
+
+    def with_columns(self, columns: np.ndarray | None) -> RawFeatures:
+        """Return them with columns of a table, ``[n, C]``, nan = missing; None: there are none."""
+        if columns is None:
+            return self
+        return RawFeatures(self.counts, np.hstack([self.descriptors, columns]))
+
+    def take(self, molecules: np.ndarray) -> RawFeatures:
+        """Return those of some molecules, by their numbers, int64 ``[m]``."""
+        return RawFeatures(self.counts[molecules], self.descriptors[molecules])
+
+
+@dataclass(frozen=True)
+class FeatureColumns:
+    """Which columns trees were given, and what stands for a descriptor that is undefined.
+
+    Attributes:
+        environments: Numbers below `ENVIRONMENTS`, increasing.
+        descriptors: Names.
+        medians: Of each descriptor in training, then of each column of a table.
+        rdkit: Release that computed them.
+        columns: Names of columns of a table.
+    """
+
+    environments: tuple[int, ...]
+    descriptors: tuple[str, ...]
+    medians: tuple[float, ...]
+    rdkit: str = RDKIT_VERSION
+    columns: tuple[str, ...] = ()
+
+    @classmethod
+    def fit(cls, *raw: RawFeatures, columns: Sequence[str] = ()) -> Self:
+        """Choose the columns for training molecules, in one part or several.
+
+        Args:
+            raw: Their features.
+            columns: Names of the columns of a table that stand behind the descriptors.
+        """
+        environments = np.concatenate([part.counts.indices for part in raw])
+        molecules = np.bincount(environments, minlength=ENVIRONMENTS)
+        descriptors = np.concatenate([part.descriptors for part in raw])
+        medians = np.zeros(descriptors.shape[1])
+        for place, column in enumerate(descriptors.T):
+            present = column[~np.isnan(column)].astype(np.float64)
+            medians[place] = np.median(present) if len(present) else 0
+        chosen = cls(
+            tuple(np.flatnonzero(molecules >= FEWEST).tolist()),
+            descriptor_names(),
+            tuple(medians.tolist()),
+            columns=tuple(columns),
+        )
+        return replace(chosen, medians=tuple(chosen._clipped(medians).tolist()))
+
+    def check(self) -> None:
+        """See whether this release of RDKit has the descriptors.
+
+        Raises:
+            DataError: It has not.
+        """
+        compute_descriptors([], self.descriptors)
+
+    def of(self, raw: RawFeatures) -> np.ndarray:
+        """Return the columns, float32 ``[n, F]``: what trees compare is in single precision."""
+        known = np.where(np.isnan(raw.descriptors), self.medians, raw.descriptors)
+        return np.hstack(
+            [
+                raw.counts[:, list(self.environments)].toarray().astype(np.float32),
+                self._clipped(known).astype(np.float32),
+            ]
+        )
+
+    def _clipped(self, values: np.ndarray) -> np.ndarray:
+        limits = np.repeat([LARGEST, np.inf], [len(self.descriptors), len(self.columns)])
+        return np.clip(values, -limits, limits)
+
+    def of_molecules(
+        self,
+        molecules: Sequence[Any],
+        columns: np.ndarray | None = None,
+        known: tuple[Sequence[str], np.ndarray] | None = None,
+    ) -> np.ndarray:
+        """Return the columns of molecules, float32 ``[n, F]``.
+
+        Args:
+            molecules: n of them.
+            columns: Those of a table, ``[n, C]``; nan = missing.
+            known: Names and values ``[n, K]`` of descriptors that need not be computed again, if
+                they are the same ones.
+        """
+        if known is not None and tuple(known[0]) == self.descriptors:
+            raw = RawFeatures(morgan_counts(molecules), known[1])
+        else:
+            raw = _raw(molecules, self.descriptors)
+        return self.of(raw.with_columns(columns))
+
+
+def compute_features(
+    smiles: Sequence[str],
+    done: Callable[[int], None] = lambda number: None,
+    names: Sequence[str] | None = None,
+    processes: int | None = None,
+) -> RawFeatures:
+    """Compute environments and descriptors; four to ten milliseconds a molecule and core.
+
+    Args:
+        smiles: The molecules. One that cannot be read, as some of ogbg-molhiv, has no environment,
+            and all its descriptors are undefined.
+        done: Is told now and then how many are done.
+        names: Of the descriptors; None: all that this release of RDKit has.
+        processes: That compute; None: one for each core, if the molecules are many.
+    """
+    names = descriptor_names() if names is None else names
+    processes = processes or (cores() if len(smiles) >= _MANY else 1)
+    chunks = [(smiles[start : start + _CHUNK], names) for start in range(0, len(smiles), _CHUNK)]
+    parts = [_raw([], names)]
+    with in_processes(_of_chunk, chunks, processes) as computed:
+        so_far = 0
+        for (texts, _), part in zip(chunks, computed, strict=True):
+            parts.append(part)
+            so_far += len(texts)
+            done(so_far)
+    return RawFeatures(
+        csr_array(vstack([part.counts for part in parts])),
+        np.concatenate([part.descriptors for part in parts]),
+    )
+
+
+def _of_chunk(chunk: tuple[Sequence[str], Sequence[str]]) -> RawFeatures:
+    smiles, names = chunk
+    return _raw([parse_smiles(text).molecule for text in smiles], names)
+
+
+def _raw(molecules: Sequence[Any], descriptors: Sequence[str]) -> RawFeatures:
+    return RawFeatures(morgan_counts(molecules), compute_descriptors(molecules, descriptors))

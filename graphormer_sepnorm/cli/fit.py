@@ -1,0 +1,122 @@
+"""The verbs of train.py that train or evaluate one model: fit, pretrain, validate and test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from graphormer_sepnorm.cli.options import Request, parse, refuse_shape, require_data
+from graphormer_sepnorm.config import flat
+from graphormer_sepnorm.errors import ConfigError
+
+
+def fit(words: list[str]) -> None:
+    """Run ``train.py fit`` with the words after the verb.
+
+    Raises:
+        GraphormerError: A user's mistake.
+        Interrupted: After Ctrl-C, SIGTERM or SIGHUP.
+    """
+    directory, words = _take_resumed(words)
+    if directory is None:
+        request = parse("fit", words)
+        refuse_shape(request)
+        require_data(request)
+        _train(request)
+    else:
+        _continue(directory, words)
+
+
+def pretrain(words: list[str]) -> None:
+    """Run ``train.py pretrain``; see `fit`."""
+    directory, words = _take_resumed(words)
+    if directory is not None:
+        _continue(directory, words)
+        return
+    defaults = {"data.dataset": "pretraining"}
+    _train(parse("pretrain", words, defaults))
+
+
+def _train(request: Request) -> None:
+    from graphormer_sepnorm.cli.known_warnings import silence_known_noise
+
+    silence_known_noise()
+    from graphormer_sepnorm.pipeline.fit import fit as train
+
+    train(request.config, name=request.name, show=_show)
+    _end_processes()
+
+
+def _continue(directory: Path, words: list[str]) -> None:
+    from graphormer_sepnorm.cli.known_warnings import silence_known_noise
+
+    for word in words:
+        if word.partition("=")[0] in ("-c", "--config", "-o", "--output"):
+            raise ConfigError(f"--resume and {word}: leave {word} out, the run has its own")
+    silence_known_noise()
+    from graphormer_sepnorm.pipeline.fit import fit as train
+    from graphormer_sepnorm.pipeline.resume import resume, stored_options
+    from graphormer_sepnorm.runs.place import RunPlace
+
+    stored = stored_options(directory)
+    request = parse("fit", words, flat(stored.to_plain()))
+    with RunPlace() as place:
+        resumed = resume(directory, request.config, request.typed, place)
+        train(request.config, resumed=resumed, place=place, show=_show)
+    _end_processes()
+
+
+def evaluate(verb: str, words: list[str]) -> None:
+    """Run ``train.py validate`` or ``test`` with the words after the verb.
+
+    Raises:
+        GraphormerError: A user's mistake.
+        Interrupted: After Ctrl-C, SIGTERM or SIGHUP.
+    """
+    if not words or words[0].startswith("-"):
+        parse(verb, words)  # for help, and what is wrong with the options
+        raise ConfigError(f"{verb} needs a run directory or a checkpoint: train.py {verb} RUN")
+    model, *words = words
+    asked = parse(verb, words)
+    for name in sorted(asked.typed):
+        if name.startswith("model."):
+            raise ConfigError(f"--{name} is decided by the checkpoint: leave it out")
+    from graphormer_sepnorm.cli.known_warnings import silence_known_noise
+
+    silence_known_noise()
+    from graphormer_sepnorm.pipeline.evaluation import data_options, evaluate_checkpoint
+
+    named = any(name.startswith("data.") for name in asked.typed) or asked.name is not None
+    defaults = data_options(model, named)
+    request = parse(verb, words, defaults)
+    split = "validation" if verb == "validate" else "test"
+    print(evaluate_checkpoint(request.config, model, split, request.predictions), flush=True)
+    _end_processes()
+
+
+def _take_resumed(words: Sequence[str]) -> tuple[Path | None, list[str]]:
+    """Return the directory that ``--resume`` names, and the other words."""
+    found, others, rest = None, [], iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if name != "--resume":
+            others.append(word)
+            continue
+        if found is not None:
+            raise ConfigError("--resume stands twice: one run is continued at a time")
+        found = value if equals else next(rest, "")
+        if not found or found.startswith("-"):
+            raise ConfigError("--resume needs the directory of a run")
+    return None if found is None else Path(found).expanduser(), others
+
+
+def _show(text: str) -> None:
+    print(text, flush=True)
+
+
+def _end_processes() -> None:
+    """Gloo's threads, still there when Python ends, can abort a run that has succeeded."""
+    import torch
+
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()

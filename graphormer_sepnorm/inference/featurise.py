@@ -1,0 +1,226 @@
+"""From parsed molecules to the graphs that a model was trained on, and what is new to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.chem.featuriser import CodeTable, Featuriser
+from graphormer_sepnorm.chem.molecules import MAX_ATOMS, ParsedMolecule, count_pieces
+from graphormer_sepnorm.chem.standardise import standardised
+from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
+
+
+class Featurised(NamedTuple):
+    """What became of some molecules.
+
+    Attributes:
+        graphs: Of those that the model understands, in their order; None: it understands none.
+        places: int64 ``[len(graphs)]``, which of the molecules these are.
+        errors: For each molecule the reason why it has no graph, or the empty string.
+        warnings: For each molecule what to know about its graph; mostly the empty string.
+    """
+
+    graphs: PackedGraphs | None
+    places: np.ndarray
+    errors: list[str]
+    warnings: list[str]
+
+
+def with_remarks(molecules: Sequence[ParsedMolecule], warnings: Sequence[str]) -> tuple[str, ...]:
+    """Return warnings with what was not read of each molecule: no matter of the model's domain."""
+    both = zip((one.remark for one in molecules), warnings, strict=True)
+    return tuple("; ".join(filter(None, texts)) for texts in both)
+
+
+class MoleculeReader:
+    """Makes graphs for a model.
+
+    Args:
+        facts: What its checkpoint knows.
+        vocabulary: The codes that it has seen; if it was fine-tuned, before that too.
+        refuse_new_elements: See `Predictor`.
+
+    Attributes:
+        steps: What is done to a molecule first, see `standardised`.
+
+    Raises:
+        CheckpointError: It was trained by features that this version does not make.
+    """
+
+    def __init__(
+        self, facts: dict[str, Any], vocabulary: GraphVocabulary, refuse_new_elements: bool
+    ) -> None:
+        self.steps = tuple(facts.get("standardise", ()))
+        self._refuse_new_elements = refuse_new_elements
+        self._dataset, self._vocabulary = facts["dataset"], vocabulary
+        summary = facts.get("training_summary") or {}
+        self._largest_seen = summary["atoms"]["max"] if "atoms" in summary else None
+        self._only_connected = summary.get("connected", False)
+        self._featuriser: Featuriser | None = None
+        if facts["featuriser"] is None:
+            return
+        try:
+            self._featuriser = made = get_featuriser(facts["featuriser"])
+        except ConfigError as error:
+            raise CheckpointError(
+                f"the model takes features that this version does not make ({error}): use the "
+                "version of graphormer_sepnorm that wrote it"
+            ) from error
+        self._atoms, self._bonds = (
+            _seen_codes(part, tables, f"vocabulary.{name} is not one of {made.name}")
+            for name, part, tables in (
+                ("atoms", vocabulary.atoms, made.atom_tables),
+                ("bonds", vocabulary.bonds, made.bond_tables),
+            )
+        )
+        # Elements that it was fine-tuned on; of others all that it has seen.
+        elements = summary.get("elements")
+        self._tuned_on = np.ones(len(self._atoms), dtype=bool)
+        if elements is not None:
+            self._tuned_on[:] = False
+            self._tuned_on[[code for code in elements if code in vocabulary.atoms.seen[0]]] = True
+
+    @property
+    def featuriser(self) -> Featuriser:
+        """What makes graphs of molecules.
+
+        Raises:
+            CheckpointError: The model was trained on graphs that are not made from SMILES.
+        """
+        if self._featuriser is None:
+            raise CheckpointError(
+                f"this model was trained on the graphs of {self._dataset}, which are not made from "
+                "SMILES: evaluate it with train.py test, or from Python give graphs to "
+                "predict_graphs"
+            )
+        return self._featuriser
+
+    def prepared(self, molecules: Sequence[ParsedMolecule]) -> Sequence[ParsedMolecule]:
+        """Return the molecules in the form that the model was trained on, see `standardised`."""
+        return [standardised(one, self.steps) for one in molecules] if self.steps else molecules
+
+    def atom_order(self, molecule: Any) -> np.ndarray:
+        """Return which atom of its graph each atom of a molecule is, int64 ``[atoms]``."""
+        if self.featuriser.atom_order is None:
+            return np.arange(molecule.GetNumAtoms())
+        return np.asarray(self.featuriser.atom_order(molecule), dtype=np.int64)
+
+    def featurise(
+        self, molecules: Sequence[ParsedMolecule], max_atoms: int = MAX_ATOMS
+    ) -> Featurised:
+        """Return the graphs of the molecules that the model understands."""
+        errors, warnings = [parsed.reason for parsed in molecules], [""] * len(molecules)
+        places = []
+        for place, parsed in enumerate(molecules):
+            atoms = 0 if parsed.molecule is None else parsed.molecule.GetNumAtoms()
+            if atoms > max_atoms:
+                errors[place] = f"too large: {atoms} atoms, the limit is {max_atoms} (--max_atoms)"
+            elif parsed.molecule is not None:
+                places.append(place)
+        graphs, reasons = self.featuriser.featurise_many([molecules[n].molecule for n in places])
+        for place, reason in zip(places, reasons, strict=True):
+            errors[place] = reason
+        places = [place for place in places if not errors[place]]
+        if graphs is None:
+            return Featurised(None, np.array(places, np.int64), errors, warnings)
+        for number in self._with_unseen_codes(graphs):
+            place = places[number]
+            errors[place], warnings[place] = self._what_is_new(
+                graphs[number], molecules[place].molecule
+            )
+        understood = [number for number, place in enumerate(places) if not errors[place]]
+        for number in understood:
+            place, atoms = places[number], int(graphs.num_atoms[number])
+            molecule = molecules[place].molecule
+            remarks = [warnings[place], self.featuriser.remarks(molecule)]
+            if self._largest_seen is not None and atoms > self._largest_seen:
+                largest = f"the largest molecule in training had {self._largest_seen}"
+                remarks.append(f"{atoms} atoms; {largest}")
+            if self._only_connected and (pieces := count_pieces(molecule)) > 1:
+                remarks.append(f"{pieces} pieces; molecules in training had one")
+            warnings[place] = "; ".join(filter(None, remarks))
+        if len(understood) < len(graphs):
+            graphs = graphs.take(understood) if understood else None
+        return Featurised(graphs, np.array(places, np.int64)[understood], errors, warnings)
+
+    def _with_unseen_codes(self, graphs: PackedGraphs) -> list[int]:
+        """Return the numbers of the graphs that have such codes; of most molecules none has."""
+        of_atom = np.arange(len(graphs)).repeat(graphs.num_atoms)
+        of_bond = np.arange(len(graphs)).repeat(graphs.num_bonds)
+        atoms, bonds = self._unseen(graphs)
+        new = atoms.any(axis=1) | ~self._tuned_on[graphs.atom_codes[:, 0]]
+        return np.union1d(of_atom[new], of_bond[bonds.any(axis=1)]).tolist()
+
+    def _what_is_new(self, graph: MolecularGraph, molecule: Any) -> tuple[str, str]:
+        """Return why the model cannot understand a molecule, and what else is new to it.
+
+        An element that did not occur in training is an error: the model would take the atom for
+        nothing at all. Other codes are a warning, and so is an element that only what a fine-tuned
+        network began with has seen.
+        """
+        atoms, bonds = self._unseen(graph)
+        elements = self._vocabulary.new_elements(graph.atom_codes)
+        if elements.any():
+            what = self._elements(molecule, elements)
+            said = f"not understood by this model: {what} did not occur in its training data"
+            return (said, "") if self._refuse_new_elements else ("", said)
+        words = [
+            *_words(graph.atom_codes, atoms, self.featuriser.atom_tables),
+            *_words(graph.bond_codes, bonds, self.featuriser.bond_tables),
+        ]
+        new = [f"not seen in training: {', '.join(words)}"] if words else []
+        foreign = ~self._tuned_on[graph.atom_codes[:, 0]]
+        if foreign.any():
+            what = self._elements(molecule, foreign)
+            new.append(f"not in its own training data, only in pre-training: {what}")
+        return "", "; ".join(new)
+
+    def _elements(self, molecule: Any, atoms: np.ndarray) -> str:
+        """Return the elements of some atoms, bool ``[atoms]``, in words."""
+        labels = self.featuriser.atom_labels(molecule)
+        new = sorted({labels[atom] for atom in np.flatnonzero(atoms)})
+        hydrogen = "H (written as an atom, as deuterium is)"
+        return ", ".join(hydrogen if one == "H" else one for one in new)
+
+    def _unseen(self, graphs: MolecularGraph | PackedGraphs) -> tuple[np.ndarray, np.ndarray]:
+        """Return which codes of atoms and bonds did not occur, bool, in the shape of the codes."""
+        return (
+            ~self._atoms[graphs.atom_codes, np.arange(graphs.atom_codes.shape[1])],
+            ~self._bonds[graphs.bond_codes, np.arange(graphs.bond_codes.shape[1])],
+        )
+
+
+def _seen_codes(part: Vocabulary, tables: Sequence[CodeTable], refusal: str) -> np.ndarray:
+    """Return whether a code occurred in training, bool ``[largest code + 1, columns]``.
+
+    Raises:
+        CheckpointError: The tables have no such codes.
+    """
+    # One code more than there are values: some have a code for "none of these".
+    known = np.zeros((max(len(table) for table in tables) + 1, len(tables)), dtype=bool)
+    if len(part.seen) != len(tables):
+        raise CheckpointError(refusal)
+    for column, (seen, table) in enumerate(zip(part.seen, tables, strict=True)):
+        if not all(0 <= code <= len(table) for code in seen):
+            raise CheckpointError(refusal)
+        known[list(seen), column] = True
+    return known
+
+
+def _words(codes: np.ndarray, unseen: np.ndarray, tables: Sequence[CodeTable]) -> list[str]:
+    found = []
+    for column in np.flatnonzero(unseen.any(axis=0)).tolist():
+        for code in np.unique(codes[unseen[:, column], column]).tolist():
+            table = tables[column]
+            value = table.values[code] if code < len(table) else "other"
+            if isinstance(value, bool):
+                found.append(table.name if value else f"not {table.name}")
+            else:
+                found.append(f"{table.name} {value}")
+    return found

@@ -1,0 +1,1 @@
+"""A training from options to a model that is saved once."""

@@ -1,0 +1,208 @@
+"""``fit --ensemble K``: K trainings of other seeds, side by side, that become one model.
+
+They are validated on the same molecules, or each on a fold of its own and trained on the others
+(``--ensemble_by folds``): then all but the test split is trained on, and of each molecule it is
+known what a network says that has not seen it.
+
+Each member is what ``fit`` with its seed trains, in ``members/seed<k>`` of the run directory, in a
+process as those of a comparison (compare/runner.py). The checkpoint of the run holds them all.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from lightning.pytorch import Trainer
+
+from graphormer_sepnorm.config import FitConfig, flat
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.errors import CheckpointError, GraphormerError, Interrupted
+from graphormer_sepnorm.graphs.loading import EpochBatches
+from graphormer_sepnorm.inference.checkpoint import (
+    KEY,
+    joined,
+    read_checkpoint,
+    write_checkpoint,
+)
+from graphormer_sepnorm.pipeline.held_out import HeldOut, out_of_fold
+from graphormer_sepnorm.process import resuming
+from graphormer_sepnorm.runs.directory import RunDirectory
+from graphormer_sepnorm.runs.lifetime import locked
+from graphormer_sepnorm.runs.place import RunPlace
+from graphormer_sepnorm.runs.plan import RunSpec
+from graphormer_sepnorm.runs.scheduler import train
+from graphormer_sepnorm.training.fit import Tested, tested, whole_test
+from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.training.steps import planned_steps
+
+_MEMBER = "member"
+# Options of a member that are its own.
+_OWN = (
+    "seed_everything",
+    "model.seed",
+    "data.seed",
+    "data.member_fold",
+    "data.root",
+    "output",
+    "resume",
+    "ensemble",
+    "baselines",
+    "blend",
+    "keep",
+)
+# Of all members together; what else a summary says is that of the first, or of their mean.
+_SUMS = ("steps", "parameters", "seconds", "training_seconds")
+
+
+def members_of(run: RunDirectory, config: FitConfig) -> list[RunSpec]:
+    """Return the runs of an ensemble, by their seeds."""
+    seed, number = config.seed_everything, config.ensemble
+    runs = []
+    for fold in range(number):
+        place = run.members / f"seed{seed + fold}"
+        # Once, beside the result of all.
+        own = {"baselines": False, "blend": False, "keep": "none", "ensemble": 1}
+        own |= {"seed_everything": seed + fold, "output": str(place)}
+        if config.ensemble_by == "folds":
+            own |= {"data.member_folds": number, "data.member_fold": fold}
+        name = f"{_MEMBER} seed {seed + fold}"
+        runs.append(RunSpec(name, config.with_options(own), place, _MEMBER))
+    return runs
+
+
+def train_members(
+    members: Sequence[RunSpec],
+    config: FitConfig,
+    data: MoleculeDataModule,
+    place: RunPlace,
+) -> None:
+    """Train the members that are not finished, each in a process of its own.
+
+    Args:
+        members: All of them.
+        config: Of the ensemble.
+        data: Prepared.
+        place: The directory of the ensemble, which is kept as soon as something is in it.
+
+    Raises:
+        Interrupted: With what is left, if there is any.
+        GraphormerError: A member has failed.
+    """
+    unfinished = [one for one in members if not one.finished]
+    if not unfinished:
+        return
+    trained_on = data.indices("train")
+    if data.member_folds is not None:  # folds are nearly of one size
+        trained_on = np.flatnonzero(data.numbers.dealt > 0)
+    batches = len(EpochBatches(trained_on, data.batch_size, 0))
+    steps = {_MEMBER: planned_steps(config.trainer, batches, config.trainer.max_epochs)}
+    folder = members[0].directory.parent
+    folder.mkdir(exist_ok=True)
+    for one in unfinished:
+        one.failure.unlink(missing_ok=True)  # of an earlier attempt
+    # One thread each, unless more are wanted: sums are the same then on any number of cores.
+    threads = None if os.environ.get("OMP_NUM_THREADS", "").isdigit() else 1
+    ended = False
+    try:
+        with locked(folder) as lock:
+            metric = data.splits.task.metric
+            ended = train(members, metric=metric, steps=steps, lock=lock, threads=threads)
+    finally:  # however it ended, what was trained is kept
+        unfinished = [one for one in members if not one.finished]
+        failed = next((one for one in unfinished if one.failure.is_file()), None)
+        begun = any(one.finished or one.begun for one in members)
+        place.worth_keeping |= failed is not None or begun or ended
+    if not unfinished:
+        return
+    again = resuming(folder.parent)
+    done = f"{len(members) - len(unfinished)} of {len(members)} members are finished"
+    if failed is not None:
+        why = failed.failure.read_text(encoding="utf-8").strip()
+        raise GraphormerError(
+            f"{failed.name} has failed, {done}: {why} ({failed.log}); try again with: {again}"
+        )
+    if ended:  # by nobody: there was no memory for a process, or no room to note why it failed
+        one = unfinished[0]
+        raise GraphormerError(f"{one.name} cannot be trained, {done} ({one.log}); try: {again}")
+    if not place.worth_keeping:
+        raise Interrupted("interrupted before the first step; nothing was saved")
+    raise Interrupted(f"interrupted, {done}; continue with: {again}")
+
+
+def _check_same_options(members: Sequence[RunSpec]) -> None:
+    """Refuse members that were trained with different options.
+
+    A configuration file may have been edited while others were trained.
+    """
+    first, *others = (flat(one.files.configuration()) for one in members)
+    for one, options in zip(members[1:], others, strict=True):
+        for name in sorted((first.keys() | options.keys()) - set(_OWN)):
+            if options.get(name) != first.get(name):
+                raise CheckpointError(
+                    f"{members[0].name} was trained with --{name} {first.get(name)}, {one.name} "
+                    f"with {options.get(name)}: take {one.directory} away and resume, to train it "
+                    "anew"
+                )
+
+
+def evaluate_ensemble(
+    trainer: Trainer,
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    members: Sequence[RunSpec],
+    run: RunDirectory,
+) -> tuple[Tested, HeldOut | None]:
+    """Join the members and test the mean of their values.
+
+    Returns:
+        What it came to, and of members by folds what each predicts out of fold.
+
+    Raises:
+        CheckpointError: The members were trained with other options, or on other data.
+    """
+    _check_same_options(members)
+    checkpoint = joined({one.name: read_checkpoint(one.directory) for one in members})
+    facts = checkpoint[KEY]
+    if facts["dataset_fingerprint"] != data.splits.fingerprint:
+        raise CheckpointError(
+            f"{data.splits.name} here is not the {facts['dataset']} that the members were trained "
+            "on: put that back, or train another ensemble"
+        )
+    run.checkpoints.mkdir(exist_ok=True)
+    write_checkpoint(checkpoint, run.best)
+    path = str(run.best)
+    options: dict[str, Any] = {"ckpt_path": path, "weights_only": True}
+    found_by_test = tested(trainer, module, data, **options)
+    if not found_by_test:  # without test molecules nothing has read it
+        module.restore(checkpoint, members=True)
+    held, validated = None, {}
+    if data.member_folds is None and len(data.indices("validation")):
+        [validated] = trainer.validate(module, datamodule=data, verbose=False, **options)
+    elif data.member_folds is not None:
+        held = out_of_fold(module, data)
+        found = module.task.evaluate(data.labels(held.numbers), held.values)
+        validated = {f"validation_{name}": value for name, value in found.items()}
+    validation = {name: float(value) for name, value in validated.items()}
+    folds = 0 if data.member_folds is None else data.member_folds.count
+    checkpoint[KEY] |= {"validation": validation, "member_folds": folds}
+    write_checkpoint(checkpoint, run.best)
+    predictions = whole_test(module, data)
+    summaries = [dict(one.files.summary() or {}) for one in members]
+    summary = {**summaries[0], **found_by_test}
+    for name in summary:
+        if name.startswith("best_"):
+            summary[name] = validation[name.removeprefix("best_")]
+    summary |= {name: sum(one[name] for one in summaries) for name in _SUMS}
+    summary["epochs"] = max(one["epochs"] for one in summaries)
+    summary["graphs_per_second"] = statistics.fmean(one["graphs_per_second"] for one in summaries)
+    summary["checkpoint"] = path
+    summary["members"] = [
+        {"seed": one.seed}
+        | {name: own[name] for name in own if name.startswith(("test_", "best_validation_"))}
+        for one, own in zip(members, summaries, strict=True)
+    ]
+    return Tested(run.best, summary, validation, predictions), held

@@ -1,0 +1,311 @@
+"""One network: its trainer, its training, and what its best checkpoint comes to."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+from lightning.fabric.utilities.rank_zero import rank_zero_only
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.accelerators import CUDAAccelerator
+from lightning.pytorch.loggers import Logger
+
+from graphormer_sepnorm.config import FitConfig, TrainerConfig
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.formatting import listed
+from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
+from graphormer_sepnorm.metrics import LAST, Metric
+from graphormer_sepnorm.model.summary import count_parameters
+from graphormer_sepnorm.runs.directory import RunDirectory
+from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
+from graphormer_sepnorm.training.callbacks.checkpoints import (
+    ValidateAtTheEnd,
+    checkpoint_callbacks,
+    monitored_metric,
+    undefined_targets,
+)
+from graphormer_sepnorm.training.callbacks.divergence import StopWhenDiverged
+from graphormer_sepnorm.training.callbacks.learning_curve import LearningCurve
+from graphormer_sepnorm.training.callbacks.logs import LogTraining, MetricsFile
+from graphormer_sepnorm.training.callbacks.progress import ModelTable, TrainingProgress
+from graphormer_sepnorm.training.callbacks.run_record import RunRecord, Throughput
+from graphormer_sepnorm.training.callbacks.stopping import StopBetweenSteps
+from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.training.saving import DurableCheckpointIO
+
+log = logging.getLogger(__name__)
+
+
+def make_trainer(options: TrainerConfig, **own: Any) -> Trainer:
+    """Return Lightning's trainer for some options; those in `own` win.
+
+    Raises:
+        ConfigError: The devices are not there.
+    """
+    given = {name: getattr(options, name) for name in TrainerConfig.names()}
+    given = {name: value for name, value in given.items() if value is not None}
+    given["accelerator"] = _accelerator(options)
+    return Trainer(
+        **{
+            **given,
+            "enable_model_summary": False,  # our table says more
+            "num_sanity_val_steps": 0,  # two validation batches before training only cost time
+            "use_distributed_sampler": False,  # the batch sampler is our own
+            **own,
+        }
+    )
+
+
+def make_evaluator(options: TrainerConfig, **own: Any) -> Trainer:
+    """Return a trainer that only evaluates, and keeps nothing."""
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    return make_trainer(options, **quiet, **own)
+
+
+def _accelerator(options: TrainerConfig) -> str:
+    """Lightning would take Apple's GPU by itself, which is for those who name it."""
+    there = CUDAAccelerator.is_available()
+    given = options.accelerator
+    if given in ("gpu", "cuda") and not there:
+        raise ConfigError(f"--trainer.accelerator {given}: there is none here: leave it out")
+    if str(options.devices) == "-1" and (given == "cpu" or not there):
+        raise ConfigError("--trainer.devices -1 means all GPUs: on a CPU give how many processes")
+    if given == "auto":
+        return "cuda" if there else "cpu"
+    return "cuda" if given == "gpu" else given
+
+
+def selection(config: FitConfig, data: MoleculeDataModule) -> tuple[Metric, Metric]:
+    """Return what decides on the best checkpoint, and what is shown of a validation.
+
+    Raises:
+        ConfigError: The metric that is asked for is undefined, also on the fold of a member.
+    """
+    task, patience = data.splits.task, config.early_stopping
+    validation = data.store.targets[data.numbers.validated]
+    if not len(validation):
+        for name, given in (("metric", config.metric), ("early_stopping", patience)):
+            if given and given != LAST.name:
+                raise ConfigError(
+                    f"--{name} {given} goes by the validation split, and {data.splits.name} has "
+                    "none: leave it out, and the end of training is taken"
+                )
+        return LAST, task.main
+    selected = monitored_metric(task, validation, config.metric, patience)
+    for member, fold in enumerate(data.numbers.of_members if config.metric is not None else ()):
+        try:
+            monitored_metric(task, data.store.targets[fold], config.metric, patience)
+        except ConfigError as error:
+            raise ConfigError(
+                f"member {member}, which validates on a fold of its own: {error}, or "
+                "--ensemble_by seeds"
+            ) from None
+    shown = task.main if selected.kind is None else selected  # the loss is drawn anyway
+    if selected is not LAST and (undefined := undefined_targets(task, validation, shown)):
+        log.warning(
+            "validation %s is undefined for %s, which has not %s there: %s on the best checkpoint",
+            shown.label,
+            listed(undefined),
+            shown.lacking.removesuffix(" among its labels"),
+            "the other targets decide" if selected is shown else "the loss decides",
+        )
+    return selected, shown
+
+
+def training_trainer(
+    config: FitConfig,
+    run: RunDirectory,
+    selected: Metric,
+    shown: Metric,
+    resumed_step: int | None,
+    more: list[Callback],
+    *,
+    validated: bool = True,
+    alone: bool = False,
+) -> Trainer:
+    """Return the trainer of a run.
+
+    Args:
+        config: Of the training.
+        run: Where it is kept.
+        selected: What decides on the best checkpoint.
+        shown: What is shown of a validation.
+        resumed_step: Of the checkpoint that it goes on from; None: it begins.
+        more: Callbacks beside ours.
+        validated: Whether there are molecules to validate on.
+        alone: Whether it is no command that trains: one process, also inside a job of a batch
+            system that could start more, and no picture is drawn.
+    """
+    metrics_file = MetricsFile(run.path)
+    if resumed_step is None:  # there may be something of an earlier attempt
+        metrics_file.keep(0)
+        if rank_zero_only.rank == 0:
+            shutil.rmtree(run.tensorboard, ignore_errors=True)
+    callbacks = [
+        *more,
+        # First what belongs to a step, then what checkpoints keep of it; what may fail and what
+        # gives the signals back comes after what saves.
+        *([AveragedWeights(config.ema_decay)] if config.ema_decay else []),
+        *([] if validated else [_MeasureAtTheEnd()]),
+        *_captured(config.engine),
+        LogTraining(metrics_file),
+        StopWhenDiverged(run.path),
+        ValidateAtTheEnd(),
+        Throughput(),
+        *checkpoint_callbacks(
+            run.path, selected.name, config.early_stopping, config.checkpoint_minutes
+        ),
+        *([] if alone else [LearningCurve(run.learning_curve_file, shown.name, selected.name)]),
+        *([] if alone else [ModelTable()]),
+        RunRecord(run, [Path(sys.argv[0]).name, *sys.argv[1:]]),
+        StopBetweenSteps(),
+        *([TrainingProgress(shown.name)] if config.trainer.enable_progress_bar else []),
+    ]
+    # The file first, so that Lightning's log directory is the run directory.
+    loggers = [metrics_file, *_logger(config.logger, run, resumed_step or 0)]
+    for logger in loggers:
+        logger.log_hyperparams(config.to_plain())
+    return make_trainer(
+        config.trainer,
+        default_root_dir=run.path,
+        callbacks=callbacks,
+        plugins=[DurableCheckpointIO(), *([LightningEnvironment()] if alone else [])],
+        logger=loggers,
+        **({} if validated else {"limit_val_batches": 0}),
+    )
+
+
+class _MeasureAtTheEnd(Callback):
+    """Measures BatchNorm's statistics for the last weights, which no validation does."""
+
+    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
+        pl_module.measure_batch_norm()
+
+
+def _captured(engine: str) -> list[Callback]:
+    """The callback of an engine; loaded for its users only, since it needs Lightning's insides."""
+    if engine == "eager":
+        return []
+    from graphormer_sepnorm.training.captured.engine import CapturedTraining
+
+    return [CapturedTraining(engine == "compiled")]
+
+
+def _logger(name: str, run: RunDirectory, step: int) -> list[Logger]:
+    """The logger beside metrics.csv.
+
+    Raises:
+        ConfigError: Its package is not installed.
+    """
+    from lightning.pytorch import loggers
+
+    try:
+        if name == "tensorboard":
+            # What it has from after the checkpoint is not shown.
+            place = run.path, "", run.tensorboard.name
+            return [loggers.TensorBoardLogger(*place, purge_step=step or None)]
+        if name == "wandb":
+            return [loggers.WandbLogger(save_dir=run.path, name=run.path.name)]
+        if name == "mlflow":
+            return [loggers.MLFlowLogger(run_name=run.path.name)]
+    except ImportError as error:
+        raise ConfigError(
+            f"--logger {name} needs a package that is not installed: pip install {name}"
+        ) from error
+    return []
+
+
+@dataclasses.dataclass
+class Tested:
+    """What the best checkpoint of a network, or an ensemble, came to.
+
+    Attributes:
+        checkpoint: Its file.
+        summary: As ``summary.json`` keeps it.
+        validation: Metrics and loss of the checkpoint's validation.
+        predictions: float64 ``[n, T]`` of the test split; None where only a part was tested.
+    """
+
+    checkpoint: Path
+    summary: dict[str, Any]
+    validation: dict[str, float]
+    predictions: np.ndarray | None
+
+
+def evaluate_best(
+    trainer: Any,
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    run: RunDirectory,
+    selected: Metric,
+) -> Tested | None:
+    """Test the best checkpoint of a trained run.
+
+    Returns:
+        None where there is nothing to test, and in every process but the first.
+    """
+    best = run.tested
+    if trainer.fast_dev_run or best is None:
+        if not trainer.fast_dev_run:
+            print("no checkpoint was written: training took no step")
+        return None
+    epochs, steps = trainer.current_epoch, trainer.global_step
+    checkpoint = read_checkpoint(best)
+    validation = checkpoint[KEY]["validation"]
+    # Not by `ckpt_path`: Lightning would set the callbacks back too, and with them metrics.csv and
+    # the time that was measured.
+    module.load_state_dict(checkpoint["state_dict"])
+    values = tested(trainer, module, data)
+    if not trainer.is_global_zero:
+        return None
+    throughput = next(call for call in trainer.callbacks if isinstance(call, Throughput))
+    record = next(call for call in trainer.callbacks if isinstance(call, RunRecord))
+    summary = {
+        "dataset": data.dataset,
+        "norm": module.model.config.norm,
+        "seed": module.hparams["seed"],
+        "dataset_fingerprint": data.splits.fingerprint,
+        **values,
+        **{
+            f"best_validation_{metric.name}": validation.get(f"validation_{metric.name}", math.nan)
+            for metric in (module.task.main, selected)
+            if metric.kind is not None and len(data.numbers.validated)
+        },
+        "epochs": epochs,
+        "steps": steps,
+        "parameters": count_parameters(module.model),
+        "seconds": record.seconds,
+        "training_seconds": round(throughput.seconds, 1),
+        "graphs_per_second": round(throughput.graphs_per_second * trainer.world_size, 1),
+        "checkpoint": str(best),
+    }
+    return Tested(best, summary, validation, whole_test(module, data))
+
+
+def tested(
+    trainer: Trainer, module: GraphormerModule, data: MoleculeDataModule, **options: Any
+) -> dict[str, float]:
+    """Test a module; return the metrics, none where there are no test molecules."""
+    if not len(data.indices("test")):
+        return {}
+    [values] = trainer.test(module, datamodule=data, verbose=False, **options)
+    return {name: float(value) for name, value in values.items()}
+
+
+def whole_test(module: GraphormerModule, data: MoleculeDataModule) -> np.ndarray | None:
+    """Return what the test that has just ended predicted, float64 ``[n, T]``.
+
+    None of a part of the split (--trainer.limit_test_batches), or without test molecules.
+    """
+    if not len(data.indices("test")):
+        return None
+    predictions = module.evaluated("test")
+    return predictions if len(predictions) == len(data.indices("test")) else None

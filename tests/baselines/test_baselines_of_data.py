@@ -1,0 +1,198 @@
+"""The simple models on a data set's splits: their words, and how far they are."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphormer_sepnorm import formatting
+from graphormer_sepnorm.baselines import fit as baselines
+from graphormer_sepnorm.baselines.evaluation import NAMES, baselines_of
+from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.metrics import metrics_of
+
+SMILES = {
+    "train": ["C" * n for n in range(1, 21)] + ["C" * n + "O" for n in range(1, 21)],
+    "validation": ["CC(C)C", "CC(C)O", "CCN"],
+    "test": ["CC(C)CC", "CCC(C)O", "CCCN"],
+}
+
+
+@pytest.fixture(autouse=True)
+def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in ("regression", "binary"):
+        monkeypatch.setitem(baselines.BOOSTED, kind, 20)
+        monkeypatch.setitem(baselines.FOREST, kind, 5)
+
+
+def data(
+    targets: dict[str, list[list[float]]], kind: Any, smiles: Any = SMILES, units: Any = ("", "")
+) -> Any:
+    columns = {split: np.array(rows, np.float32) for split, rows in targets.items()}
+    starts = {"train": 0, "validation": 40, "test": 43}
+    names = tuple("ab"[: columns["test"].shape[1]])
+    return SimpleNamespace(
+        splits=SimpleNamespace(
+            smiles=smiles,
+            task=Task(kind, names, units[: len(names)], metrics_of(kind)[0].name),
+            extra_inputs=ExtraInputs(),
+        ),
+        labels=np.concatenate([columns[split] for split in starts]).__getitem__,
+        indices=lambda split: np.arange(len(columns[split])) + starts[split],
+        member_folds=None,
+        own_columns=lambda split: np.empty((len(columns[split]), 0), np.float32),
+        row_weights=lambda numbers: None,
+        bounds=lambda split: np.full(columns[split].shape, np.nan),
+    )
+
+
+def two_targets(kind: str) -> dict[str, list[list[float]]]:
+    return {
+        split: [
+            [float("O" in text), float(len(text) > 4) if kind == "binary" else len(text)]
+            for text in texts
+        ]
+        for split, texts in SMILES.items()
+    }
+
+
+def test_every_metric_is_a_mean_over_the_targets() -> None:
+    found, left_out, fitted = baselines_of(data(two_targets("regression"), "regression"))
+    assert left_out == ""
+    assert [one.name for one in found] == [NAMES[name] for name in ("mean", "forest", "boosting")]
+    truth = two_targets("regression")
+    errors = np.array(truth["test"]) - np.mean(truth["train"], axis=0)
+    assert found[0].test["mae"] == pytest.approx(np.abs(errors).mean(), rel=1e-6)
+    assert found[0].test["rmse"] == pytest.approx(np.sqrt((errors**2).mean(axis=0)).mean())
+    assert found[2].test["mae"] < found[0].test["mae"]
+    assert fitted is not None
+    for one, name in zip(found, fitted.predictions, strict=True):
+        assert one.comparable
+        for split, values in (("validation", one.validation), ("test", one.test)):
+            assert list(values) == ["mae", "rmse", "r2", "spearman"]
+            apart = np.abs(np.array(truth[split]) - fitted.predictions[name][split])
+            assert values["mae"] == pytest.approx(apart.mean(), rel=1e-6)
+    assert found[1].by("rmse") == {
+        "name": NAMES["forest"],
+        "validation": found[1].validation["rmse"],
+        "test": found[1].test["rmse"],
+        "comparable": True,
+    }
+
+
+def test_two_classes_have_theirs() -> None:
+    found, _, _ = baselines_of(data(two_targets("binary"), "binary"))
+    assert [one.name for one in found] == [NAMES["forest"], NAMES["boosting"]]
+    assert list(found[1].test) == ["auroc", "average_precision", "brier", "log_loss"]
+    assert found[1].test["auroc"] > 0.7
+
+
+def test_one_of_several_classes_is_judged_as_a_network_is() -> None:
+    """By probabilities that add up to 1, of all classes together."""
+    classes = {
+        split: [[float("O" in text), float("O" not in text)] for text in texts]
+        for split, texts in SMILES.items()
+    }
+    given = data(classes, "binary")
+    names = given.splits.task.targets
+    given.splits.task = Task("binary", names, ("", ""), "auroc", one_of="kind")
+    found = baselines_of(given)
+    forest = found.fitted.predictions["forest"]["test"]
+    shares = forest / forest.sum(axis=1, keepdims=True)
+    labels = np.array(classes["test"])
+    test = found.baselines[0].test
+    assert test["log_loss"] == pytest.approx(-np.log((shares * labels).sum(axis=1)).mean())
+    assert test.keys() == {metric.name for metric in metrics_of("binary")} | {"accuracy"}
+    assert test["accuracy"] == (shares.argmax(axis=1) == labels.argmax(axis=1)).mean()
+
+
+def test_errors_in_several_units_have_no_mean() -> None:
+    """But for the main metric's, which is what the model is compared by."""
+    made = data(two_targets("regression"), "regression", units=("m", "s"))
+    assert list(baselines_of(made).baselines[0].test) == ["mae", "r2", "spearman"]
+
+
+def test_no_smiles_no_baselines() -> None:
+    made = data(two_targets("regression"), "regression", smiles=None)
+    assert baselines_of(made) == ([], "", None)
+
+
+def test_a_target_that_a_split_lacks() -> None:
+    """Trees cannot learn the second target, where other models may have a test error."""
+    targets = two_targets("regression")
+    targets["train"] = [[one, math.nan] for one, _ in targets["train"]]
+    found, left_out, _ = baselines_of(data(targets, "regression"))
+    assert [one.comparable for one in found] == [False] * 3
+    said = (
+        "No trees for b, of which the training labels are too few, or of one "
+        "class: each baseline is of the targets that it knows."
+    )
+    assert left_out == said
+    # A few labels have a mean, which is of both targets then.
+    targets["train"] = [
+        [one, 3.0 if row < 5 else math.nan] for row, (one, _) in enumerate(targets["train"])
+    ]
+    found, left_out, _ = baselines_of(data(targets, "regression"))
+    assert [one.comparable for one in found] == [True, False, False]
+    assert left_out == said
+    # Without a test label no model has an error.
+    targets = two_targets("regression")
+    targets["test"] = [[one, math.nan] for one, _ in targets["test"]]
+    found, left_out, _ = baselines_of(data(targets, "regression"))
+    assert [one.comparable for one in found] == [True] * 3
+    assert left_out == ""
+
+
+def test_undefined_for_every_target() -> None:
+    targets = two_targets("binary")
+    targets["train"] = [[0.0, 1.0]] * 40
+    found, said, _ = baselines_of(data(targets, "binary"))
+    assert not found
+    assert said.startswith(
+        "No random forest on Morgan fingerprints and descriptors: no target has both classes in "
+        "the training and the test split. No gradient boosting"
+    )
+
+
+def test_what_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baselines, "MOST_MOLECULES", 30)
+    monkeypatch.setattr(baselines, "MOST_TARGETS", 1)
+    found, left_out, _ = baselines_of(data(two_targets("regression"), "regression"))
+    assert left_out == (
+        "The baselines are of 30 of 40 train molecules, drawn at random, the first 1 of 2 targets."
+    )
+    assert [one.comparable for one in found] == [False] * 3
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_how_far_it_is(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    for name in ("PATIENCE_SECONDS", "TERMINAL_SECONDS", "LOG_SECONDS"):
+        monkeypatch.setattr(formatting, name, 0.0)
+    baselines_of(data(two_targets("regression"), "regression"))
+    shown = capsys.readouterr().err
+    lines = [f"baselines: descriptors, {n} of 46" for n in (40, 43, 46)]
+    lines += [
+        f"baselines: {what}, {target} of 2"
+        for target in range(2)
+        for what in ("mean", "random forest", "gradient boosting")
+    ]
+    if terminal:
+        assert shown == "".join(f"\r\033[K{line}" for line in lines) + "\r\033[K"
+    else:
+        assert shown.splitlines() == lines
+
+
+def test_what_is_done_in_a_moment_needs_no_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(formatting, "LOG_SECONDS", 1000.0)
+    baselines_of(data(two_targets("regression"), "regression"))
+    assert capsys.readouterr().err == ""

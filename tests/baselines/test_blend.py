@@ -1,0 +1,364 @@
+"""A network blended with trees: what it predicts, how it is weighed, what a checkpoint keeps."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rdkit import Chem
+from reference.checkpoints import make_checkpoint, replaced
+from reference.trees import COLUMNS, boosted_trees
+
+from graphormer_sepnorm.baselines.blend import (
+    Blend,
+    Stacking,
+    log_odds,
+    weigh_classes,
+    weigh_values,
+)
+from graphormer_sepnorm.cli.predict import main as predict
+from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.inference import stream
+from graphormer_sepnorm.inference.checkpoint import (
+    BLEND,
+    joined,
+    read_checkpoint,
+)
+from graphormer_sepnorm.inference.predictor import Predictor
+
+SMILES = ["CCO", "CCN", "c1ccccc1O", "CC(C)CO", "CNC", "OCCO"]
+TWO = {"targets": ("a", "b")}
+
+
+def blended(
+    weight: float,
+    kind: Any = "regression",
+    without: int | None = None,
+    stacking: Stacking | None = None,
+) -> dict[str, Any]:
+    """A checkpoint of two targets."""
+    trees, _ = boosted_trees(kind, targets=2, without=without)
+    blend = Blend.of_trees(trees, weight, stacking=stacking)
+    return make_checkpoint(kind=kind, **TWO) | {BLEND: blend.to_plain()}
+
+
+def alone_and_trees(checkpoint: dict[str, Any], kind: Any) -> tuple[np.ndarray, np.ndarray]:
+    """What the network, and what its trees say of `SMILES`."""
+    alone = {name: value for name, value in checkpoint.items() if name != BLEND}
+    features = COLUMNS.of_molecules([Chem.MolFromSmiles(text) for text in SMILES])
+    trees = Blend.from_plain(checkpoint[BLEND]).trees.predict(features)
+    return Predictor(alone, "cpu").predict(SMILES).values, trees
+
+
+@pytest.mark.parametrize("kind", ["regression", "binary"])
+def test_values_are_the_weighted_mean(kind: Any) -> None:
+    torch.manual_seed(0)
+    checkpoint = blended(0.3, kind)
+    network, trees = alone_and_trees(checkpoint, kind)
+    found = Predictor(checkpoint, "cpu").predict(["", *SMILES, "C1CC", "CCCl"])
+    assert np.abs(network - trees).min() > 1e-3
+    np.testing.assert_allclose(found.values[1:7], 0.3 * network + 0.7 * trees, rtol=1e-9)
+    assert [bool(error) for error in found.errors] == [True, *[False] * 6, True, True]
+    # A molecule is what it is, in whatever company.
+    one = Predictor(checkpoint, "cpu").predict(SMILES[3]).values
+    np.testing.assert_allclose(one[0], found.values[4], rtol=1e-5)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
+def test_of_classes_log_odds_are_weighed(weight: float) -> None:
+    torch.manual_seed(0)
+    stacking = Stacking(1.4, np.array([0.5, -0.7]))
+    checkpoint = blended(weight, "binary", without=1, stacking=stacking)
+    network, trees = alone_and_trees(checkpoint, "binary")
+    found = Predictor(checkpoint, "cpu").predict(SMILES).values
+    p, q = network[:, 0], trees[:, 0]
+    ratio = ((p / (1 - p)) ** weight * (q / (1 - q)) ** (1 - weight)) ** 1.4 * np.exp(0.5)
+    np.testing.assert_allclose(found[:, 0], ratio / (1 + ratio), rtol=1e-6)
+    # Of a target without trees nothing is known that the network does not say.
+    np.testing.assert_array_equal(found[:, 1], network[:, 1])
+
+
+@pytest.mark.parametrize("stacking", [None, Stacking(1.4, np.array([0.5, -0.7]))])
+def test_members_of_an_ensemble_stand_beside_the_same_trees(stacking: Stacking | None) -> None:
+    trees, _ = boosted_trees("binary", targets=2, without=1)
+    plain = Blend.of_trees(trees, 0.3, stacking=stacking).to_plain()
+    members = {f"member {number}": make_checkpoint(kind="binary", **TWO) for number in range(3)}
+    each = [
+        Predictor(one | {BLEND: plain}, "cpu").predict(SMILES).values for one in members.values()
+    ]
+    networks = np.stack([Predictor(one, "cpu").predict(SMILES).values for one in members.values()])
+    found = Predictor(joined(members) | {BLEND: plain}, "cpu").predict(SMILES)
+    np.testing.assert_allclose(found.spread, np.std(each, axis=0, ddof=1), rtol=1e-6)
+    if stacking is None:
+        np.testing.assert_allclose(found.values, np.mean(each, axis=0), rtol=1e-6)
+        return
+    # The mean of their log-odds, and so of the blend's; of the second target it is theirs.
+    odds = [np.log(one[:, 0] / (1 - one[:, 0])) for one in each]
+    np.testing.assert_allclose(found.values[:, 0], 1 / (1 + np.exp(-np.mean(odds, axis=0))))
+    np.testing.assert_allclose(found.values[:, 1], networks[:, :, 1].mean(axis=0))
+
+
+def test_classes_of_which_a_molecule_is_of_one_add_up_to_1() -> None:
+    trees, _ = boosted_trees("binary", targets=3, without=2)
+    stacking = Stacking(1.4, np.array([0.5, -0.7, 0.0]))
+    blend = Blend.of_trees(trees, 0.3, exclusive=True, stacking=stacking)
+    random = np.random.default_rng(0)
+    networks, said = random.dirichlet(np.ones(3), (2, 9)), random.uniform(0.01, 0.9, (9, 3))
+    values, spread = blend.combined(networks, said)
+    np.testing.assert_allclose(values.sum(axis=1), 1)
+    each = [blend.combined(one[None], said)[0] for one in networks]
+    np.testing.assert_allclose(spread, np.std(each, axis=0, ddof=1))
+    apart = dataclasses.replace(blend, exclusive=False).combined(networks, said)[0]
+    np.testing.assert_allclose(values, apart / apart.sum(axis=1, keepdims=True))
+
+
+def test_probabilities_of_0_and_1_say_no_more_than_numbers_can() -> None:
+    blend = Blend.of_trees(boosted_trees("binary")[0], 0.5, stacking=Stacking(1.0, np.zeros(1)))
+    network, trees = np.array([[0.0], [1.0], [0.0]]), np.array([[0.0], [1.0], [1.0]])
+    values, spread = blend.combined(network[None], trees)
+    np.testing.assert_allclose(values[:, 0], [1e-6, 1 - 1e-6, 0.5], rtol=1e-6)
+    assert spread is None
+
+
+def test_a_target_without_trees_is_the_networks() -> None:
+    torch.manual_seed(0)
+    checkpoint = blended(0.0, without=1)
+    alone = {name: value for name, value in checkpoint.items() if name != BLEND}
+    network, both = (Predictor(one, "cpu").predict(SMILES).values for one in (alone, checkpoint))
+    np.testing.assert_array_equal(both[:, 1], network[:, 1])
+    assert (both[:, 0] != network[:, 0]).all()
+
+
+def test_without_weight_no_descriptor_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor = Predictor(blended(1.0), "cpu")
+    monkeypatch.setattr("graphormer_sepnorm.baselines.features._raw", None)
+    assert not any(predictor.predict(SMILES).errors)
+
+
+def test_processes_and_a_file_give_the_same_values(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(stream, "CHUNK_ROWS", 2)
+    torch.manual_seed(0)
+    torch.save(blended(0.4), model := tmp_path / "a.ckpt")
+    (tmp_path / "in.csv").write_text("\n".join(["smiles", *SMILES]))
+    for jobs in (1, 2):
+        where = ["-o", str(tmp_path / f"{jobs}.csv"), "--jobs", str(jobs), "--quiet"]
+        assert predict([str(model), "-i", str(tmp_path / "in.csv"), *where]) == 0
+    assert (tmp_path / "1.csv").read_bytes() == (tmp_path / "2.csv").read_bytes()
+    written = np.loadtxt(tmp_path / "1.csv", delimiter=",", skiprows=1, usecols=(1, 2))
+    values = Predictor.load(model, "cpu").predict(SMILES).values
+    np.testing.assert_allclose(written, values, rtol=1e-5)
+    found = Blend.from_plain(read_checkpoint(model)[BLEND]).trees_of_smiles(SMILES)
+    features = COLUMNS.of_molecules([Chem.MolFromSmiles(text) for text in SMILES])
+    np.testing.assert_array_equal(found, boosted_trees(targets=2)[0].predict(features))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (("trees", "columns", "descriptors"), ["MolWt", "Fluff"], "has no descriptor Fluff"),
+        (("trees", "value"), [1.0], "cannot be used"),
+        (("trees", "columns"), {}, "cannot be used"),
+    ],
+)
+def test_a_damaged_blend_is_one_line(place: tuple, value: Any, said: str, tmp_path: Path) -> None:
+    torch.save(replaced(blended(0.5), (BLEND, *place), value), path := tmp_path / "a.ckpt")
+    with pytest.raises(CheckpointError, match=said) as caught:
+        Predictor.load(path, "cpu")
+    assert str(path) in str(caught.value)
+
+
+def labelled(rows: int = 100) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Labels ``[n, 1]``, and two predictions that are wrong independently, the first less so."""
+    random = np.random.default_rng(0)
+    labels = random.normal(size=(rows, 1))
+    network, trees = (labels + random.normal(size=(rows, 1)) * noise for noise in (1.0, 1.2))
+    return labels, network, trees
+
+
+def test_the_weight_has_the_smallest_loss() -> None:
+    labels, network, trees = labelled()
+    weight = weigh_values(labels, network, trees, np.ones(1))
+    losses = {}
+    for tenth in range(11):
+        values = tenth / 10 * network + (1 - tenth / 10) * trees
+        losses[tenth / 10] = ((values - labels) ** 2).mean()
+    best = min(losses, key=lambda one: losses[one])
+    # 100 labels against as many as 200 that ask for the half.
+    assert weight == round((100 * best + 200 * 0.5) / 300, 2) != 0.5
+    assert weigh_values(labels, labels, trees, np.ones(1)) == round(200 / 300, 2)
+    assert weigh_values(labels, network, labels, np.ones(1)) == round(100 / 300, 2)
+
+
+def test_targets_count_by_their_deviation_and_only_where_there_are_trees() -> None:
+    labels, network, trees = labelled()
+    own = weigh_values(labels, network, trees, np.ones(1))
+    # Of the second target, in other units, the trees are the better ones.
+    both = [np.hstack([one, 1000 * two]) for one, two in ((labels, labels), (network, trees))]
+    both.append(np.hstack([trees, 1000 * network]))
+    assert weigh_values(*both, np.array([1.0, 1000.0])) == 0.5
+    both[2][:, 1] = np.nan
+    assert weigh_values(*both, np.array([1.0, 1000.0])) == own
+
+
+def test_each_target_counts_alike_and_the_one_with_fewest_labels_says_how_much() -> None:
+    labels, network, _ = labelled()
+    noise = network - labels
+    some = np.hstack([labels, labels])
+    some[20:, 1] = np.nan
+    both = np.hstack([labels, labels + 2 * noise]), np.hstack([labels + noise, labels])
+    # The loss is (1 - w)² and w² of these.
+    of_trees, of_network = (noise**2).mean(), 4 * (noise[:20] ** 2).mean()
+    best = round(10 * of_trees / (of_trees + of_network)) / 10
+    expected = round((20 * best + 200 * 0.5) / 220, 2)
+    assert weigh_values(some, *both, np.ones(2)) == expected < 0.49
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_what_lies_beyond_a_bound_costs_nothing(side: int) -> None:
+    labels, network, trees = labelled()
+    hidden = labels < -0.5 if side else labels > 0.5
+    some = np.where(hidden, np.nan, labels)
+    bounds = np.full((100, 2), np.nan)
+    bounds[:, [side]] = np.where(hidden, -0.5 if side else 0.5, np.nan)
+    weight = weigh_values(some, network, trees, np.ones(1), bounds)
+    losses = {}
+    for tenth in range(11):
+        values = tenth / 10 * network + (1 - tenth / 10) * trees
+        errors = values - labels
+        short = values + 0.5 if side else 0.5 - values  # of the bound
+        losses[tenth / 10] = (np.where(hidden, np.maximum(short, 0), errors) ** 2).mean()
+    best = min(losses, key=lambda one: losses[one])
+    assert weight == round((100 * best + 200 * 0.5) / 300, 2)
+    # Trees that differ only by staying before the bound: nothing but that asks for the network.
+    near = np.where(hidden, bounds[:, [side]] + (1 if side else -1), network)
+    assert weigh_values(some, network, near, np.ones(1)) < 0.5
+    assert weigh_values(some, network, near, np.ones(1), bounds) > 0.5
+
+
+def test_few_labels_change_little() -> None:
+    labels, network, trees = labelled(2000)
+    chosen = {}
+    for rows in (2, 20, 200, 2000):
+        some = labels.copy()
+        some[rows:] = np.nan
+        chosen[rows] = weigh_values(some, labels, trees, np.ones(1))
+    assert chosen == {2: 0.5, 20: 0.55, 200: 0.75, 2000: 0.95}
+    nothing = np.full_like(trees, np.nan)
+    assert weigh_values(labels, labels, nothing, np.ones(1)) == 0.5
+    assert weigh_values(nothing, labels, trees, np.ones(1)) == 0.5
+    network[3] = np.inf
+    assert weigh_values(labels, network, trees, np.ones(1)) == 0.5
+
+
+def classes(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Labels of two targets, of which some are missing, and probabilities that are not right."""
+    random = np.random.default_rng(0)
+    hidden = random.normal(size=(rows, 2))
+    labels = (hidden + random.logistic(size=(rows, 2)) > 0.5).astype(float)
+    labels[random.random((rows, 2)) < 0.2] = np.nan
+    # The network is not sure enough and finds the class too frequent, the trees are too sure.
+    network = 0.3 * (hidden + 0.6 * random.normal(size=(rows, 2))) + 1
+    trees = 2.5 * (hidden + 1.2 * random.normal(size=(rows, 2)))
+    network, trees = (1 / (1 + np.exp(-odds)) for odds in (network, trees))
+    return labels, network, trees
+
+
+def several(network: np.ndarray) -> np.ndarray:
+    """Three networks with a mean of log-odds that is that of one."""
+    odds = np.log(network / (1 - network))
+    return 1 / (1 + np.exp(-odds + np.array([-1.0, 0.3, 0.7])[:, None, None]))
+
+
+@pytest.mark.parametrize(("rows", "exclusive"), [(20, False), (300, False), (300, True)])
+def test_the_weights_of_classes_are_the_likeliest(rows: int, exclusive: bool) -> None:
+    """By the plain sum over labels, which no neighbour makes smaller."""
+    labels, network, trees = classes(rows)
+    weight, (slope, constants) = weigh_classes(labels, several(network), trees, exclusive)
+
+    def loss(weight: float, slope: float, constants: np.ndarray) -> float:
+        found = 0.0
+        for (row, target), label in np.ndenumerate(labels):
+            if not np.isnan(label):
+                p, q = network[row, target], trees[row, target]
+                odds = weight * np.log(p / (1 - p)) + (1 - weight) * np.log(q / (1 - q))
+                right = 1 / (1 + np.exp(-slope * odds - constants[target]))
+                found -= np.log(right if label else 1 - right) / (2 if exclusive else 1)
+        for slopes in (weight * slope, (1 - weight) * slope):
+            found += (slopes - 0.5) ** 2 / (2 * 0.15**2)
+        return float(found + (constants**2).sum() / (2 * 0.5**2))
+
+    least = loss(weight, slope, constants)
+    for change in (-0.02, 0.02):
+        # The weight is rounded to hundredths.
+        assert loss(weight + change, slope, constants) > least
+        assert loss(weight, slope + change, constants) > least
+        for target in range(2):
+            assert loss(weight, slope, constants + change * np.eye(2)[target]) > least
+
+
+def test_how_sure_the_network_is_does_not_decide_its_weight() -> None:
+    """A mean of probabilities hears less of the one that is less sure, however well it ranks."""
+    labels, network, trees = classes(3000)
+    weight, stacking = weigh_classes(labels, network[None], trees)
+    blend = Blend.of_trees(boosted_trees("binary", targets=2)[0], weight, stacking=stacking)
+    assert weight > 0.5
+    assert (stacking.constants < 0).all()
+
+    def loss(values: np.ndarray) -> float:
+        right = np.where(labels > 0.5, values, 1 - values)
+        return -float(np.log(right[~np.isnan(labels)]).mean())
+
+    means = [loss(tenth / 10 * network + (1 - tenth / 10) * trees) for tenth in range(11)]
+    assert loss(blend.combined(network[None], trees)[0]) < min(means) - 0.01
+
+
+def test_few_labels_of_classes_change_little() -> None:
+    labels, network, trees = classes(3000)
+    networks, slopes = network[None], {}
+    for rows in (0, 2, 20, 200, 3000):
+        some = labels.copy()
+        some[rows:] = np.nan
+        weight, stacking = weigh_classes(some, networks, trees)
+        own, of_trees = weight * stacking.slope, (1 - weight) * stacking.slope
+        slopes[rows] = abs(own - 0.5) + abs(of_trees - 0.5)
+    assert slopes[0] == 0
+    assert sorted(slopes.values()) == [*slopes.values()]
+    assert slopes[20] < 0.3 < 1 < slopes[3000]
+    # One class alone, which makes constants of a plain logistic regression infinite.
+    weight, stacking = weigh_classes(np.ones((5, 2)), networks[:, :5], trees[:5])
+    assert abs(weight - 0.5) < 0.2
+    assert (np.abs(stacking.constants) < 0.5).all()
+
+
+def test_classes_with_nothing_to_choose_by_are_weighed_alike() -> None:
+    labels, network, trees = classes(30)
+    nothing, networks = np.full_like(labels, np.nan), network[None]
+    for weight, stacking in (
+        weigh_classes(labels, networks, nothing),
+        weigh_classes(labels, np.where(labels == 1, np.nan, networks), trees),
+        weigh_classes(labels[:0], networks[:, :0], trees[:0]),
+    ):
+        assert weight == 0.5
+        assert stacking.slope == 1
+        assert (stacking.constants == 0).all()
+    # Trees of one target alone.
+    trees[:, 1] = np.nan
+    both = weigh_classes(labels, networks, trees)
+    alone = weigh_classes(labels[:, :1], networks[:, :, :1], trees[:, :1])
+    assert both[0] == alone[0]
+    assert both[1].slope == pytest.approx(alone[1].slope, rel=1e-3)
+    assert both[1].constants[1] == 0
+
+
+def test_models_that_are_worse_than_chance_keep_their_order() -> None:
+    labels, network, trees = classes(3000)
+    weight, stacking = weigh_classes(1 - labels, network[None], trees)
+    blend = Blend.of_trees(boosted_trees("binary", targets=2)[0], weight, stacking=stacking)
+    assert stacking.slope == pytest.approx(0.02)
+    found = blend.combined(network[None], trees)[0][:, 0]
+    odds = weight * log_odds(network[:, 0]) + (1 - weight) * log_odds(trees[:, 0])
+    np.testing.assert_array_equal(np.argsort(found), np.argsort(odds))

@@ -1,0 +1,139 @@
+"""What trees see: RDKit's environments that training knows, its descriptors without gaps."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from rdkit import Chem
+from rdkit.Chem import Descriptors, rdFingerprintGenerator
+
+from graphormer_sepnorm.baselines import features as tree_features
+from graphormer_sepnorm.baselines.features import FeatureColumns, RawFeatures, compute_features
+from graphormer_sepnorm.chem.descriptors import LEFT_OUT, compute_descriptors, descriptor_names
+from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS, morgan_counts
+from graphormer_sepnorm.errors import DataError
+
+SMILES = ["CCO", "CCN", "CCCl", "c1ccccc1O", "CC(C)C", "[Na+].[Cl-]"]
+
+
+def test_counts_are_rdkits() -> None:
+    molecules = [Chem.MolFromSmiles(text) for text in ("CCCCCCO", "c1ccccc1", "CC(=O)Nc1ccccc1")]
+    counts = morgan_counts(molecules).toarray()
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=ENVIRONMENTS)
+    expected = [list(generator.GetCountFingerprint(molecule)) for molecule in molecules]
+    np.testing.assert_array_equal(counts, expected)
+    # Benzene: six equal atoms, and their neighbourhoods of radius one and two.
+    assert sorted(counts[1][counts[1] > 0]) == [6.0, 6.0, 6.0]
+
+
+def test_no_molecule() -> None:
+    assert morgan_counts([]).shape == (0, ENVIRONMENTS)
+
+
+def test_descriptors_are_rdkits() -> None:
+    molecule = Chem.MolFromSmiles("CC(=O)Oc1ccccc1C(=O)O")
+    (values,) = compute_descriptors([molecule])
+    theirs = Descriptors.CalcMolDescriptors(molecule)
+    assert len(descriptor_names()) == len(theirs) - len(LEFT_OUT)
+    for name, value in zip(descriptor_names(), values, strict=True):
+        assert value == pytest.approx(theirs[name], rel=1e-6), name
+
+
+def test_what_is_undefined_is_nan_and_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(molecule: Chem.Mol) -> float:
+        return 1 / (molecule.GetNumAtoms() - 2)
+
+    more = [("fails", fails), ("endless", lambda _: math.inf), ("beyond", lambda _: 1e300)]
+    monkeypatch.setattr(Descriptors, "descList", [*Descriptors.descList, *more])
+    salt = Chem.MolFromSmiles("[Na+].[Cl-]")
+    values = compute_descriptors([None, salt], ["MolWt", *(name for name, _ in more)])
+    assert np.isnan(values[0]).all()
+    assert values[1, 0] == pytest.approx(58.44, abs=0.01)
+    assert np.isnan(values[1, 1:]).all()
+    assert values.dtype == np.float32
+
+
+def test_environments_of_three_molecules_and_all_descriptors() -> None:
+    columns = FeatureColumns.fit(raw := compute_features(SMILES))
+    molecules = [Chem.MolFromSmiles(text) for text in SMILES]
+    counts = morgan_counts(molecules).toarray()
+    expected = np.flatnonzero((counts > 0).sum(axis=0) >= 3)
+    assert len(expected) > 0
+    assert list(columns.environments) == expected.tolist()
+    assert columns.descriptors == descriptor_names()
+    features = columns.of(raw)
+    assert features.dtype == np.float32
+    np.testing.assert_array_equal(features[:, : len(expected)], counts[:, expected])
+    weight = len(expected) + columns.descriptors.index("MolWt")
+    np.testing.assert_allclose(
+        features[:, weight], [Descriptors.MolWt(one) for one in molecules], rtol=1e-6
+    )
+    np.testing.assert_array_equal(columns.of_molecules(molecules), features)
+
+
+def test_undefined_descriptors_are_medians_of_training_and_large_ones_are_clipped() -> None:
+    raw = compute_features(SMILES)
+    descriptors = np.tile(np.arange(6, dtype=np.float32)[:, None], len(descriptor_names()))
+    descriptors[[0, 1], 0] = np.nan
+    descriptors[:, 1] = np.nan
+    descriptors[2, 2], descriptors[3, 2] = 1e30, -1e30
+    columns = FeatureColumns.fit(RawFeatures(raw.counts, descriptors))
+    assert columns.medians[:2] == (3.5, 0.0)
+    features = columns.of(RawFeatures(raw.counts, descriptors))[:, len(columns.environments) :]
+    assert features[:, 0].tolist() == [3.5, 3.5, 2, 3, 4, 5]
+    assert features[:, 1].tolist() == [0] * 6
+    assert features[[2, 3], 2].tolist() == [1e6, -1e6]
+
+
+def test_columns_of_a_table_are_not_clipped_and_medians_of_descriptors_are() -> None:
+    raw = compute_features(SMILES)
+    descriptors = np.full((6, len(descriptor_names())), 1e30, dtype=np.float32)
+    descriptors[0, 0] = np.nan
+    of_table = np.full((6, 1), 1e9)
+    of_table[0] = np.nan
+    raw = RawFeatures(raw.counts, descriptors).with_columns(of_table)
+    columns = FeatureColumns.fit(raw, columns=["assay"])
+    assert (columns.medians[0], columns.medians[-1]) == (1e6, 1e9)
+    features = columns.of(raw)
+    assert features[:, len(columns.environments)].tolist() == [1e6] * 6
+    assert features[:, -1].tolist() == [1e9] * 6
+
+
+def test_several_processes_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_features, "_CHUNK", 4)
+    told: list[int] = []
+    alone = compute_features(SMILES)
+    several = compute_features(SMILES, told.append, processes=2)
+    assert told == [4, 6]
+    np.testing.assert_array_equal(several.descriptors, alone.descriptors)
+    np.testing.assert_array_equal(several.counts.toarray(), alone.counts.toarray())
+
+
+def test_of_a_smiles_that_cannot_be_read_nothing_is_known() -> None:
+    """RDKit does not take 7 of ogbg-molhiv's molecules, which have graphs and labels."""
+    known = compute_features([*SMILES[:5], "C"])
+    raw = compute_features([*SMILES[:5], "C1CC", "C"])
+    np.testing.assert_array_equal(np.delete(raw.descriptors, 5, axis=0), known.descriptors)
+    np.testing.assert_array_equal(
+        np.delete(raw.counts.toarray(), 5, axis=0), known.counts.toarray()
+    )
+    assert np.isnan(raw.descriptors[5]).all()
+    assert raw.counts[[5]].nnz == 0
+
+
+def test_a_descriptor_that_this_rdkit_lacks_is_one_line() -> None:
+    with pytest.raises(DataError, match=r"^RDKit .* has no descriptor Fluffiness: use the release"):
+        FeatureColumns((), ("MolWt", "Fluffiness"), (0.0, 0.0)).check()
+
+
+def test_descriptors_that_are_known_are_not_computed_again(monkeypatch) -> None:
+    columns = FeatureColumns.fit(raw := compute_features(SMILES))
+    molecules = [Chem.MolFromSmiles(text) for text in SMILES]
+    expected = columns.of_molecules(molecules)
+    other = columns.of_molecules(molecules, known=(["MolWt"], raw.descriptors[:, :1]))
+    monkeypatch.setattr(tree_features, "compute_descriptors", None)
+    given = columns.of_molecules(molecules, known=(descriptor_names(), raw.descriptors))
+    np.testing.assert_array_equal(given, expected)
+    np.testing.assert_array_equal(other, expected)

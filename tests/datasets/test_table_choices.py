@@ -1,0 +1,121 @@
+"""Choices about a user's table: replicates, groups, times, classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from table_files import everything, failure, load, plain_rows, report_of, write_csv
+
+from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.errors import ConfigError
+
+ROWS = 60
+MOLECULES = [f"{'C' * length}{end}" for length in range(1, 16) for end in ("O", "N", "Cl", "F")]
+
+
+def labels_of(splits: DatasetSplits) -> dict[str, list[float]]:
+    """All labels of each molecule, whatever the split."""
+    found: dict[str, list[float]] = {}
+    for smiles, label in everything(splits):
+        found.setdefault(smiles, []).append(round(label[0], 4))
+    return found
+
+
+def parts_of(splits: DatasetSplits) -> dict[str, set[str]]:
+    assert splits.smiles is not None
+    return {name: set(smiles) for name, smiles in splits.smiles.items()}
+
+
+@pytest.mark.parametrize(
+    ("choice", "labels"), [("keep", [1.0, 2.0, 6.0]), ("mean", [3.0]), ("median", [2.0])]
+)
+def test_replicates_are_kept_or_brought_to_one_row(
+    tmp_path: Path, choice: Any, labels: list[float]
+) -> None:
+    """Whatever spelling they have."""
+    rows = [(s, 100 + n) for n, s in enumerate(MOLECULES) if s != "CCO"]
+    rows += [("OCC", 1), ("CCO", 2), ("C(O)C", 6), ("CCO", ">9")]
+    table = write_csv(tmp_path / "t.csv", rows, "smiles,y")
+    splits = load(table, split="random", duplicates=choice)
+    found = labels_of(splits)
+    ethanol = [label for one in ("OCC", "CCO", "C(O)C") for label in found.get(one, [])]
+    assert sorted(one for one in ethanol if not np.isnan(one)) == labels
+    assert sum(map(len, found.values())) == ROWS - 1 + len(labels) + (choice == "keep")
+
+
+def test_replicates_of_classes_have_no_mean(tmp_path: Path) -> None:
+    table = write_csv(tmp_path / "t.csv", [(s, n % 2) for n, s in enumerate(MOLECULES)])
+    assert "--data.duplicates" in failure(table, ConfigError, duplicates="mean", split="random")
+
+
+def grouped(folder: Path) -> tuple[Path, dict[str, str]]:
+    rows = [(s, n / 10, f"series {n % 12}") for n, s in enumerate(MOLECULES)]
+    table = write_csv(folder / "t.csv", rows, "smiles,y,series")
+    return table, {smiles: name for smiles, _, name in rows}
+
+
+@pytest.mark.parametrize("folds", [{}, {"folds": 3, "fold": 1}])
+def test_no_group_stands_in_two_splits(tmp_path: Path, folds: dict[str, int]) -> None:
+    table, series = grouped(tmp_path)
+    splits = load(table, target_columns=("y",), group_column="series", **folds)
+    groups = [{series[smiles] for smiles in part} for part in parts_of(splits).values()]
+    assert all(groups)
+    assert sum(map(len, groups)) == 12
+    assert {group for group, _ in splits.groups["train"]} == groups[0]
+
+
+@pytest.mark.parametrize("form", ["2024-{}-{:02}", "{}.{:02}"])
+def test_the_newest_rows_are_the_test_split(tmp_path: Path, form: str) -> None:
+    """By the date, not by the row."""
+    rows = [(s, n, form.format(10 + n // 28, 1 + n % 28)) for n, s in enumerate(MOLECULES)]
+    for name, in_order in (("a.csv", rows), ("b.csv", rows[::-1])):
+        table = write_csv(tmp_path / name, in_order, "smiles,y,date")
+        parts = parts_of(load(table, target_columns=("y",), time_column="date"))
+        assert parts["train"] == set(MOLECULES[:48])
+        assert parts["validation"] == set(MOLECULES[48:54])
+        assert parts["test"] == set(MOLECULES[54:])
+
+
+def test_times_have_to_sort(tmp_path: Path) -> None:
+    rows = [(s, v, "2024-01-01" if n else "May") for n, (s, v) in enumerate(plain_rows())]
+    table = write_csv(tmp_path / "t.csv", [*rows, ("CC", 1, "")], "smiles,y,date")
+    options = {"target_columns": ("y",), "time_column": "date"}
+    message = failure(table, **options)
+    assert "row 1" in message
+    assert "'May'" in message
+    rows = [(s, v, f"{n:02}:{v}"[:2]) for n, (s, v) in enumerate(plain_rows())]
+    table = write_csv(tmp_path / "u.csv", [*rows, ("CC", 1, "")], "smiles,y,date")
+    (bad,) = report_of(load(table, **options)).invalid
+    assert bad.kind == "unknown split"
+
+
+@pytest.mark.parametrize(("positive", "labels"), [("BBB+", (1.0, 0.0)), ("bbb-", (0.0, 1.0))])
+def test_the_positive_class_can_be_named(
+    tmp_path: Path, positive: str, labels: tuple[float, float]
+) -> None:
+    rows = [(s, ("BBB+", "BBB-")[n % 2]) for n, s in enumerate(MOLECULES)]
+    table = write_csv(tmp_path / "t.csv", rows, "smiles,class")
+    options = {"target_columns": ("class",), "split": "random", "positive": positive}
+    splits = load(table, **options)
+    assert splits.task.kind == "binary"
+    assert splits.task.ones == (positive,)
+    assert labels_of(splits) == {s: [labels[n % 2]] for n, (s, _) in enumerate(rows)}
+    assert "class" in failure(table, **{**options, "positive": "BBB"})
+
+
+def test_balanced_classes_weigh_the_same(tmp_path: Path) -> None:
+    rows = [(s, int(n % 10 == 0)) for n, s in enumerate(MOLECULES)]
+    table = write_csv(tmp_path / "t.csv", rows, "smiles,y")
+    splits = load(table, split="random", class_weight="balanced")
+    known = splits.train, splits.validation
+    labels = np.concatenate([part.y[:, 0] for part in known])
+    weights = np.concatenate([part.weights for part in known])
+    assert weights[labels == 1].sum() == pytest.approx(weights[labels == 0].sum())
+    numbers = write_csv(tmp_path / "u.csv", plain_rows())
+    options = {"split": "random", "split_fractions": (0.5, 0.25, 0.25)}
+    assert "--data.class_weight" in failure(
+        numbers, ConfigError, class_weight="balanced", **options
+    )

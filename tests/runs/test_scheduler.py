@@ -1,0 +1,461 @@
+"""Processes of many runs, tried with a program that pretends to train."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+from reference.processes import REPOSITORY, Forked
+from rich.console import Console
+
+from graphormer_sepnorm.config import FitConfig, TrainerConfig
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.runs import scheduler
+from graphormer_sepnorm.runs.lifetime import locked
+from graphormer_sepnorm.runs.plan import RunSpec
+from graphormer_sepnorm.runs.scheduler import Display, Scheduler, environments, last_line, reached
+
+# What it does stands in a file beside the run.
+PROGRAM = """
+import json, os, pathlib, signal, sys, time
+import yaml
+from graphormer_sepnorm.runs.lifetime import end_with_the_command
+end_with_the_command()
+words = sys.argv[1:]
+resumed = words[0] == "--resume"
+run = pathlib.Path(words[1] if resumed else yaml.safe_load(open(words[1]))["output"])
+checkpoints = run / "checkpoints"
+checkpoints.mkdir(parents=True, exist_ok=resumed)
+do = run.with_name(run.name + ".do").read_text()
+if not resumed:
+    (run / "config.yaml").write_text(pathlib.Path(words[1]).read_text())
+began = time.time()
+print("continued" if resumed else "begun")
+
+def save(*_):
+    (checkpoints / "last.ckpt").write_text("saved")
+    print("interrupted, saved")
+    if do == "stay":
+        (run / "asked").touch()
+    else:
+        sys.exit(130)
+
+signal.signal(signal.SIGTERM, save)
+if do == "fail":
+    (checkpoints / "last.ckpt").write_text("saved")
+    sys.exit("\\n  it cannot be done  \\n\\n")
+if do == "die":
+    os.kill(os.getpid(), signal.SIGKILL)
+if do in ("hang", "stay") or (do == "hang once" and not resumed):
+    (run / "at work").touch()
+    while True:
+        time.sleep(0.05)
+time.sleep(0.2)
+names = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "GRAPHORMER_ENDS_WITH_STDIN",
+         "GRAPHORMER_KILLED_BY_ITS_COMMAND")
+environment = {name: os.environ.get(name) for name in names}
+result = {"best_validation_mae": 0.5, "test_mae": 0.25, "environment": environment,
+          "began": began, "ended": time.time(), "words": words}
+(run / "summary.json").write_text(json.dumps(result))
+"""
+
+
+class Events(Display):
+    """A display that remembers what it was told."""
+
+    def __init__(self, specs: Sequence[RunSpec]) -> None:
+        self.events: list[str] = []
+        self._specs = specs
+
+    def say(self, line: str) -> None:
+        self.events.append(line.partition(",")[0])
+
+    def started(self, spec: RunSpec) -> None:
+        self.events.append(f"{spec.name}: started")
+
+    def ended(self, spec: RunSpec, how: str, failed: bool = False) -> None:
+        self.events.append(f"{spec.name}: {re.split(' [(]', how)[0]}")
+
+    def refresh(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Workplace:
+    """A directory with runs, each told what to do."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        program = directory / "program.py"
+        program.write_text(PROGRAM)
+        scheduler.FIT = (sys.executable, str(program))
+
+    def run(self, arm: str, seed: int = 0, do: str = "work") -> RunSpec:
+        place = self.directory / arm / f"seed{seed}"
+        place.parent.mkdir(exist_ok=True)
+        place.with_name(f"{place.name}.do").write_text(do)
+        return RunSpec(f"{arm} {seed}", FitConfig(seed_everything=seed), place, arm)
+
+    def done(self, arm: str) -> RunSpec:
+        """A run that is finished."""
+        run = self.run(arm)
+        run.directory.mkdir(parents=True)
+        run.files.summary_file.write_text(json.dumps({"best_validation_mae": 0.5, "test_mae": 1}))
+        return run
+
+    def train(
+        self, runs: Sequence[RunSpec], places: Sequence[Mapping[str, str]] = ()
+    ) -> tuple[bool, list[str]]:
+        display = Events(runs)
+        with locked(self.directory) as lock:
+            unfinished = [run for run in runs if not run.finished]
+            whole = Scheduler(unfinished, places or environments(1, 1), display, lock).run()
+        return whole, display.events
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workplace]:
+    monkeypatch.setattr(scheduler, "FIT", ())  # and put back
+    return Workplace(tmp_path)
+
+
+def summary(run: RunSpec) -> dict:
+    return json.loads(run.files.summary_file.read_text())
+
+
+def when(condition: Callable[[], bool], then: Callable[[], object]) -> threading.Thread:
+    """Do something in another thread once a condition holds."""
+
+    def wait() -> None:
+        end = time.monotonic() + 120
+        while not condition() and time.monotonic() < end:
+            time.sleep(0.02)
+        then()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def test_runs_in_order_and_side_by_side(workplace: Workplace) -> None:
+    runs = [workplace.run(arm, seed) for seed in (0, 1) for arm in ("a", "b")]
+    whole, events = workplace.train(runs, environments(2, 3, ["6", "7"]))
+    assert whole
+    started = [event for event in events if event.endswith("started")]
+    assert started == [f"{run.name}: started" for run in runs]
+    found = [summary(run) for run in runs]
+    for one in found:
+        together = [o for o in found if o["began"] < one["ended"] and one["began"] < o["ended"]]
+        gpus = {other["environment"]["CUDA_VISIBLE_DEVICES"] for other in together}
+        assert len(gpus) == len(together)
+        assert one["environment"]["OMP_NUM_THREADS"] == "3"
+        # Processes that a run starts are not told to end with its standard input, but that
+        # somebody else kills them.
+        assert one["environment"]["GRAPHORMER_ENDS_WITH_STDIN"] is None
+        assert one["environment"]["GRAPHORMER_KILLED_BY_ITS_COMMAND"] == "1"
+    assert runs[0].log.read_text() == "begun\n"
+    options = yaml.safe_load(runs[2].config_file.read_text())
+    expected = runs[2].config.with_options({"output": str(runs[2].directory)})
+    assert FitConfig.from_plain(options) == expected
+
+
+def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(
+    workplace: Workplace,
+) -> None:
+    bad, dead = workplace.run("bad", do="fail"), workplace.run("dead", do="die")
+    runs = [bad, dead, workplace.run("good"), workplace.done("ready")]
+    whole, events = workplace.train(runs)
+    assert whole
+    assert [event for event in events if "started" not in event] == [
+        "bad 0: failed, it cannot be done",
+        "dead 0: failed, killed by SIGKILL",
+        "good 0: finished",
+    ]
+    assert bad.failure.read_text() == "it cannot be done\n"
+    assert dead.failure.read_text() == "killed by SIGKILL\n"
+    assert not runs[2].failure.exists()
+    bad.directory.with_name("seed0.do").write_text("work")  # mended
+    (dead.directory / "left").touch()
+    _, events = workplace.train(runs)
+    assert "bad 0: finished" in events
+    # It had saved, so it went on; the other had not, and began with an empty directory.
+    assert bad.log.read_text().splitlines()[-1] == "continued"
+    assert not bad.failure.exists()
+    assert dead.log.read_text().count("begun") == 2
+    assert not (dead.directory / "left").exists()
+
+
+def test_a_run_goes_on_with_data_that_have_moved(workplace: Workplace) -> None:
+    run = workplace.run("a", do="fail")
+    workplace.train([run])
+    run.directory.with_name("seed0.do").write_text("work")
+    moved = run.config.with_options({"data.root": "there", "data.batch_size": 8})
+    run = RunSpec(run.name, moved, run.directory, run.arm)
+    workplace.train([run])
+    assert summary(run)["words"] == ["--resume", str(run.directory), "--data.root=there"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interruption_lets_the_processes_save(number: int, workplace: Workplace) -> None:
+    # In the background SIGINT is ignored, and stays so.
+    before = signal.signal(number, signal.default_int_handler)
+    runs = [workplace.run("a", do="hang once"), workplace.run("b")]
+    try:
+        thread = when((runs[0].directory / "at work").exists, lambda: os.kill(os.getpid(), number))
+        whole, events = workplace.train(runs)
+        thread.join()
+        assert signal.getsignal(number) == signal.default_int_handler
+    finally:
+        signal.signal(number, before)
+    assert not whole
+    assert events == ["a 0: started", "stopping", "a 0: stopped"]
+    assert last_line(runs[0].log) == "interrupted, saved"
+    assert not runs[0].failure.exists()
+    whole, _ = workplace.train(runs)
+    assert whole
+    assert [summary(run)["words"] for run in runs] == [
+        ["--resume", str(runs[0].directory)],
+        ["-c", str(runs[1].config_file)],
+    ]
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_second_interruption_ends_at_once(quick: bool, workplace: Workplace) -> None:
+    run = workplace.run("a", do="stay")  # it does not end when it is asked to
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+
+        def interrupt() -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            if quick:  # two of one kind may arrive as one
+                os.kill(os.getpid(), signal.SIGINT)
+            else:
+                asked = (run.directory / "asked").exists
+                when(asked, lambda: os.kill(os.getpid(), signal.SIGTERM))
+
+        when((run.directory / "at work").exists, interrupt)
+        whole, events = workplace.train([run])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert not whole
+    assert events[-1] == "a 0: stopped"
+
+
+def test_an_ensemble_that_is_a_fold_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch system asks it, and the command that started it asks it once more."""
+    one = Scheduler([], [], Events([]), 0)
+    one._stop(signal.SIGTERM, None)
+    monkeypatch.setenv("GRAPHORMER_KILLED_BY_ITS_COMMAND", "1")
+    one._stop(signal.SIGTERM, None)
+    assert one._asked == 1
+    monkeypatch.delenv("GRAPHORMER_KILLED_BY_ITS_COMMAND")
+    one._stop(signal.SIGTERM, None)
+    assert one._asked == 2
+
+
+def test_a_process_that_cannot_be_started_stops_no_other_run(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, order = subprocess.Popen, []
+
+    def popen(*arguments, **options):
+        order.append("process")
+        if len(order) == 2:
+            raise OSError(12, "Cannot allocate memory")
+        return real(*arguments, **options)
+
+    started = Events.started
+    monkeypatch.setattr(scheduler.subprocess, "Popen", popen)
+    monkeypatch.setattr(
+        Events, "started", lambda self, spec: (order.append(spec.name), started(self, spec))
+    )
+    whole, events = workplace.train([workplace.run("a"), workplace.run("b")])
+    assert whole
+    # A run is said to start before it can have left anything.
+    assert order == ["a 0", "process", "b 0", "process"]
+    assert events[1:] == [
+        "a 0: failed, it cannot be started",
+        "b 0: started",
+        "b 0: finished",
+    ]
+
+
+def test_a_file_system_without_locks_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with locked(tmp_path) as lock:
+        assert lock > 0
+    assert "has no locks" in caplog.text
+
+
+def test_one_command_at_work(tmp_path: Path) -> None:
+    with locked(tmp_path), pytest.raises(ConfigError):
+        locked(tmp_path, patience=0.2).__enter__()
+    with locked(tmp_path, patience=0.2):
+        pass
+
+
+def test_killed_command_takes_its_processes_along(workplace: Workplace) -> None:
+    run = workplace.run("a", do="hang")
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from pathlib import Path\n"
+        "from test_scheduler import Workplace\n"
+        f"place = Workplace(Path({str(workplace.directory)!r}))\n"
+        "place.train([place.run('a', do='hang')])\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    with Forked([sys.executable, "-c", code], env=environment) as command:
+        when((run.directory / "at work").exists, command.kill).join()
+    assert command.returncode == -signal.SIGKILL
+    # The process held on to the lock, so a new command waits until it is gone.
+    with locked(workplace.directory, patience=60):
+        pass
+    # It had no time to save.
+    assert last_line(run.log) == "begun"
+    assert not run.begun
+
+
+def test_lock_is_held_by_the_processes_too(tmp_path: Path) -> None:
+    with locked(tmp_path) as lock:
+        orphan = subprocess.Popen(["sleep", "60"], pass_fds=(lock,))
+    try:
+        with pytest.raises(ConfigError):
+            locked(tmp_path, patience=0).__enter__()
+    finally:
+        orphan.kill()
+        orphan.wait()
+    with (tmp_path / ".lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_places_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def places(jobs: int | None, runs: int, **trainer: str) -> tuple[list[str], int]:
+        return scheduler.places(jobs, TrainerConfig(**trainer), runs)
+
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert places(None, 8) == (["0", "1", "2"], 3)
+    assert places(4, 8) == (["0", "1", "2"], 4)
+    assert places(None, 2) == (["0", "1", "2"], 2)
+    # A run that takes two has them all before it.
+    assert places(None, 8, accelerator="gpu", devices="2") == ([], 1)
+    monkeypatch.setattr(scheduler, "cores", lambda: 6)
+    assert places(None, 8, accelerator="cpu") == ([], 6)
+    for jobs, own in ((1, 6), (2, 1)):  # what a process starts that is one of several
+        with monkeypatch.context() as patch:
+            for name, value in environments(jobs, 1)[0].items():
+                patch.setenv(name, value)
+            assert places(None, 8, accelerator="cpu") == ([], own)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6,7")
+    assert places(None, 8) == (["5", "6", "7"], 3)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    assert places(2, 8) == ([], 2)
+    given = [one["CUDA_VISIBLE_DEVICES"] for one in environments(3, 1, ["4", "5"])]
+    assert given == ["4", "5", "4"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "of_comparisons", "of_members"), [("", [8, 2, 1], "2"), ("6", [6, 6, 6], "1")]
+)
+def test_threads_of_processes(
+    wanted: str,
+    of_comparisons: list[int],
+    of_members: str,
+    workplace: Workplace,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A comparison's runs have what the user says; members share what their ensemble has."""
+    monkeypatch.setattr(scheduler, "cores", lambda: 8)
+    monkeypatch.setenv("OMP_NUM_THREADS", wanted)
+    assert [scheduler.threads_of_runs(jobs) for jobs in (1, 3, 16)] == of_comparisons
+    runs = [workplace.done("a"), *(workplace.run(arm) for arm in "bcd")]
+    with locked(workplace.directory) as lock:
+        steps = dict.fromkeys("abcd", 1)
+        assert scheduler.train(runs, metric="mae", steps=steps, lock=lock, jobs=4)
+    assert summary(runs[2])["environment"]["OMP_NUM_THREADS"] == of_members
+
+
+@pytest.fixture
+def half_way(workplace: Workplace) -> RunSpec:
+    """A run that has taken 40 of its 100 steps."""
+    run = workplace.run("a")
+    run.directory.mkdir(parents=True)
+    rows = ["epoch,step,train_loss_step,validation_mae", "0,9,1.0,", "0,9,,0.8", "1,24,,0.6"]
+    run.files.metrics_file.write_text("\n".join([*rows, "2,39,,0.7"]))
+    return run
+
+
+def test_progress_is_read_from_the_run(half_way: RunSpec, tmp_path: Path) -> None:
+    assert reached(half_way.directory, "mae") == (40, 0.7, 0.6)
+    assert reached(half_way.directory, "auroc")[0] == 40
+    assert reached(tmp_path / "nowhere", "mae")[0] == 0
+    half_way.files.metrics_file.write_text("epoch,step\n0,")  # it is being written
+    assert reached(half_way.directory, "mae")[0] == 0
+
+
+def test_an_ensemble_is_as_far_as_its_members(half_way: RunSpec, tmp_path: Path) -> None:
+    for seed in (3, 4):
+        shutil.copytree(half_way.directory, tmp_path / "fold0" / "members" / f"seed{seed}")
+    (tmp_path / "fold0" / "members" / "seed3.log").touch()
+    assert reached(tmp_path / "fold0", "mae")[0] == 80
+
+
+def test_bars_in_a_terminal(workplace: Workplace, half_way: RunSpec) -> None:
+    waiting = [workplace.run(arm, seed) for arm in ("b", "c") for seed in range(4)]
+    done = workplace.done("d")
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=100, height=9, color_system=None)
+    steps = dict.fromkeys("abcd", 100)
+    bars = Display([half_way, *waiting, done], "mae", steps, console)
+    bars.started(half_way)
+    for run in waiting[:2]:
+        bars.started(run)
+    bars.ended(waiting[1], "stopped")
+    bars.ended(waiting[0], f"a\x1b[1mline [of] {'many ' * 30}words", failed=True)
+    said = f"b 0: a [1mline [of] {'many ' * 30}words\n"
+    assert said in out.getvalue()  # above the bars, on one line
+    out.truncate(out.seek(0))
+    metrics = half_way.files.metrics_file
+    for row in ("3,49,,0.65", "4,59,,0.5"):
+        metrics.write_text(f"{metrics.read_text()}\n{row}")
+        bars.refresh()
+    bars.close()
+    said = re.sub("\x1b[^a-zA-Z]*[a-zA-Z]", "", out.getvalue())
+    *_, of_all, of_run = (line.strip() for line in re.split("[\r\n]+", said.strip()))
+    left = r"\d:\d\d:\d\d"
+    # What failed and what was finished earlier is not waited for; what was stopped goes on later.
+    assert re.fullmatch(rf"1 of 10 runs finished +\S+ +260/1000 +{left}", of_all)
+    values = r"validation MAE 0\.5000, best 0\.5000"
+    assert re.fullmatch(rf"a 0 +\S+ +60/100 +{values} +{left}", of_run)
+
+
+def test_lines_elsewhere(workplace: Workplace, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [workplace.done("ready"), workplace.run("good"), workplace.run("bad", do="fail")]
+    with locked(workplace.directory) as lock:
+        steps = dict.fromkeys(("ready", "good", "bad"), 100)
+        assert scheduler.train(runs, metric="mae", steps=steps, lock=lock, jobs=1, threads=1)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = captured.err.splitlines()
+    assert len(lines) == 5
+    assert lines[2].startswith("good 0: finished (2 of 3), validation MAE 0.5000, test MAE 0.2500")
+    assert lines[4] == f"bad 0: failed, it cannot be done ({runs[2].log})"

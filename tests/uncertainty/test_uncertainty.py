@@ -1,0 +1,375 @@
+"""All that a model knows of its errors, together: fitted, kept in a file, asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from reference.checkpoints import make_checkpoint
+from reference.confidence import TRAINED, confidence, fingerprints
+from reference.trees import boosted_trees
+from scipy.special import softmax
+
+from graphormer_sepnorm.baselines.blend import Blend
+from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.inference.checkpoint import (
+    BLEND,
+    CONFIDENCE,
+)
+from graphormer_sepnorm.inference.description import describe
+from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.uncertainty.calibration import Calibration, tempered
+from graphormer_sepnorm.uncertainty.neighbours import Neighbours
+from graphormer_sepnorm.uncertainty.plain import from_plain
+from graphormer_sepnorm.uncertainty.token_distance import TokenDistance
+from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
+
+NEW = ["CCCO", "c1ccccc1CN", "OC1CCCC1", "C1CC"]
+
+
+@pytest.mark.parametrize("kind", ["regression", "binary"])
+def test_all_goes_through_a_file(kind: Any, tmp_path: Path) -> None:
+    one = confidence(kind, targets=2, spread=True, apart=True, tokens=16)
+    torch.save(one.to_plain(), tmp_path / "a")
+    again = Uncertainty.from_plain(torch.load(tmp_path / "a", weights_only=True), kind)
+    random = np.random.default_rng(1)
+    inputs = Inputs(*random.random((3, 3, 2)), random.random(3), fingerprints(NEW[:3]))
+    for asked in (
+        lambda it: it.calibrated(inputs.values),
+        lambda it: np.array(it.sets(inputs.values, 0.9)) == "0/1",
+        lambda it: it.scores(0.8),
+        lambda it: it.expected(inputs, it.nearest(inputs)),
+        lambda it: it.nearest(inputs).similarity,
+    ):
+        np.testing.assert_allclose(asked(again), asked(one), rtol=1e-6)
+    assert again.domain == one.domain
+    assert again.tokens.usual == one.tokens.usual
+
+
+def test_a_target_without_labels_has_none_and_gaps_are_left_out() -> None:
+    random = np.random.default_rng(0)
+    labels = random.random((60, 3))
+    labels[:, 1], labels[10:, 2] = np.nan, np.nan
+    inputs = Inputs(random.random((60, 3)))
+    made = Uncertainty.fit("regression", labels, inputs, np.arange(60) % 5, np.ones(3), None)
+    assert [one and one.labels for one in made.targets] == [60, None, 10]
+    for values in (made.expected(inputs, None)[0], made.scores(0.8)):
+        np.testing.assert_array_equal(np.isnan(values), [False, True, False])
+    # Ten labels cannot say what holds in 19 of 20 cases.
+    np.testing.assert_array_equal(np.isnan(made.scores(0.95)), [False, True, True])
+    assert made.highest_level == pytest.approx(60 / 61)
+
+
+def test_bounds_of_each_target_go_through_a_file(tmp_path: Path) -> None:
+    """The first has an upper limit of 0.5, the second none."""
+    random = np.random.default_rng(0)
+    labels = random.random((80, 2))
+    values = labels + 0.05 * random.standard_normal((80, 2))
+    bounds = np.full((80, 2, 2), np.nan)
+    bounds[labels[:, 0] > 0.5, 0, 0] = 0.5
+    labels[labels[:, 0] > 0.5, 0] = np.nan
+    given = ("regression", labels, Inputs(values), np.arange(80) % 5, np.ones(2), None)
+    made = Uncertainty.fit(*given, bounds=bounds, limits=[(None, 0.5), (None, None)])
+    torch.save(made.to_plain(), tmp_path / "a")
+    again = Uncertainty.from_plain(torch.load(tmp_path / "a", weights_only=True), "regression")
+    new = np.array([[0.1, 0.1], [0.6, 0.6]])
+    expected = again.expected(Inputs(new), None)
+    low, high = again.intervals(new, expected, 0.9)
+    np.testing.assert_array_equal(np.isinf(high), [[False, False], [True, False]])
+    assert low[1, 0] <= 0.5
+    np.testing.assert_array_equal(low, made.intervals(new, expected, 0.9)[0])
+    known = again.known(new, expected)
+    np.testing.assert_array_equal(np.isnan(known), [[False, False], [True, False]])
+
+
+def test_a_target_without_trees_has_intervals_all_the_same() -> None:
+    random = np.random.default_rng(0)
+    labels, values, apart = random.random((3, 40, 2))
+    apart[:, 1] = np.nan
+    given = (np.arange(40) % 5, np.ones(2), None)
+    inputs = Inputs(values, apart=apart)
+    made = Uncertainty.fit("regression", labels, inputs, *given)
+    assert [one and one.labels for one in made.targets] == [40, 40]
+    assert np.isfinite(made.expected(inputs, None)).all()
+
+
+def test_classes_of_which_a_molecule_is_of_one_are_calibrated_together() -> None:
+    """By a temperature alone, also where a class is said too often: they add up to 1."""
+
+    def drawn(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        random = np.random.default_rng(seed)
+        odds = random.standard_normal((count, 3)) * 1.5
+        labels = [random.multinomial(1, row) for row in softmax(odds, axis=1)]
+        return softmax(3 * odds + [1.5, 0, 0], axis=1), np.array(labels, float)
+
+    said, labels = drawn(900, seed=0)
+    given = (np.arange(900) % 5, np.ones(3), None)
+    made = Uncertainty.fit("binary", labels, Inputs(said), *given, exclusive=True)
+    assert made.temperature > 2
+    assert [made.calibrated_by(target) for target in range(3)] == ["temperature"] * 3
+    new, labels = drawn(5000, seed=1)
+    values = made.calibrated(new)
+    np.testing.assert_allclose(values, tempered(new, made.temperature))
+    for own, sets in zip(labels.T, made.sets(values, 0.8), strict=True):
+        held = [str(int(label)) in one for label, one in zip(own, sets, strict=True)]
+        for label in (0, 1):
+            assert np.mean(np.array(held)[own == label]) == pytest.approx(0.8, abs=0.05)
+    again = Uncertainty.from_plain(made.to_plain(), "binary")
+    np.testing.assert_array_equal(again.calibrated(new), values)
+
+
+def test_an_order_that_has_to_stay_is_not_made_steps() -> None:
+    random = np.random.default_rng(0)
+    said = random.random((2000, 1))
+    labels = (random.random((2000, 1)) < np.where(said > 0.5, 0.8, 0.1)).astype(float)
+    given = ("binary", labels, Inputs(said), np.arange(2000) % 5, np.ones(1), None)
+    maps = [Uncertainty.fit(*given, ranked=ranked).calibrated_by(0) for ranked in (False, True)]
+    assert maps == ["isotonic", "beta"]
+
+
+def test_the_highest_level_of_sets_is_that_of_the_class_with_more_labels() -> None:
+    labels = np.repeat([1.0, 0.0], [9, 30])[:, None]
+    given = (np.arange(39) % 5, np.ones(1), None)
+    made = Uncertainty.fit("binary", labels, Inputs(np.full((39, 1), 0.5)), *given)
+    assert made.highest_level == pytest.approx(30 / 31)
+
+
+def test_what_has_no_signal_does_not_count() -> None:
+    """A molecule whose [CLS] is not finite is as if it were not there."""
+    random = np.random.default_rng(0)
+    labels, values = random.random((2, 60, 1))
+    folds, distance = np.arange(60) % 5, random.random(60)
+    there = np.arange(60) != 7
+
+    def fitted(rows: np.ndarray, distance: np.ndarray) -> Any:
+        inputs = Inputs(values[rows], distance=distance[rows])
+        given = ("regression", labels[rows], inputs, folds[rows], np.ones(1), None)
+        return Uncertainty.fit(*given, tokens=TokenDistance((), 1.0)).targets[0]
+
+    everywhere = np.full(60, True)
+    some, lacking = fitted(there, distance), np.where(there, distance, np.nan)
+    np.testing.assert_array_equal(fitted(everywhere, lacking).scores, some.scores)
+    assert fitted(everywhere, np.full(60, np.nan)) is None
+
+
+def test_the_unit_of_a_target_does_not_matter() -> None:
+    random = np.random.default_rng(0)
+    spread = random.random((200, 1))
+    labels = spread * random.standard_normal((200, 1))
+    expected = []
+    for unit in (1.0, 1000.0):
+        inputs = Inputs(np.zeros((200, 1)), unit * spread)
+        given = ("regression", unit * labels, inputs, np.arange(200) % 5, np.array([unit]), None)
+        expected.append(Uncertainty.fit(*given).expected(inputs, None) / unit)
+    np.testing.assert_allclose(expected[1], expected[0], rtol=1e-6)
+    assert expected[0].max() > 2 * expected[0].min()
+
+
+def test_targets_count_for_the_domain_by_their_deviation() -> None:
+    """One is predicted badly far from training; of the other, in a small unit, nothing is known."""
+    smiles = TRAINED * 2 + ["[Na+]"] * 25
+    residuals = np.full((len(smiles), 2), 1000.0)
+    residuals[:, 0] = np.where(np.array(smiles) == "[Na+]", 4.0, 0.1)
+    inputs = Inputs(np.zeros(residuals.shape), fingerprints=fingerprints(smiles))
+    folds, std = np.arange(len(smiles)) % 5, np.array([1.0, 1000.0])
+    made = Uncertainty.fit("regression", residuals, inputs, folds, std, _sketch(TRAINED))
+    assert made.domain.border == 0.65
+    mean = (residuals / std).mean(axis=1)
+    assert made.domain.larger == pytest.approx(mean[-25:].mean() / mean.mean(), abs=0.01)
+
+
+def test_the_error_of_a_neighbour_is_that_of_the_same_molecule_if_it_was_tried() -> None:
+    labels = np.array([[1.0], [-2.0], [4.0]])
+    inputs = Inputs(np.zeros((3, 1)), fingerprints=fingerprints(["CO", "CCO", "CCCO"]))
+    sketch, own = _sketch(["CCCO", "CN", "CO"]), np.array([2, 1, 0])
+    given = ("regression", labels, inputs, np.arange(3), np.ones(1), sketch)
+    made = Uncertainty.fit(*given, own, np.array([2, -1, 0]))
+    np.testing.assert_array_equal(made.errors, [[4.0], [np.nan], [1.0]])
+
+
+def test_errors_of_neighbours_make_an_interval_wide() -> None:
+    """A model that is wrong about all anilines says so of another one."""
+    made, asked = _wrong_about_anilines()
+    aniline, ether = made.expected(asked, made.nearest(asked))[:, 0]
+    assert aniline > 5 * ether
+
+
+def test_intervals_do_not_depend_on_how_many_neighbours_are_named() -> None:
+    made, asked = _wrong_about_anilines()
+    few, many = made.nearest(asked, 1), made.nearest(asked, 60)
+    assert many.rows.shape[1] > few.rows.shape[1]
+    np.testing.assert_array_equal(made.expected(asked, few), made.expected(asked, many))
+
+
+def _wrong_about_anilines() -> tuple[Uncertainty, Inputs]:
+    """A model's confidence, and an aniline and an ether that it has not seen."""
+    random = np.random.default_rng(0)
+    aryl = [f"c1cc({a})ccc1{'C' * n}N" for n in range(6) for a in ("C", "CC", "O", "N", "OC")]
+    alkyl = [f"{a}{'C' * n}O" for n in range(6) for a in ("CC", "CCC", "OCC", "NCC", "CC(C)")]
+    smiles = 2 * (aryl + alkyl)
+    wrong = np.array([["c1" in text] for text in smiles])
+    residuals = np.where(wrong, 5.0, 0.1) * random.standard_normal((len(smiles), 1))
+    inputs = Inputs(np.zeros((len(smiles), 1)), fingerprints=fingerprints(smiles))
+    folds = np.tile(np.arange(len(smiles) // 2) % 5, 2)
+    made = Uncertainty.fit(
+        "regression",
+        -residuals,
+        inputs,
+        folds,
+        np.ones(1),
+        _sketch(smiles),
+        folds,
+        np.arange(len(smiles)),
+    )
+    asked = fingerprints(["Cc1ccc(CN)c(C)c1", "CCCCOCO"])
+    return made, Inputs(np.zeros((2, 1)), fingerprints=asked)
+
+
+def _sketch(smiles: list[str]) -> Neighbours:
+    return Neighbours.of(fingerprints(smiles), np.arange(len(smiles)))
+
+
+def model(kind: Any = "regression", **options: Any) -> dict[str, Any]:
+    torch.manual_seed(0)
+    return make_checkpoint(kind=kind) | {CONFIDENCE: confidence(kind, **options).to_plain()}
+
+
+def network_of(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    return {name: part for name, part in checkpoint.items() if name != CONFIDENCE}
+
+
+def test_real_values_come_with_intervals_similarity_and_domain() -> None:
+    predictor = Predictor(model(), "cpu")
+    of_target = ("pred", "low", "high", "expected_error")
+    assert predictor.columns == (*(f"{name}_property" for name in of_target), "similarity")
+    assert predictor.text_columns == ("in_domain",)
+    found = predictor.predict(NEW)
+    middle = (found.low + found.high) / 2
+    np.testing.assert_allclose(middle[:3], found.values[:3], rtol=1e-6)
+    assert (found.high > found.low)[:3].all()
+    assert np.isnan(found.numbers[3]).all()
+    assert found.numbers.shape == (4, 5)
+    assert found.numbers[0, 4] == 1  # it was trained on
+    score = predictor.confidence.scores(0.9)[0]
+    half = (found.high - found.low)[:3] / 2
+    np.testing.assert_allclose(found.expected_error[:3] * score, half, rtol=1e-6)
+    assert [one for (one,) in found.texts][3] == ""
+    wider = predictor.ask(interval=0.95).predict(NEW)
+    assert (wider.low < found.low)[:3].all()
+    without = Predictor(network_of(model()), "cpu")
+    np.testing.assert_array_equal(without.predict(NEW).values, found.values)
+    assert without.columns == ("pred_property",)
+
+
+def test_far_molecules_have_wide_intervals_and_say_so() -> None:
+    """Errors that grow with the distance of [CLS], as the networks of the model see it."""
+    checkpoint = model(tokens=16)
+    network = Predictor(network_of(checkpoint))
+    tokens = network.embed(TRAINED).values[None]
+    measure, distance = TokenDistance.fit(tokens[:, 8:], tokens)
+    inputs = Inputs(np.zeros((34, 1)), distance=distance, fingerprints=fingerprints(TRAINED))
+    random = np.random.default_rng(0)
+    labels = (distance**2 * random.uniform(0.9, 1.1, 34))[:, None]
+    parts = [np.concatenate([part] * 4) for part in (labels, inputs.values, distance)]
+    inputs = Inputs(parts[1], distance=parts[2], fingerprints=fingerprints(TRAINED * 4))
+    sketch = _sketch(TRAINED)
+    folds = np.arange(4 * 34) % 5
+    made = Uncertainty.fit(
+        "regression", parts[0], inputs, folds, np.ones(1), sketch, tokens=measure
+    )
+    predictor = Predictor(checkpoint | {CONFIDENCE: made.to_plain()}, "cpu")
+    assert predictor.columns[-2:] == ("similarity", "distance")
+    found = predictor.predict(TRAINED)
+    np.testing.assert_allclose(found.distance, distance, rtol=1e-3)
+    np.testing.assert_array_equal(found.numbers[:, -1], found.distance)
+    order = np.argsort(distance)
+    width = (found.high - found.low)[order, 0]
+    assert width[-5:].mean() > 5 * width[:5].mean()
+    furthest = made.domain.furthest
+    for far, warning, (inside,) in zip(found.distance, found.warnings, found.texts, strict=True):
+        assert (inside == "no") == (far > furthest)
+        assert ("its [CLS] is" in warning) == (far > furthest)
+    text = describe(make_checkpoint() | {CONFIDENCE: made.to_plain()})
+    assert f"[CLS] beyond {furthest:g} times the usual distance" in text
+    assert "fingerprints, [CLS] of 34 training molecules" in text
+
+
+def test_company_does_not_change_an_interval() -> None:
+    predictor = Predictor(model(tokens=16), "cpu")
+    together, alone = predictor.predict(NEW), predictor.predict(NEW[1])
+    np.testing.assert_allclose(alone.numbers[0], together.numbers[1], rtol=1e-5)
+
+
+def test_classes_are_calibrated_and_come_with_sets_where_asked() -> None:
+    checkpoint = model("binary")
+    calibration = checkpoint[CONFIDENCE]["targets"][0]
+    calibration["map"] |= {"a": 0.5, "b": 0.5}
+    raw = Predictor(network_of(checkpoint), "cpu")
+    plain = raw.predict(NEW).values[:3]
+    predictor = Predictor(checkpoint, "cpu")
+    assert predictor.columns == ("pred_property", "similarity")
+    values = predictor.predict(NEW).values[:3]
+    odds = np.log(plain / (1 - plain)) / 2
+    np.testing.assert_allclose(values, 1 / (1 + np.exp(-odds)), rtol=1e-6)
+    predictor.ask(interval=0.9)
+    assert predictor.text_columns == ("set_property", "in_domain")
+    one = from_plain(Calibration, calibration)
+    for value, (held, _) in zip(values[:, 0], predictor.predict(NEW).texts, strict=False):
+        zero, first = one.sets(np.array([value]), 0.9)[0]
+        assert held == {(1, 0): "0", (0, 1): "1", (1, 1): "0/1", (0, 0): "none"}[(zero, first)]
+
+
+def test_neighbours_are_named_with_what_is_kept_of_them() -> None:
+    checkpoint = model()
+    predictor = Predictor(checkpoint, "cpu").ask(neighbours=2)
+    names = ("nearest_1", "similarity_1", "nearest_property_1")
+    assert predictor.text_columns[:4] == ("in_domain", *names)
+    row = predictor.predict("CCCO").texts[0]
+    assert row[1:3] == ("CCCO", "1.000")
+    sketch = checkpoint[CONFIDENCE]["neighbours"]
+    label = float(sketch["labels"][TRAINED.index("CCCO"), 0])
+    assert float(row[3]) == pytest.approx(label, rel=1e-5)
+    for name in ("smiles", "labels"):
+        del sketch[name]
+    predictor = Predictor(checkpoint, "cpu").ask(neighbours=1)
+    assert predictor.text_columns == ("in_domain", "nearest_row_1", "similarity_1")
+    assert predictor.predict("CCCO").texts[0][1] == str(TRAINED.index("CCCO"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"interval": 0.99}, "--interval 0.99: the model was tried on too few .* highest is 0.971"),
+        ({"interval": 1.0}, "--interval is 1"),
+        ({"interval": "0.9"}, "--interval is '0.9'"),
+        ({"neighbours": 1.5}, "--neighbours is 1.5"),
+        ({"neighbours": 21}, "--neighbours is 21"),
+    ],
+)
+def test_what_cannot_be_had_is_said(asked: dict, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Predictor(model(), "cpu").ask(**asked)
+
+
+@pytest.mark.parametrize("asked", [{"interval": 0.9}, {"neighbours": 3}])
+def test_an_older_model_says_that_it_does_not_know(asked: dict) -> None:
+    with pytest.raises(ConfigError, match="the model does not know it; models that train"):
+        Predictor(make_checkpoint(), "cpu").ask(**asked)
+
+
+def test_trees_without_weight_are_asked_where_intervals_need_them() -> None:
+    blend = Blend.of_trees(boosted_trees()[0], 1.0)
+    checkpoint = model(apart=True) | {BLEND: blend.to_plain()}
+    wide, narrow = Predictor(checkpoint, "cpu"), Predictor(model(), "cpu")
+    assert "apart" in (wide.confidence.uses if wide.confidence else ())
+    np.testing.assert_array_equal(wide.predict(NEW).values, narrow.predict(NEW).values)
+
+
+def test_an_environment_that_cannot_be_is_one_line() -> None:
+    checkpoint = model()
+    checkpoint[CONFIDENCE]["neighbours"]["environments"][0] = 2048
+    with pytest.raises(CheckpointError, match="an environment that is not below 2048"):
+        Predictor(checkpoint, "cpu")
