@@ -1,4 +1,4 @@
-"""Graphs that are made from text when they are asked for.
+"""Graphs that are made from text when they are asked for, and data sets of molecules in memory.
 
 Of a data set of SMILES the graphs are needed once, when the graph store is built; later starts find
 the store and make none.
@@ -6,6 +6,7 @@ the store and make none.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -16,11 +17,15 @@ import torch
 from torch_geometric.data import Data
 
 from graphormer_sepnorm.chem.descriptors import compute_descriptors
+from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.featuriser import Featuriser
-from graphormer_sepnorm.chem.molecules import ParsedMolecule, parse_smiles
+from graphormer_sepnorm.chem.molecules import ParsedMolecule, canonical_smiles, parse_smiles
+from graphormer_sepnorm.chem.standardise import standardised
+from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import StatusLine
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_numbers
+from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.process import cores, in_processes
 
 _PACKED = 512  # graphs made at once
@@ -42,7 +47,7 @@ class LazyGraphs:
         weights: See above.
         parse: Reads a text.
         descriptors: Names of RDKit's descriptors that `packed` computes of each molecule.
-        columns: Further numbers beside each graph, ``[n, C]``; nan = missing.
+        columns: Further extra inputs, ``[n, C]``; nan = missing.
         bounds: As `PackedGraphs.bounds`.
     """
 
@@ -58,17 +63,12 @@ class LazyGraphs:
         bounds: np.ndarray | None = None,
     ) -> None:
         self.texts = texts
-        labels = np.asarray(targets, np.float32)
-        self.y = torch.from_numpy(labels if labels.ndim == 2 else labels[:, None])
+        self.y = torch.from_numpy(np.asarray(targets, np.float32).reshape(len(targets), -1))
         self.weights = None if weights is None else torch.from_numpy(np.float32(weights))
-        self._featuriser = featuriser
-        self._parse = parse
-        self._descriptors = tuple(descriptors)
-        beside = (
-            no_numbers(len(texts)) if numbers is None else np.asarray(numbers, np.float32)
-            for numbers in (columns, bounds)
-        )
-        self._columns, self._bounds = beside
+        self._featuriser, self._parse, self._descriptors = featuriser, parse, tuple(descriptors)
+        none = no_numbers(len(texts))
+        self._columns = none if columns is None else np.asarray(columns, np.float32)
+        self._bounds = none if bounds is None else np.asarray(bounds, np.float32)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -94,7 +94,7 @@ class LazyGraphs:
         return map(self.__getitem__, range(len(self)))
 
     def packed(self) -> Iterator[PackedGraphs]:
-        """Make all graphs in order, with the numbers beside them, many at once: for the store.
+        """Make all graphs in order, with their extra inputs, many at once: for the store.
 
         Raises:
             DataError: As for one graph.
@@ -102,20 +102,22 @@ class LazyGraphs:
         starts = range(0, len(self), _PACKED)
         with closing(self._computed_descriptors()) as computed:
             for start, descriptors in zip(starts, computed, strict=True):
-                yield self._block(start, descriptors)
-
-    def _block(self, start: int, descriptors: np.ndarray) -> PackedGraphs:
-        chosen = slice(start, start + _PACKED)
-        molecules = [self._molecule(index) for index in range(len(self))[chosen]]
-        graphs, reasons = self._featuriser.featurise_many(molecules)
-        for index, reason in enumerate(reasons, start):
-            if reason:
-                raise DataError(f"graph {index}: {reason}")
-        assert graphs is not None  # there is a molecule, and each has a graph
-        weights = graphs.weights if self.weights is None else self.weights[chosen].numpy()
-        extra = np.hstack([descriptors, self._columns[chosen]])
-        targets, bounds = self.y[chosen].numpy(), self._bounds[chosen]
-        return replace(graphs, targets=targets, weights=weights, extra=extra, bounds=bounds)
+                chosen = slice(start, start + _PACKED)
+                molecules = [self._molecule(index) for index in range(len(self))[chosen]]
+                graphs, reasons = self._featuriser.featurise_many(molecules)
+                for index, reason in enumerate(reasons, start):
+                    if reason:
+                        raise DataError(f"graph {index}: {reason}")
+                assert graphs is not None  # there is a molecule, and each has a graph
+                yield replace(
+                    graphs,
+                    targets=self.y[chosen].numpy(),
+                    weights=graphs.weights
+                    if self.weights is None
+                    else self.weights[chosen].numpy(),
+                    extra=np.hstack([descriptors, self._columns[chosen]]),
+                    bounds=self._bounds[chosen],
+                )
 
     def _computed_descriptors(self) -> Generator[np.ndarray, None, None]:
         """Give the descriptors of each block, ``[n, K]``, with a line that says how far that is."""
@@ -124,9 +126,9 @@ class LazyGraphs:
             yield from map(no_numbers, map(len, blocks))
             return
         given = [(block, self._parse, self._descriptors) for block in blocks]
-        processes = cores() if len(self) >= _MANY else 1
         line, done = StatusLine(), 0
         try:
+            processes = cores() if len(self) >= _MANY else 1
             with in_processes(_descriptors_of, given, processes) as computed:
                 for values in computed:
                     done += len(values)
@@ -149,3 +151,93 @@ def _descriptors_of(
     """Return the descriptors of some molecules; runs in any process."""
     texts, parse, names = given
     return compute_descriptors([parse(text).molecule for text in texts], names)
+
+
+def load_arrays(
+    smiles: Sequence[str],
+    canonical: Sequence[str],
+    labels: np.ndarray,
+    task: Task,
+    weights: np.ndarray | None,
+    validation: np.ndarray,
+    featuriser: str,
+    feature_version: str,
+    steps: Sequence[str],
+) -> DatasetSplits:
+    """Make a data set of arrays; its test split is empty.
+
+    Args:
+        smiles: ``[n]``, those of `read_texts`.
+        canonical: ``[n]``, the same for the same molecule.
+        labels: ``[n, targets]``; nan = missing.
+        task: What they are.
+        weights: ``[n]`` in the training loss, or None.
+        validation: bool ``[n]``, which rows are validated on; the others are trained on.
+        featuriser: What makes graphs of the molecules.
+        feature_version: What its codes mean.
+        steps: See `standardised`.
+    """
+    digest = hashlib.sha256("\n".join([feature_version, *smiles]).encode())
+    for array in (labels, validation, weights):
+        digest.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+    rows = {
+        "train": np.flatnonzero(~validation),
+        "validation": np.flatnonzero(validation),
+        "test": np.empty(0, np.int64),
+    }
+    texts: dict[str, Sequence[str]] = {
+        name: [smiles[int(row)] for row in chosen] for name, chosen in rows.items()
+    }
+    make = get_featuriser(featuriser)
+    return DatasetSplits(
+        "arrays",
+        *(
+            LazyGraphs(
+                texts[name], labels[chosen], make, None if weights is None else weights[chosen]
+            )
+            if len(chosen)
+            else []
+            for name, chosen in rows.items()
+        ),
+        smiles=texts,
+        # Folds of an ensemble are by chance, but a molecule stays in one.
+        groups={
+            name: [("", canonical[int(row)]) for row in chosen] for name, chosen in rows.items()
+        },
+        task=task,
+        fingerprint=digest.hexdigest(),
+        feature_version=feature_version,
+        featuriser=featuriser,
+        standardise=tuple(steps),
+    )
+
+
+def read_texts(
+    smiles: Sequence[Any], featuriser: str, steps: Sequence[str]
+) -> tuple[list[str], list[str], list[tuple[int, str]]]:
+    """Return the SMILES that graphs are made of, after some `steps` of `standardised`.
+
+    And the canonical ones, and the rows of which no graph can be made, each with the reason.
+    """
+    prepare = get_featuriser(featuriser).prepare
+    texts: list[str] = []
+    canonical: list[str] = []
+    bad: list[tuple[int, str]] = []
+    for row, text in enumerate(smiles):
+        parsed = standardised(parse_smiles(text), steps)
+        texts.append(parsed.standard or text)
+        canonical.append("" if parsed.molecule is None else canonical_smiles(parsed.molecule))
+        try:
+            if parsed.molecule is None:
+                raise DataError(parsed.reason)
+            prepare(parsed.molecule)
+        except DataError as error:
+            bad.append((row, str(error)))
+    return texts, canonical, bad
+
+
+def unusable(rows: Sequence[tuple[int, str]]) -> DataError:
+    """Return the error that says which rows of X cannot be used, and why the first cannot."""
+    row, reason = rows[0]
+    more = f"; {len(rows) - 1:,} more cannot be used either" if len(rows) > 1 else ""
+    return DataError(f"X[{row}]: {reason}{more}: mend or leave them out")

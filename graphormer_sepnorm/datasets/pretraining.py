@@ -21,7 +21,7 @@ from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS, morgan_counts
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, is_smiles, parse_smiles
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.datasets.user_table.splits import random_split
+from graphormer_sepnorm.datasets.splitting import random_split
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import cannot_be_written, read_json, write_json
 from graphormer_sepnorm.formatting import StatusLine

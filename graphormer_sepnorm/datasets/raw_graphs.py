@@ -55,13 +55,12 @@ class RawGraphs:
 def _graphs_of(block: PackedGraphs) -> Iterator[Data]:
     for number, targets in enumerate(block.targets):
         graph = block[number]
-        arrays: dict[str, Any] = {
-            "x": graph.atom_codes,
-            "edge_index": graph.edge_index,
-            "edge_attr": graph.bond_codes,
-            "y": targets,
-        }
-        yield Data(**{name: torch.from_numpy(array) for name, array in arrays.items()})
+        yield Data(
+            x=torch.from_numpy(graph.atom_codes),
+            edge_index=torch.from_numpy(graph.edge_index),
+            edge_attr=torch.from_numpy(graph.bond_codes),
+            y=torch.from_numpy(targets),
+        )
 
 
 class SmilesOfGraphs(Sequence[str]):
@@ -74,8 +73,7 @@ class SmilesOfGraphs(Sequence[str]):
     """
 
     def __init__(self, graphs: RawGraphs, featuriser: str) -> None:
-        self._graphs = graphs
-        self._featuriser = featuriser
+        self._graphs, self._featuriser = graphs, featuriser
         self._written: dict[int, str] = {}
 
     def __len__(self) -> int:

@@ -22,8 +22,7 @@ DOWNLOAD_TIMEOUT_SECONDS = 30.0
 
 def one_line(error: BaseException) -> str:
     """Return an exception as ``Type: first line of its message``."""
-    text = str(error).strip()
-    first = text.splitlines()[0] if text else ""
+    first = next(iter(str(error).strip().splitlines()), "")
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
@@ -34,7 +33,7 @@ def require_files(
     fetch: Callable[[Path], Path],
     instead: str,
     published: Mapping[str, str] | None = None,
-) -> None:
+) -> str:
     """Make sure that the raw files are there, downloading them if none of them is.
 
     Where some are there and others are not, nothing is downloaded or removed: they are the user's.
@@ -48,29 +47,31 @@ def require_files(
         instead: What to do without a network, for the message.
         published: SHA-256 of those of which it is known; a download of others is refused.
 
+    Returns:
+        A SHA-256 over their names and contents.
+
     Raises:
-        DataError: Files are missing and cannot be had.
+        DataError: Files are missing and cannot be had, or one cannot be read.
     """
     lock = folder / ".download.lock"  # there while a download is under way
     under_way = lock.exists()  # asked first: it may end, all files being there, at any moment
     missing = _missing(folder, names)
-    if not missing:
-        return
-    if len(missing) < len(names) and not under_way:
+    if missing and len(missing) < len(names) and not under_way:
         raise DataError(
             f"{label}: {', '.join(missing)} missing in {folder}, while the other raw files are "
             f"there; {instead}"
         )
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # Of several processes one downloads, and the others wait for it.
-        with FileLock(lock):
-            try:
-                if _missing(folder, names):
-                    _download(folder, names, fetch, published or {})
-            finally:
-                lock.unlink(missing_ok=True)
+        if missing:
+            folder.mkdir(parents=True, exist_ok=True)
+            # Of several processes one downloads, and the others wait for it.
+            with FileLock(lock):
+                try:
+                    if _missing(folder, names):
+                        _download(folder, names, fetch, published or {})
+                finally:
+                    lock.unlink(missing_ok=True)
     except (OSError, EOFError, http.client.HTTPException, zipfile.BadZipFile) as error:
         # A mistyped root leaves no empty folders behind.
         for path in made:
@@ -80,6 +81,11 @@ def require_files(
             f"{label}: no raw files in {folder}, and the download failed "
             f"({one_line(error)}); {instead}"
         ) from error
+    try:
+        digests = "".join(f"{name}\0{sha256_of(folder / name)}\n" for name in names)
+    except OSError as error:
+        raise DataError(f"{label}: cannot read the raw files ({one_line(error)})") from error
+    return hashlib.sha256(digests.encode()).hexdigest()
 
 
 def _missing(folder: Path, names: Sequence[str]) -> list[str]:
@@ -95,8 +101,7 @@ def _download(
     with tempfile.TemporaryDirectory(dir=folder, prefix="download.") as staging:
         with _socket_timeout(DOWNLOAD_TIMEOUT_SECONDS):
             fetched = fetch(Path(staging))
-        lacking = _missing(fetched, names)
-        if lacking:
+        if lacking := _missing(fetched, names):
             raise OSError(f"{', '.join(lacking)} not among the files")
         other = [name for name, known in published.items() if sha256_of(fetched / name) != known]
         if other:
@@ -117,16 +122,3 @@ def _socket_timeout(seconds: float) -> Iterator[None]:
         yield
     finally:
         socket.setdefaulttimeout(before)
-
-
-def fingerprint(label: str, folder: Path, names: Sequence[str]) -> str:
-    """Return a SHA-256 over the names and contents of raw files.
-
-    Raises:
-        DataError: One cannot be read.
-    """
-    try:
-        digests = "".join(f"{name}\0{sha256_of(folder / name)}\n" for name in names)
-    except OSError as error:
-        raise DataError(f"{label}: cannot read the raw files ({one_line(error)})") from error
-    return hashlib.sha256(digests.encode()).hexdigest()

@@ -22,17 +22,11 @@ class Graphs(Protocol):
     every bond, ``edge_attr`` int64 ``[E, K]`` or ``[E]`` or none at all, and ``y`` float.
     """
 
-    def __len__(self) -> int:
-        """Return the number of graphs."""
-        ...
+    def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int, /) -> Any:
-        """Return one graph."""
-        ...
+    def __getitem__(self, index: int, /) -> Any: ...
 
-    def __iter__(self) -> Iterator[Any]:
-        """Go through the graphs in order."""
-        ...
+    def __iter__(self) -> Iterator[Any]: ...
 
 
 @dataclass(frozen=True)
@@ -53,13 +47,13 @@ class DatasetSplits:
         smiles: The SMILES of each split (``train``, ``validation``, ``test``) in the order of its
             graphs, or None where there are none.
         groups: Of each molecule of each split its scaffold, empty where scaffolds do not decide
-            about splits, and its canonical SMILES: by them molecules are dealt into folds. None
+            about splits, and its canonical SMILES: by them molecules are assigned to folds. None
             where the splits are fixed.
         report: What is in a user's table and which of its rows are left out; None for the data
             sets that are known by name.
-        extra_inputs: What the numbers are that stand beside each graph; mostly there are none.
+        extra_inputs: The network's extra inputs; mostly there are none.
         standardise: What was done to the molecules before all else, see `standardised`.
-        note: What has to be said beside any result on these data; mostly nothing.
+        note: What has to be said of any result on these data; mostly nothing.
     """
 
     name: str
@@ -82,13 +76,13 @@ class DatasetSplits:
         """The three splits by name: ``train``, ``validation``, ``test``."""
         return {name: getattr(self, name) for name in SPLITS}
 
-    def smiles_of(self, numbers: Iterable[int]) -> list[str]:
-        """Return the SMILES of some graphs, whose numbers go through the three splits.
+    def smiles_of(self, indices: Iterable[int]) -> list[str]:
+        """Return the SMILES of some graphs, whose indices go through the three splits.
 
         Empty where there are none. One is looked up at a time: those of ZINC are written when they
         are asked for.
         """
         if self.smiles is None:
-            return ["" for _ in numbers]
-        places = [(name, place) for name in SPLITS for place in range(len(self.smiles[name]))]
-        return [self.smiles[name][place] for name, place in (places[int(one)] for one in numbers)]
+            return ["" for _ in indices]
+        places = [(name, at) for name in SPLITS for at in range(len(self.smiles[name]))]
+        return [self.smiles[name][at] for name, at in (places[int(one)] for one in indices)]

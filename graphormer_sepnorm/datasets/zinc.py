@@ -25,7 +25,7 @@ from torch._utils import _rebuild_tensor_v2 as rebuild_tensor
 from torch_geometric.datasets import ZINC
 
 from graphormer_sepnorm.datasets.raw_graphs import RawGraphs, SmilesOfGraphs
-from graphormer_sepnorm.datasets.sources import fingerprint, one_line, require_files
+from graphormer_sepnorm.datasets.sources import one_line, require_files
 from graphormer_sepnorm.datasets.splits import SPLITS as SPLIT_NAMES
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import DataError
@@ -55,47 +55,11 @@ class _Download(ZINC):
         self.root = str(root)
 
 
-class _Tensors(pickle.Unpickler):
-    """Reads a pickle of tensors and plain values, and makes nothing else.
-
-    The tensors are put together later (`_array`), as far as they are asked for.
-    """
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) == ("torch.storage", "_load_from_bytes"):
-            return _as_it_is
-        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-            return _Parts
-        # How some releases of Python write torch.from_numpy: getattr(_VariableFunctionsClass, ...).
-        if (module, name) == ("torch._C", "_VariableFunctionsClass"):
-            return _FUNCTIONS
-        if (module, name) == ("builtins", "getattr"):
-            return _from_numpy
-        if (module.replace("numpy._core", "numpy.core"), name) not in _OF_TENSORS:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
-        return super().find_class(module, name)
-
-
-def _as_it_is(numbers: bytes) -> bytes:
-    return numbers
-
-
 class _Parts:
     """What a tensor is put together from: the file that torch made of its numbers, and a shape."""
 
     def __init__(self, numbers: bytes, *layout: Any) -> None:
-        self.numbers = numbers
-        self.layout = layout
-
-
-def _array(value: Any) -> np.ndarray:
-    if isinstance(value, _Parts):
-        try:
-            storage = torch.load(io.BytesIO(value.numbers), weights_only=True)
-        except pickle.UnpicklingError:  # a long text about how to run the code
-            raise pickle.UnpicklingError("a tensor in it is more than numbers") from None
-        value = rebuild_tensor(storage, *value.layout)
-    return np.asarray(value)
+        self.numbers, self.layout = numbers, layout
 
 
 _FUNCTIONS = object()
@@ -107,16 +71,42 @@ def _from_numpy(owner: object, name: str) -> Any:
     return torch.from_numpy
 
 
-# What torch and numpy write of a tensor, without what runs code.
+# What torch and numpy write of a tensor, without what runs code; None: as pickle finds it. The
+# tensors are put together later (`_array`), as far as they are asked for.
 _OF_TENSORS = {
-    ("collections", "OrderedDict"),
-    ("torch", "from_numpy"),
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-    ("numpy.core.multiarray", "_reconstruct"),
-    ("numpy.core.numeric", "_frombuffer"),
-    ("_codecs", "encode"),
+    ("torch.storage", "_load_from_bytes"): lambda numbers: numbers,
+    ("torch._utils", "_rebuild_tensor_v2"): _Parts,
+    # How some releases of Python write torch.from_numpy: getattr(_VariableFunctionsClass, ...).
+    ("torch._C", "_VariableFunctionsClass"): _FUNCTIONS,
+    ("builtins", "getattr"): _from_numpy,
+    ("collections", "OrderedDict"): None,
+    ("torch", "from_numpy"): None,
+    ("numpy", "ndarray"): None,
+    ("numpy", "dtype"): None,
+    ("numpy.core.multiarray", "_reconstruct"): None,
+    ("numpy.core.numeric", "_frombuffer"): None,
+    ("_codecs", "encode"): None,
 }
+
+
+class _Tensors(pickle.Unpickler):
+    """Reads a pickle of tensors and plain values, and makes nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        wanted = (module.replace("numpy._core", "numpy.core"), name)
+        if wanted not in _OF_TENSORS:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        return _OF_TENSORS[wanted] or super().find_class(module, name)
+
+
+def _array(value: Any) -> np.ndarray:
+    if isinstance(value, _Parts):
+        try:
+            storage = torch.load(io.BytesIO(value.numbers), weights_only=True)
+        except pickle.UnpicklingError:  # a long text about how to run the code
+            raise pickle.UnpicklingError("a tensor in it is more than numbers") from None
+        value = rebuild_tensor(storage, *value.layout)
+    return np.asarray(value)
 
 
 def load_zinc(root: Path, subset: bool) -> DatasetSplits:
@@ -132,28 +122,22 @@ def load_zinc(root: Path, subset: bool) -> DatasetSplits:
     """
     name, home = ("zinc-subset" if subset else "zinc"), root / "ZINC"
     raw = home / "raw"
-    require_files(
-        name,
-        raw,
-        RAW_FILES,
-        _download,
+    instead = (
         f"put train.pickle, val.pickle and test.pickle (folder molecules of {ZINC.url}) and "
         "train.index, val.index and test.index (data/molecules of "
-        f"https://github.com/graphdeeplearning/benchmarking-gnns) into {raw}",
-        PUBLISHED,
+        f"https://github.com/graphdeeplearning/benchmarking-gnns) into {raw}"
     )
-    digest = fingerprint(name, raw, RAW_FILES)
-    reads = {split: cache(partial(_read, name, raw, subset, split)) for split in SPLITS}
+    digest = require_files(name, raw, RAW_FILES, _download, instead, PUBLISHED)
+    reads = [cache(partial(_read, name, raw, subset, split)) for split in SPLITS]
     known = read_json(home / f"{name}.json") or {}
     if known.get("fingerprint") != digest:
-        sizes = [len(read()) for read in reads.values()]
-        first = int(reads["train"]().num_atoms[0])
-        known = {"fingerprint": digest, "sizes": sizes, "first_atoms": first}
+        sizes = [len(read()) for read in reads]
+        known = {"fingerprint": digest, "sizes": sizes, "first_atoms": int(reads[0]().num_atoms[0])}
         with contextlib.suppress(OSError):  # it is read again
             write_json(home / f"{name}.json", known)
     parts = {
         split: RawGraphs(read, range(size))
-        for split, read, size in zip(SPLIT_NAMES, reads.values(), known["sizes"], strict=True)
+        for split, read, size in zip(SPLIT_NAMES, reads, known["sizes"], strict=True)
     }
     return DatasetSplits(
         name,
@@ -176,10 +160,7 @@ def _note(molecules: int, first_atoms: int, subset: bool) -> str:
             f"{first_atoms})."
         )
     if not subset and 0 < (missing := _TRAINING_MOLECULES - molecules) < 10:
-        return (
-            f"Of the {_TRAINING_MOLECULES:,} published training molecules {missing} "
-            f"{'is' if missing == 1 else 'are'} missing."
-        )
+        return f"{missing} of the {_TRAINING_MOLECULES:,} published training molecules missing."
     return ""
 
 
@@ -202,10 +183,13 @@ def _read(name: str, raw: Path, subset: bool, split: str) -> PackedGraphs:
     try:
         with path.open("rb") as file:
             molecules = _Tensors(file).load()
-        positions = _positions(index) if subset else range(len(molecules))
-        return _packed([molecules[position] for position in positions])
-    except DataError:
-        raise
+        if not subset:
+            return _packed([molecules[at] for at in range(len(molecules))])
+        text = index.read_text()
+        # Cut short, the last position may lack digits: another molecule, no error.
+        if not text.endswith("\n"):
+            raise ValueError("the index is cut short, it has to end with a newline")
+        return _packed([molecules[int(at)] for at in text.strip().split(",")])
     except Exception as error:  # a damaged pickle can raise nearly anything
         if not subset and isinstance(error, KeyError) and isinstance(error.args[0], int):
             raise DataError(
@@ -219,29 +203,18 @@ def _read(name: str, raw: Path, subset: bool, split: str) -> PackedGraphs:
         ) from error
 
 
-def _positions(index: Path) -> list[int]:
-    text = index.read_text()
-    # Of a file that was cut short the last position may lack digits: another molecule, no error.
-    if not text.endswith("\n"):
-        raise DataError(
-            f"zinc-subset: {index} is cut short, it has to end with a newline; put it there again"
-        )
-    return [int(position) for position in text.strip().split(",")]
-
-
 def _packed(molecules: Sequence[dict[str, Any]]) -> PackedGraphs:
     atoms = [_array(molecule["atom_type"]).reshape(-1, 1) for molecule in molecules]
     bonds = [_array(molecule["bond_type"]) for molecule in molecules]
     ends = [np.stack(matrix.nonzero()) for matrix in bonds]
     labels = [_array(molecule["logP_SA_cycle_normalized"]) for molecule in molecules]
+    codes = [matrix[*pairs][:, None] for matrix, pairs in zip(bonds, ends, strict=True)]
     return PackedGraphs(
         num_atoms=np.array([len(codes) for codes in atoms]),
         num_bonds=np.array([pairs.shape[1] for pairs in ends]),
         atom_codes=np.concatenate(atoms).astype(np.int64),
         edge_index=np.concatenate(ends, axis=1),
-        bond_codes=np.concatenate(
-            [matrix[*pairs][:, None] for matrix, pairs in zip(bonds, ends, strict=True)]
-        ).astype(np.int64),
+        bond_codes=np.concatenate(codes).astype(np.int64),
         targets=np.stack(labels).astype(np.float32).reshape(len(molecules), 1),
         weights=np.ones(len(molecules), np.float32),
         extra=no_numbers(len(molecules)),

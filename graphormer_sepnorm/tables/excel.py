@@ -10,31 +10,22 @@ import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed
-from graphormer_sepnorm.tables.columns import NO_RANK, find_header
+from graphormer_sepnorm.tables.columns import find_header
 from graphormer_sepnorm.tables.reader import Layout, Row, TableReader
 from graphormer_sepnorm.tables.text import open_binary
 from graphormer_sepnorm.tables.writer import WholeFileWriter
 
-# A sheet has no more.
-_MOST_ROWS = 1_048_576
+_MOST_ROWS = 1_048_576  # of a sheet
 _LARGEST_BYTES = 2_000_000_000  # a file of some kilobytes can be packed so that it unpacks to more
-# A cell with a formula and no value in the XML of a sheet, whose names may have a prefix. The value
-# of a formula of text may be an empty one.
-_TAG = rb"<(?:\w+:)?"
-_WITHOUT_VALUE = re.compile(
-    _TAG + rb'c\b(?![^>]*t="str")[^>]*\br="(\w+)"[^>]*>\s*' + _TAG + rb"f\b(?:[^>]*/>|[^>]*>[^<]*"
-    rb"</(?:\w+:)?f>)\s*(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v>\s*</(?:\w+:)?v>)?\s*</(?:\w+:)?c>"
-)
 _LONGEST_CELL = 32_767  # characters
 _FIRST_YEAR = 1900
 _LARGEST_INTEGER = 10**15  # of larger ones Excel makes the digits after the fifteenth zeros
-_LOOKED_AT = 30  # rows in which the header is looked for
+_HEADER_ROWS = 30  # in which the header is looked for
 _OF_EXCEL = (bool, int, float, Decimal, date, time, timedelta)
 # Control characters, which cannot stand in a cell.
 _ILLEGAL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -79,17 +70,15 @@ class ExcelReader(TableReader):
                 self._book = library.load_workbook(self._raw, read_only=True, data_only=True)
             sheet, top = self._table(layout)
             with self._explained():
-                self.notes += _uncalculated(sheet)
-                # By what the sheet says of its size rows would be left out where that is wrong.
                 self._rows = enumerate(sheet.iter_rows(values_only=True), start=1)
                 header = next(row for line, row in self._rows if line == top)
         except BaseException:
             self._raw.close()
             raise
-        last = max(place for place, cell in enumerate(header) if _there(cell))
+        last = max(at for at, cell in enumerate(header) if _there(cell))
         self.columns = tuple(
-            ("" if cell is None else str(cell).strip()) or f"column_{place}"
-            for place, cell in enumerate(header[: last + 1], start=1)
+            ("" if cell is None else str(cell).strip()) or f"column_{at}"
+            for at, cell in enumerate(header[: last + 1], start=1)
         )
 
     def _table(self, layout: Layout) -> tuple[Any, int]:
@@ -101,36 +90,43 @@ class ExcelReader(TableReader):
             if layout.sheet in (sheet.title, str(number))
             or (layout.sheet is None and sheet.sheet_state == "visible")
         ]
+        titles = listed([sheet.title for sheet in (chosen or sheets)])
         if not chosen:
             raise DataError(
-                f"{self.name}: there is no sheet {layout.sheet!r}; the sheets are "
-                f"{listed([sheet.title for sheet in sheets])}"
+                f"{self.name}: there is no sheet {layout.sheet!r}; the sheets are {titles}"
             )
-        found = []
+        found = []  # sheets that hold something, the row of their header, its column of SMILES
         for sheet in chosen:
             with self._explained():
-                said_rows = sheet.max_row
+                size = sheet.max_row
+                # By what the sheet says of its size rows would be left out where that is wrong.
                 sheet.reset_dimensions()
-                header = _header(sheet, layout)
-            if header:
-                found.append((sheet, *header, said_rows))
+                looked_at = max(_HEADER_ROWS, layout.header_row or 0)
+                first = enumerate(sheet.iter_rows(max_row=looked_at, values_only=True), start=1)
+                rows = {line: list(filter(_there, cells)) for line, cells in first}
+            lines = [line for line, cells in rows.items() if cells]
+            if layout.header_row is not None:
+                lines = [line for line in lines if line == layout.header_row]
+            if lines:
+                at = find_header([rows[line] for line in lines], layout.smiles_column)
+                found.append((sheet, lines[at or 0], at is not None, size))
         if not found:
             what = "hold nothing" if layout.header_row is None else "have no such header row"
             raise DataError(
-                f"{self.name}: sheets {listed([sheet.title for sheet in chosen])} {what}: name a "
-                f"row that has the names of the columns with {layout.options}header_row"
+                f"{self.name}: sheets {titles} {what}: name a row that has the names of the "
+                f"columns with {layout.options}header_row"
             )
-        found = [one for one in found if one[2] < NO_RANK] or found
+        found = [one for one in found if one[2]] or found
         if len(found) > 1:
             raise DataError(
                 f"{self.name}: sheets {listed([sheet.title for sheet, *_ in found])} could be "
                 f"meant: name one with {layout.options}sheet"
             )
-        sheet, line, _, self._said_rows = found[0]
+        sheet, line, _, self._size = found[0]
         if len(sheets) > 1:
             self.name += f" (sheet {sheet.title!r})"
-        if layout.sheet is None and len(sheets) > 1:
-            self.notes += (f"of {len(sheets)} sheets {sheet.title!r} is read",)
+            if layout.sheet is None:
+                self.notes += (f"of {len(sheets)} sheets {sheet.title!r} is read",)
         if line > 1 and layout.header_row is None:
             self.notes += (f"row {line} is taken for the header; what is above it is not read",)
         return sheet, line
@@ -146,29 +142,27 @@ class ExcelReader(TableReader):
             ) from error
 
     def __iter__(self) -> Iterator[Row]:
+        return self._counted(self._parsed())
+
+    def _parsed(self) -> Iterator[tuple[int, tuple[Any, ...], str]]:
         width = len(self.columns)
-        empty = 0
         while True:
             with self._explained():
                 line, cells = next(self._rows, (0, None))
             if cells is None:
                 return
-            if not any(map(_there, cells)):
-                empty += 1
-                continue
-            for above in range(empty, 0, -1):
-                self._done += 1
-                yield Row(self._done, line - above, (None,) * width)
-            empty = 0
-            self._done += 1
-            known, more = cells[:width], [cell for cell in cells[width:] if _there(cell)]
-            known = (*known, *repeat(None, width - len(known)))
-            problem = f"{width + len(more)} cells for {width} columns" if more else ""
-            yield Row(self._done, line, known, problem)
+            more = sum(map(_there, cells[width:]))
+            problem = f"{width + more} cells for {width} columns" if more else ""
+            filled = (*cells[:width], *[None] * (width - len(cells)))
+            yield line, filled if any(map(_there, cells)) else (), problem
+
+    @property
+    def _empty(self) -> tuple[Any, ...]:
+        return (None,) * len(self.columns)
 
     def fraction(self) -> float | None:
         """Share of the rows that have been read."""
-        return min(1.0, (self._done + 1) / self._said_rows) if self._said_rows else None
+        return min(1.0, (self._done + 1) / self._size) if self._size else None
 
     def close(self) -> None:
         """Close the file."""
@@ -178,41 +172,6 @@ class ExcelReader(TableReader):
 
 def _there(cell: object) -> bool:
     return cell is not None and cell != ""
-
-
-def _header(sheet: Any, layout: Layout) -> tuple[int, int] | None:
-    """Return the row of a sheet that names the columns, and its rank; None: nothing stands there.
-
-    See `find_header`.
-    """
-    looked_at = max(_LOOKED_AT, layout.header_row or 0)
-    rows = [
-        (line, filled)
-        for line, cells in enumerate(sheet.iter_rows(max_row=looked_at, values_only=True), start=1)
-        if (filled := [cell for cell in cells if _there(cell)])
-        and layout.header_row in (None, line)
-    ]
-    if not rows:
-        return None
-    at, rank = find_header([cells for _, cells in rows], layout.smiles_column)
-    return rows[at][0], rank
-
-
-def _uncalculated(sheet: Any) -> tuple[str, ...]:
-    """Return what is to be said of formulas without values, which look like empty cells."""
-    found, rest = [], b""
-    with sheet._get_source() as stream:
-        while part := stream.read(1 << 20):
-            rest += part
-            end = rest.rfind(b"row>") + 1  # whole rows
-            found += [match[1].decode() for match in _WITHOUT_VALUE.finditer(rest, 0, end)]
-            rest = rest[end:]
-    if not found:
-        return ()
-    return (
-        f"{len(found):,} cells, the first {found[0]}, are formulas without values, and count as "
-        "empty: the workbook was never calculated; open and save it",
-    )
 
 
 class ExcelWriter(WholeFileWriter):
@@ -232,26 +191,23 @@ class ExcelWriter(WholeFileWriter):
         self._book = library.Workbook(write_only=True)
         self._sheet = self._book.create_sheet("predictions")
         self._written = 0
-        self._append(columns)
+        self.write([columns])
 
     def write(self, rows: Iterable[Sequence[object]], records: Sequence[str] | None = None) -> None:
         """Add rows.
 
         Raises:
-            DataError: A sheet has not so many.
+            DataError: A sheet cannot have so many.
         """
         for cells in rows:
-            self._append(cells)
-
-    def _append(self, cells: Sequence[object]) -> None:
-        self._written += 1
-        if self._written > _MOST_ROWS:
-            raise DataError(
-                f"a sheet of Excel has {_MOST_ROWS:,} rows, and this table has more: name a .csv "
-                "or .parquet file"
-            )
-        with self._explained():
-            self._sheet.append([self._made(cell) for cell in cells])
+            self._written += 1
+            if self._written > _MOST_ROWS:
+                raise DataError(
+                    f"a sheet of Excel has {_MOST_ROWS:,} rows, and this table has more: name a "
+                    ".csv or .parquet file"
+                )
+            with self._explained():
+                self._sheet.append(list(map(self._made, cells)))
 
     def _made(self, value: object) -> object:
         if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -264,10 +220,10 @@ class ExcelWriter(WholeFileWriter):
         )
         if isinstance(value, _OF_EXCEL) and not none_for_it:
             return value
-        value = str(value)
-        if len(value) > _LONGEST_CELL:
-            value = f"{value[: _LONGEST_CELL - 3]}..."
-        cell = self._cell(self._sheet, value=_ILLEGAL.sub("\ufffd", value))
+        text = str(value)
+        if len(text) > _LONGEST_CELL:
+            text = f"{text[: _LONGEST_CELL - 3]}..."
+        cell = self._cell(self._sheet, value=_ILLEGAL.sub("\ufffd", text))
         cell.data_type = "s"
         return cell
 

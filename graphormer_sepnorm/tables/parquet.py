@@ -26,7 +26,7 @@ def _pyarrow() -> Any:
 
 
 class _Stored(str):
-    """A value that Python has none for, as the year 10000: its text, and for Parquet itself."""
+    """A value that may be none of Python's, as the year 10000: its text, and for Parquet itself."""
 
     value: Any = None  # a scalar of Arrow's
 
@@ -35,7 +35,7 @@ class _Stored(str):
 
 
 class ParquetReader(TableReader):
-    """A Parquet file; the cells are values of Python's types, or text where these have no such.
+    """A Parquet file; cells are numbers, truth values, text, or what else is there, as its text.
 
     Text that the file does not call text, but bytes, as some programs write it, is text.
     """
@@ -45,7 +45,6 @@ class ParquetReader(TableReader):
     def __init__(self, source: str | Path) -> None:
         self.name = str(source)
         self._arrow = _pyarrow()
-        self._nanoseconds = self._arrow.time64("ns")
         self._raw = open_binary(Path(source))
         try:
             with self._explained():
@@ -75,31 +74,28 @@ class ParquetReader(TableReader):
             if batch is None:
                 return
             for cells in zip(*columns, strict=True):
-                self._done += 1
-                yield Row(self._done, 0, cells)
+                yield self._row(0, cells)
 
     def _cells(self, column: Any) -> list[Any]:
-        try:
-            if "binary" in str(column.type):
-                return [*map(_text, column.to_pylist())]
-            if column.type != self._nanoseconds:
+        types = self._arrow.types
+        if "binary" in str(column.type):
+            return [*map(_text, column.to_pylist())]
+        if not (types.is_temporal(column.type) or types.is_nested(column.type)):
+            with contextlib.suppress(ValueError):  # bytes that the file calls text
                 return column.to_pylist()
-        except (OverflowError, ValueError):  # one of them is a date far away, or bytes as text
-            pass
-        return [*map(self._cell, column)]
+        return [self._stored(value) if value.is_valid else None for value in column]
 
-    def _cell(self, value: Any) -> Any:
-        # Times of Python's have no nanoseconds, and Arrow drops them without a word.
-        if value.type != self._nanoseconds or not value.is_valid or value.value % 1000 == 0:
-            with contextlib.suppress(OverflowError, ValueError):
-                return value.as_py()
+    def _stored(self, value: Any) -> _Stored:
         shown = value
         if getattr(value.type, "tz", None):  # maybe a time zone that is not known here
             shown = value.cast(self._arrow.timestamp(value.type.unit, "UTC"))
         try:
             data = shown.cast(self._arrow.string()).as_buffer().to_pybytes()
-        except self._arrow.ArrowException:  # within a list
-            data = f"<{value.type}>".encode()
+        except self._arrow.ArrowException:  # of several values
+            try:
+                data = str(value.as_py()).encode()
+            except (OverflowError, ValueError):
+                data = f"<{value.type}>".encode()
         stored = _Stored(data.decode("utf-8", "surrogateescape"))
         stored.value = value
         return stored
@@ -159,10 +155,10 @@ class ParquetWriter(WholeFileWriter):
         columns = list(zip(*rows, strict=True)) or [()] * len(self._schema)
         arrays = [
             self._arrow.array(
-                [_value(cell, field.type, missing=place >= self._kept) for cell in column],
+                [_value(cell, str(field.type), missing=at >= self._kept) for cell in column],
                 type=field.type,
             )
-            for place, (column, field) in enumerate(zip(columns, self._schema, strict=True))
+            for at, (column, field) in enumerate(zip(columns, self._schema, strict=True))
         ]
         with self._explained():
             self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
@@ -183,15 +179,15 @@ def _text(cell: Any) -> Any:
     return cell
 
 
-def _value(cell: object, kind: Any, missing: bool) -> object:
+def _value(cell: object, kind: str, missing: bool) -> object:
     """Return a cell for a column of this kind; of ours nan is `missing`, others' stays."""
     if cell is None or (missing and isinstance(cell, float) and math.isnan(cell)):
         return None
     if isinstance(cell, _Stored):
         return cell.value
-    if isinstance(cell, str) and "binary" in str(kind):
+    if isinstance(cell, str) and "binary" in kind:
         return cell.encode()
-    return _utf8(str(cell)) if str(kind) in ("string", "large_string") else cell
+    return _utf8(str(cell)) if kind in ("string", "large_string") else cell
 
 
 def _utf8(text: str) -> str:

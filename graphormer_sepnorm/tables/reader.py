@@ -37,7 +37,7 @@ class Layout:
     Attributes:
         sheet: Excel: its name, or its number from 1; None: the only one with a column of SMILES.
         header_row: Excel, CSV and TSV: the row (line) that names the columns, from 1; None: the
-            first, or one below it with a column of SMILES.
+            first with a column of SMILES, else the first.
         smiles_column: The name of that column; None: known by its name.
         options: How these options begin, for messages.
     """
@@ -97,6 +97,27 @@ class TableReader(ABC):
     def _place(self) -> str:
         """How far the table has been read, for messages."""
         return f"after {self._unit} {self._done}" if self._done else "at its beginning"
+
+    def _row(self, line: int, cells: tuple[Any, ...], problem: str = "", record: str = "") -> Row:
+        """Count a row and return it."""
+        self._done += 1
+        return Row(self._done, line, cells, problem, record)
+
+    def _counted(self, rows: Iterator[tuple[int, tuple[Any, ...], str]]) -> Iterator[Row]:
+        """Give rows of line, cells and problem; those without cells are empty, none at the end."""
+        blank: list[int] = []
+        for line, cells, problem in rows:
+            if not cells:
+                blank.append(line)
+                continue
+            for earlier in blank:
+                yield self._row(earlier, self._empty)
+            blank.clear()
+            yield self._row(line, cells, problem)
+
+    @property
+    def _empty(self) -> tuple[Any, ...]:
+        return ("",) * len(self.columns)
 
     @abstractmethod
     def close(self) -> None:

@@ -17,7 +17,7 @@ from graphormer_sepnorm.datasets.user_table.report import (
     find_leakage,
     summarise,
 )
-from graphormer_sepnorm.datasets.user_table.report_text import report_text
+from graphormer_sepnorm.datasets.user_table.report import report_text
 from graphormer_sepnorm.datasets.user_table.rows import ValidRow
 from graphormer_sepnorm.errors import DataError
 

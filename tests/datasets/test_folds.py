@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.folds import without_large_groups
-from graphormer_sepnorm.datasets.graph_numbers import MemberFolds
+from graphormer_sepnorm.datasets.splitting import without_large_groups
+from graphormer_sepnorm.datasets.training_graphs import MemberFolds
 from graphormer_sepnorm.errors import ConfigError, DataError
 
 # Chains, and eight ring systems with three molecules each.

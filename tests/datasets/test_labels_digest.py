@@ -12,7 +12,7 @@ from torch_geometric.data import Data, InMemoryDataset
 from graphormer_sepnorm.chem.features import OF_SMILES, get_featuriser
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import DatasetSplits, Graphs
-from graphormer_sepnorm.datasets.training_labels import labels_digest
+from graphormer_sepnorm.datasets.training_graphs import labels_digest
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.task import Task
 

@@ -18,7 +18,7 @@ from graphormer_sepnorm.datasets import lazy_graphs
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.datasets.user_table import rows as row_reader
-from graphormer_sepnorm.datasets.user_table.report_text import report_text
+from graphormer_sepnorm.datasets.user_table.report import report_text
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.store import GraphStore

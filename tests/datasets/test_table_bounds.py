@@ -10,7 +10,7 @@ from table_files import RINGS, SPLIT, failure, four_each, load, plain_rows, repo
 from torch_geometric.data import Data
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.user_table.report_text import report_text
+from graphormer_sepnorm.datasets.user_table.report import report_text
 from graphormer_sepnorm.tables.columns import split_bound
 
 

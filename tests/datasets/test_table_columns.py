@@ -12,8 +12,7 @@ import pytest
 from rdkit import Chem
 from table_files import RINGS, SPLIT, everything, failure, load, plain_rows, report_of, write_csv
 
-from graphormer_sepnorm.datasets.user_table import columns
-from graphormer_sepnorm.datasets.user_table.report_text import report_text
+from graphormer_sepnorm.datasets.user_table.report import report_text
 from graphormer_sepnorm.errors import ConfigError, DataError
 
 # Formats.
@@ -372,19 +371,3 @@ def test_a_pipe_is_no_table_to_train_on(tmp_path: Path) -> None:
         load(table, validation_table=pipe, test_table=table)
     with pytest.raises(DataError, match="is a pipe"):
         load(table, validation_table=table, test_table=pipe)
-
-
-@pytest.mark.parametrize(
-    ("texts", "nothing"),
-    [
-        (["1", "2", "3"], True),
-        (["7", "8", "9"], True),
-        (["5", "5"], True),
-        (["1", "3", "2"], False),
-        (["0", "1"], False),
-        (["x"], False),
-        ([], False),
-    ],
-)
-def test_constants_and_what_counts_the_rows_are_no_labels(texts: list[str], nothing: bool) -> None:
-    assert columns._says_nothing(texts) is nothing

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from table_files import RINGS, SPLIT, everything, failure, load, plain_rows, report_of, write_csv
 
-from graphormer_sepnorm.datasets.user_table.report_text import report_text
+from graphormer_sepnorm.datasets.user_table.report import report_text
 
 BOTH = {"target_columns": ("a", "b"), **SPLIT}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from table_files import RINGS, SPLIT, failure, four_each, load, plain_rows, report_of, write_csv
 
-from graphormer_sepnorm.datasets.user_table.report_text import report_text
+from graphormer_sepnorm.datasets.user_table.report import report_text
 from graphormer_sepnorm.errors import ConfigError
 
 

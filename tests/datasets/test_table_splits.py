@@ -15,7 +15,7 @@ from table_files import RINGS, SPLIT, failure, load, report_of, write_csv
 
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.datasets.user_table.splits import fold_split, random_split
+from graphormer_sepnorm.datasets.splitting import fold_split, random_split
 
 SHARES = st.sampled_from([(0.8, 0.1, 0.1), (0.7, 0.1, 0.2), (0.5, 0.25, 0.25), (0.1, 0.1, 0.8)])
 MOLECULES = st.lists(st.sampled_from("abcdefghijklmnopqrstuvwxyz"), max_size=60)

@@ -225,28 +225,6 @@ def test_a_header_can_be_named(tmp_path: Path) -> None:
     assert read(path)[0] == ("structure", "as")
 
 
-def test_formulas_without_values_are_told_from_empty_cells(tmp_path: Path) -> None:
-    rows = [["smiles", "y", "z"], ["CCO", "=1+1", 1], ["CC", None, "=B2"], ["C", "=B2", 3]]
-    path = book(tmp_path / "t.xlsx", rows)
-    with open_table(path) as table:
-        (note,) = table.notes
-        assert "3 cells, the first B2" in note
-    # As Excel saves them: with values, of text an empty one maybe.
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    sheet = "xl/worksheets/sheet1.xml"
-    text = members[sheet].replace(b"<f>1+1</f><v></v>", b"<f>1+1</f><v>2</v>")
-    text = text.replace(b"<f>1+1</f><v />", b"<f>1+1</f><v>2</v>")
-    text = text.replace(b'<c r="B4">', b'<c r="B4" t="str">').replace(b'r="C3"', b't="str" r="C3"')
-    members[sheet] = text
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    with open_table(path) as table:
-        assert table.notes == ()
-        assert next(iter(table)).cells[1] == 2
-
-
 def test_without_openpyxl_there_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

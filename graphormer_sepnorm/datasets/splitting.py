@@ -1,0 +1,235 @@
+"""Who goes into which split or fold: by chance, scaffold, group or time, by a column or file.
+
+Groups stay together, and nothing depends on the order of the rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphormer_sepnorm.chem.scaffolds import split_by_scaffold
+from graphormer_sepnorm.datasets.splits import SPLITS
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.formatting import shortened
+from graphormer_sepnorm.tables.columns import parse_number
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.data_config import DataConfig
+    from graphormer_sepnorm.datasets.user_table.rows import TableContents, ValidRow
+
+# Indices of training, validation and test split, int64, each in rising order.
+Parts = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def assign_folds(groups: Sequence[str], folds: int, seed: int | str) -> np.ndarray:
+    """Return the fold of each row.
+
+    The largest group is assigned first, each to the fold that is the smallest so far; groups of
+    one size come in the order of a hash of seed and text.
+
+    Args:
+        groups: Of each row, a text; rows with the same one stay together.
+        folds: How many.
+        seed: Another seed gives other folds.
+
+    Returns:
+        int64 ``[rows]``, from 0.
+    """
+    members = _members(groups)
+    sizes = [0] * folds
+    assigned = np.empty(len(groups), np.int64)
+    for group in sorted(members, key=lambda group: (-len(members[group]), _hash(group, seed))):
+        smallest = sizes.index(min(sizes))
+        sizes[smallest] += len(members[group])
+        assigned[members[group]] = smallest
+    return assigned
+
+
+def without_large_groups(
+    groups: Sequence[str], molecules: Sequence[str], folds: int
+) -> Sequence[str]:
+    """Return groups of which none is larger than half a fold: the molecules of others part.
+
+    Half of the molecules of many tables have no ring, for example, and with it the same scaffold.
+
+    Args:
+        groups: Of each row, a text.
+        molecules: Of each row, its canonical text.
+        folds: To which they will be assigned.
+    """
+    sizes, most = Counter(groups), len(groups) / folds / 2
+    return [
+        f"{group} {molecule}" if sizes[group] > most else group
+        for group, molecule in zip(groups, molecules, strict=True)
+    ]
+
+
+def random_split(
+    molecules: Sequence[str], fractions: tuple[float, float, float], seed: int
+) -> Parts:
+    """Split by chance, equal molecules together: in the order of a hash of seed and text.
+
+    Each boundary between two splits is as close to its share as whole groups of equal molecules
+    allow.
+
+    Args:
+        molecules: One canonical text per row.
+        fractions: Shares of training, validation and test split, which add up to 1.
+        seed: Another seed gives another split.
+    """
+    return _in_order([_hash(molecule, seed) for molecule in molecules], fractions)
+
+
+def fold_split(groups: Sequence[str], folds: int, fold: int, seed: int) -> Parts:
+    """Split by folds: each row is in the test split of exactly one of them, see `assign_folds`.
+
+    From what is not in the test split groups are sampled in the order of another hash, of its own
+    for each fold, and make the validation split if they still fit into a tenth of it.
+
+    Args:
+        groups: Of each row, a text; rows with the same one stay together.
+        folds: How many, at most as there are groups.
+        fold: Which is the test split, from 0.
+        seed: Another seed gives other folds.
+
+    Returns:
+        Only the training split can be empty.
+    """
+    in_test = assign_folds(groups, folds, seed) == fold
+    test, others = np.flatnonzero(in_test), np.flatnonzero(~in_test)
+    members = _members(groups, others.tolist())
+    sampled = sorted(members, key=lambda group: _hash(group, f"{seed} without fold {fold}"))
+    room = max(1, len(others) // 10)
+    validation: list[int] = []
+    for group in sampled:
+        if len(validation) + len(members[group]) <= room:
+            validation += members[group]
+    if not validation:  # every group is larger than a tenth
+        validation = members[min(sampled, key=lambda group: len(members[group]))]
+    held_out = np.array(sorted(validation), dtype=np.int64)
+    return np.setdiff1d(others, held_out), held_out, test
+
+
+def split_rows(
+    config: DataConfig, tables: Mapping[str, TableContents]
+) -> dict[str, list[ValidRow]]:
+    """Return the rows of a table in three splits, in the order of the files.
+
+    Where a column or files have the split, those for validation and test may be empty.
+
+    Args:
+        config: What the user says; it names the split.
+        tables: The table, under ``train``, or those of some splits.
+
+    Raises:
+        DataError: A split is empty.
+    """
+    split, rows = config.resolved_split, tables["train"].valid
+    if split == "files":
+        return {name: tables[name].valid if name in tables else [] for name in SPLITS}
+    groups = {
+        "group": [row.split for row in rows],
+        "scaffold": [row.scaffold or "" for row in rows],
+    }.get(split, [row.canonical for row in rows])
+    needed, advice = SPLITS, "give more molecules, or other --data.split_fractions"
+    if split == "scaffold":
+        advice = (
+            f"the molecules have {len(set(groups)):,} different scaffolds, which stay "
+            "together: try --data.split random, or other --data.split_fractions"
+        )
+    if split == "column":
+        advice = f"mark rows for it in column {config.split_column!r}, or choose another split"
+        needed = ("train",)
+        parts = [np.flatnonzero([row.split == name for row in rows]) for name in SPLITS]
+    elif config.folds is not None and config.fold is not None:
+        advice = "give more molecules, or fewer folds"
+        if split != "random":
+            advice = "try --data.split random, or fewer folds"
+        if len(set(groups)) < config.folds:
+            raise DataError(
+                f"{config.table}: {len(set(groups)):,} different "
+                f"{'molecules' if split == 'random' else f'{split}s'} cannot be dealt into "
+                f"{config.folds} folds: {advice}"
+            )
+        parts = fold_split(groups, config.folds, config.fold, config.split_seed)
+    elif split == "scaffold":
+        parts = split_by_scaffold(groups, config.split_fractions)
+    elif split == "time":
+        parts = _in_order(_times(config, rows), config.split_fractions)
+    else:
+        parts = random_split(groups, config.split_fractions, config.split_seed)
+    found = {name: [rows[at] for at in chosen] for name, chosen in zip(SPLITS, parts, strict=True)}
+    if empty := [name for name in needed if not found[name]]:
+        sizes = ", ".join(f"{len(part):,} {name}" for name, part in found.items())
+        unusable = ""
+        if invalid := tables["train"].invalid:
+            unusable = (
+                f"; {len(invalid):,} of {len(invalid) + len(rows):,} rows cannot be used, the "
+                f"first, {invalid[0].place}: {invalid[0].reason}"
+            )
+        raise DataError(
+            f"{config.table}: the {split} split leaves no molecule for {' and '.join(empty)} "
+            f"({sizes}){unusable}; {advice}"
+        )
+    return found
+
+
+def _times(config: DataConfig, rows: Sequence[ValidRow]) -> list[float]:
+    """Return the time of each row, which all are numbers, or all dates.
+
+    Raises:
+        DataError: One is neither, or a number among dates.
+    """
+
+    def date(text: str) -> float:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+    found: list[float] = []
+    for read in (parse_number, date):
+        found = []
+        try:
+            found.extend(read(row.split) for row in rows)
+        except ValueError:
+            continue
+        return found
+    row = rows[len(found)]
+    raise DataError(
+        f"{config.table}, row {row.number}: {config.time_column} is "
+        f"{shortened(row.split, 40)!r}: give numbers in all rows, or dates such as 2024-05-31"
+    )
+
+
+def _in_order(keys: Sequence[Any], fractions: tuple[float, float, float]) -> Parts:
+    """Split in the order of some keys, equal ones together; see `random_split`."""
+    members = _members(keys)
+    # Exact arithmetic: 0.7 + 0.1 as floating-point numbers times n falls short of an integer.
+    train, validation, _ = (Fraction(share).limit_denominator() for share in fractions)
+    ends = [train * len(keys), (train + validation) * len(keys)]
+    parts: tuple[list[int], list[int], list[int]] = ([], [], [])
+    before = 0
+    for key in sorted(members):
+        middle = before + Fraction(len(members[key]), 2)
+        parts[sum(middle > end for end in ends)].extend(members[key])
+        before += len(members[key])
+    first, second, third = (np.array(sorted(part), dtype=np.int64) for part in parts)
+    return first, second, third
+
+
+def _members(keys: Sequence[Any], indices: Sequence[int] | None = None) -> dict[Any, list[int]]:
+    """Return the indices of each key."""
+    members: dict[Any, list[int]] = defaultdict(list)
+    for at in range(len(keys)) if indices is None else indices:
+        members[keys[at]].append(at)
+    return members
+
+
+def _hash(text: str, seed: int | str) -> bytes:
+    """What texts are ordered by, another one with another seed."""
+    return hashlib.sha256(f"{seed} {text}".encode()).digest()
