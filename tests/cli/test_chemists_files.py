@@ -12,8 +12,7 @@ from tiny_run import sample_rows, write_csv
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.user_table.report import DataReport
-from graphormer_sepnorm.datasets.user_table.report import report_text
+from graphormer_sepnorm.datasets.user_table.report import DataReport, report_text
 
 ETHANOL = "InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3"
 

@@ -15,9 +15,9 @@ from graphormer_sepnorm.datasets.user_table.report import (
     DataReport,
     find_duplicates,
     find_leakage,
+    report_text,
     summarise,
 )
-from graphormer_sepnorm.datasets.user_table.report import report_text
 from graphormer_sepnorm.datasets.user_table.rows import ValidRow
 from graphormer_sepnorm.errors import DataError
 
