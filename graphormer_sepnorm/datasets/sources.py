@@ -9,7 +9,7 @@ import os
 import socket
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from filelock import FileLock
@@ -62,9 +62,12 @@ def require_files(
             f"there; {instead}"
         )
     made = [path for path in (folder, *folder.parents) if not path.exists()]
+    before = socket.getdefaulttimeout()
     try:
         if missing:
             folder.mkdir(parents=True, exist_ok=True)
+            # PyG's download sets no time limit: some networks would hang it for good.
+            socket.setdefaulttimeout(DOWNLOAD_TIMEOUT_SECONDS)
             # Of several processes one downloads, and the others wait for it.
             with FileLock(lock):
                 try:
@@ -72,19 +75,16 @@ def require_files(
                         _download(folder, names, fetch, published or {})
                 finally:
                     lock.unlink(missing_ok=True)
+        digests = "".join(f"{name}\0{sha256_of(folder / name)}\n" for name in names)
     except (OSError, EOFError, http.client.HTTPException, zipfile.BadZipFile) as error:
         # A mistyped root leaves no empty folders behind.
         for path in made:
             with contextlib.suppress(OSError):
                 path.rmdir()
-        raise DataError(
-            f"{label}: no raw files in {folder}, and the download failed "
-            f"({one_line(error)}); {instead}"
-        ) from error
-    try:
-        digests = "".join(f"{name}\0{sha256_of(folder / name)}\n" for name in names)
-    except OSError as error:
-        raise DataError(f"{label}: cannot read the raw files ({one_line(error)})") from error
+        what = f"no raw files in {folder}, and the download failed" if missing else "unreadable"
+        raise DataError(f"{label}: {what} ({one_line(error)}); {instead}") from error
+    finally:
+        socket.setdefaulttimeout(before)
     return hashlib.sha256(digests.encode()).hexdigest()
 
 
@@ -99,8 +99,7 @@ def _download(
     published: Mapping[str, str],
 ) -> None:
     with tempfile.TemporaryDirectory(dir=folder, prefix="download.") as staging:
-        with _socket_timeout(DOWNLOAD_TIMEOUT_SECONDS):
-            fetched = fetch(Path(staging))
+        fetched = fetch(Path(staging))
         if lacking := _missing(fetched, names):
             raise OSError(f"{', '.join(lacking)} not among the files")
         other = [name for name, known in published.items() if sha256_of(fetched / name) != known]
@@ -111,14 +110,3 @@ def _download(
             if path.is_file() and not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 os.replace(path, target)
-
-
-@contextlib.contextmanager
-def _socket_timeout(seconds: float) -> Iterator[None]:
-    # PyG's download sets no time limit: a network that swallows packets would hang it for good.
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)

@@ -182,11 +182,7 @@ def split_rows(
 
 
 def _times(config: DataConfig, rows: Sequence[ValidRow]) -> list[float]:
-    """Return the time of each row, which all are numbers, or all dates.
-
-    Raises:
-        DataError: One is neither, or a number among dates.
-    """
+    """Return the time of each row, which all are numbers, or all dates."""
 
     def date(text: str) -> float:
         return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()

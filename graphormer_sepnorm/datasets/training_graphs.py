@@ -6,18 +6,19 @@ n molecules · T targets.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits
 from graphormer_sepnorm.datasets.splitting import assign_folds, without_large_groups
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.graphs.packed_graphs import labels_and_weight
+from graphormer_sepnorm.graphs.packed_graphs import packed_blocks
 from graphormer_sepnorm.graphs.task import Task
 
 log = logging.getLogger(__name__)
@@ -130,24 +131,16 @@ class GraphIndices:
         return np.arange(sizes[at]) + sum(sizes[:at])
 
 
-def labels_digest(splits: DatasetSplits) -> str:
-    """Hash labels and weights of all graphs, in their order.
-
-    The fingerprint of a data set that is somebody else's identifies its graphs, if its author
-    thought of all that they depend on; wrong labels would be seen by nobody.
+def digest_of(parts: Iterable[Iterable[Any]]) -> str:
+    """Hash somebody else's graphs, with their labels and weights.
 
     Raises:
-        DataError: A label or a weight cannot be.
+        DataError: A graph is not as it should be.
     """
     digest = hashlib.sha256()
-    for name, part in splits.parts.items():
-        if isinstance(part, LazyGraphs):  # whose graphs would be made for it
-            weights = np.ones(len(part)) if part.weights is None else part.weights.numpy()
-            digest.update(np.column_stack([part.y.numpy(), weights]).astype(np.float32).tobytes())
-            continue
-        for number, graph in enumerate(part):
-            labels, weight = labels_and_weight(graph, f"{splits.name}, {name}: graph {number}")
-            digest.update(np.append(labels, np.float32(weight)).tobytes())
+    for block in packed_blocks(itertools.chain(*parts)):
+        for array in vars(block).values():
+            digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
 
@@ -168,14 +161,12 @@ def check_labels(labels: np.ndarray, splits: DatasetSplits) -> None:
     wrong = ~np.isin(labels, (0, 1)) & ~np.isnan(labels) if binary else np.isinf(labels)
     if wrong.any():
         graph, target = np.argwhere(wrong)[0].tolist()
-        value, split = labels[graph, target], 0
-        while graph >= len(splits.parts[SPLITS[split]]):
-            graph -= len(splits.parts[SPLITS[split]])
-            split += 1
+        places = [(name, at) for name, part in splits.parts.items() for at in range(len(part))]
+        split, at = places[graph]
         wanted = "0 or 1, as a binary target takes" if binary else "a finite number"
         raise DataError(
-            f"{splits.name}, graph {graph} of the {SPLITS[split]} split: the label of "
-            f"{task.targets[target]} is {value:g}: give {wanted}, or nan where it is missing"
+            f"{splits.name}, graph {at} of the {split} split: the label of {task.targets[target]} "
+            f"is {labels[graph, target]:g}: give {wanted}, or nan where it is missing"
         )
 
 

@@ -48,37 +48,30 @@ PUBLISHED = {
 TASK = Task("regression", ("logP_SA_cycle_normalized",), ("",), "mae")
 
 
-class _Download(ZINC):
-    """PyG's way of downloading alone: construction does nothing."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = str(root)
-
-
 class _Parts:
-    """What a tensor is put together from: the file that torch made of its numbers, and a shape."""
+    """What a tensor is put together from: the file that torch made of its numbers, and a layout.
+
+    This is done later, as far as they are asked for.
+    """
 
     def __init__(self, numbers: bytes, *layout: Any) -> None:
         self.numbers, self.layout = numbers, layout
 
-
-_FUNCTIONS = object()
-
-
-def _from_numpy(owner: object, name: str) -> Any:
-    if owner is not _FUNCTIONS or name != "from_numpy":
-        raise pickle.UnpicklingError(f"it asks for the attribute {name}")
-    return torch.from_numpy
+    def __array__(self, *arguments: Any, **options: Any) -> np.ndarray:
+        try:
+            storage = torch.load(io.BytesIO(self.numbers), weights_only=True)
+        except pickle.UnpicklingError:  # a long text about how to run the code
+            raise pickle.UnpicklingError("a tensor in it is more than numbers") from None
+        return np.asarray(rebuild_tensor(storage, *self.layout))
 
 
-# What torch and numpy write of a tensor, without what runs code; None: as pickle finds it. The
-# tensors are put together later (`_array`), as far as they are asked for.
+# What torch and numpy write of a tensor, without what runs code; None: as pickle finds it.
 _OF_TENSORS = {
     ("torch.storage", "_load_from_bytes"): lambda numbers: numbers,
     ("torch._utils", "_rebuild_tensor_v2"): _Parts,
     # How some releases of Python write torch.from_numpy: getattr(_VariableFunctionsClass, ...).
-    ("torch._C", "_VariableFunctionsClass"): _FUNCTIONS,
-    ("builtins", "getattr"): _from_numpy,
+    ("torch._C", "_VariableFunctionsClass"): None,
+    ("builtins", "getattr"): lambda owner, name: {"from_numpy": torch.from_numpy}[name],
     ("collections", "OrderedDict"): None,
     ("torch", "from_numpy"): None,
     ("numpy", "ndarray"): None,
@@ -99,16 +92,6 @@ class _Tensors(pickle.Unpickler):
         return _OF_TENSORS[wanted] or super().find_class(module, name)
 
 
-def _array(value: Any) -> np.ndarray:
-    if isinstance(value, _Parts):
-        try:
-            storage = torch.load(io.BytesIO(value.numbers), weights_only=True)
-        except pickle.UnpicklingError:  # a long text about how to run the code
-            raise pickle.UnpicklingError("a tensor in it is more than numbers") from None
-        value = rebuild_tensor(storage, *value.layout)
-    return np.asarray(value)
-
-
 def load_zinc(root: Path, subset: bool) -> DatasetSplits:
     """Load ZINC or ZINC-subset.
 
@@ -117,8 +100,7 @@ def load_zinc(root: Path, subset: bool) -> DatasetSplits:
         subset: The 12,000 molecules of the benchmark instead of the whole set.
 
     Raises:
-        DataError: Raw files are missing and cannot be downloaded. Those that are damaged, or hold
-            only the subset where the whole set is asked for, are noticed when they are read.
+        DataError: Raw files are missing and cannot be downloaded, or are damaged.
     """
     name, home = ("zinc-subset" if subset else "zinc"), root / "ZINC"
     raw = home / "raw"
@@ -166,48 +148,39 @@ def _note(molecules: int, first_atoms: int, subset: bool) -> str:
 
 def _download(folder: Path) -> Path:
     (folder / "raw").mkdir()
-    _Download(folder).download()
+    own = ZINC.__new__(ZINC)  # whose way of downloading is wanted alone
+    own.root = str(folder)
+    own.download()
     return folder / "raw"
 
 
 def _read(name: str, raw: Path, subset: bool, split: str) -> PackedGraphs:
-    """Read a split.
-
-    Raises:
-        DataError: A file of it is damaged, or holds only the subset where the whole set is asked
-            for.
-    """
+    """Read a split."""
     path, index = raw / f"{split}.pickle", raw / f"{split}.index"
     if not subset:
         print(f"Reading {path}: half a minute, 2 GB of memory", file=sys.stderr, flush=True)
     try:
         with path.open("rb") as file:
             molecules = _Tensors(file).load()
-        if not subset:
-            return _packed([molecules[at] for at in range(len(molecules))])
         text = index.read_text()
         # Cut short, the last position may lack digits: another molecule, no error.
         if not text.endswith("\n"):
-            raise ValueError("the index is cut short, it has to end with a newline")
-        return _packed([molecules[int(at)] for at in text.strip().split(",")])
+            raise ValueError(f"{index.name} is cut short, it has to end with a newline")
+        chosen = map(int, text.strip().split(",")) if subset else range(len(molecules))
+        return _packed([molecules[at] for at in chosen])
     except Exception as error:  # a damaged pickle can raise nearly anything
-        if not subset and isinstance(error, KeyError) and isinstance(error.args[0], int):
-            raise DataError(
-                f"zinc: {path} holds the molecules of zinc-subset only; put the pickles of the "
-                "whole set there, or ask for zinc-subset"
-            ) from error
-        culprit = f"{path}" + (f" or {index.name}" if subset else "")
+        only = ", or it holds zinc-subset only" if isinstance(error, KeyError) else ""
         raise DataError(
-            f"{name}: {culprit} cannot be read ({one_line(error)}); put it there again, or remove "
-            f"{raw} to download everything"
+            f"{name}: {path} or {index.name} cannot be read ({one_line(error)}){only}; put it "
+            f"there again, or remove {raw} to download everything"
         ) from error
 
 
 def _packed(molecules: Sequence[dict[str, Any]]) -> PackedGraphs:
-    atoms = [_array(molecule["atom_type"]).reshape(-1, 1) for molecule in molecules]
-    bonds = [_array(molecule["bond_type"]) for molecule in molecules]
+    atoms = [np.asarray(molecule["atom_type"]).reshape(-1, 1) for molecule in molecules]
+    bonds = [np.asarray(molecule["bond_type"]) for molecule in molecules]
     ends = [np.stack(matrix.nonzero()) for matrix in bonds]
-    labels = [_array(molecule["logP_SA_cycle_normalized"]) for molecule in molecules]
+    labels = [np.asarray(molecule["logP_SA_cycle_normalized"]) for molecule in molecules]
     codes = [matrix[*pairs][:, None] for matrix, pairs in zip(bonds, ends, strict=True)]
     return PackedGraphs(
         num_atoms=np.array([len(codes) for codes in atoms]),

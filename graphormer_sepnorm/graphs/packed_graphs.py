@@ -219,11 +219,7 @@ def no_numbers(graphs: int) -> np.ndarray:
 
 
 def _agreed(position: int, own: _Widths, before: _Widths | None) -> _Widths:
-    """Return the widths of all graphs so far.
-
-    Raises:
-        DataError: The graph, or block, at `position` has others than those before it.
-    """
+    """Return the widths of all graphs so far."""
     if before is None:
         return own
     own = (own[0], before[1] if own[1] is None else own[1], own[2])

@@ -264,12 +264,7 @@ class ResidentGraphs:
         return AttentionBlock(torch.where(is_token, rows, 0), pair_type, ways)
 
     def _numbered(self, ways: Callable[[Tensor, AttentionBlock], Tensor]) -> tuple[Tensor, Tensor]:
-        """Ask for the ways of all graphs, and number those that differ: there are few.
-
-        Returns:
-            The number of each pair of atoms, int32, as `GraphStore.pair_type`; what each number
-            stands for, float32 ``[numbers + 1, K]``, last of it zeros for all other tokens.
-        """
+        """Ask for the ways of all graphs, and number those that differ: there are few."""
         device = self._pair_type.device
         distance = torch.cat([self._type_distance.new_zeros(FIRST_ATOM_PAIR), self._type_distance])
         numbers, rows, known = [], [], 0

@@ -9,14 +9,6 @@ from collections.abc import Callable, Collection, Sequence
 from graphormer_sepnorm.errors import DataError, did_you_mean
 from graphormer_sepnorm.formatting import in_a_line, listed, shortened
 
-# Names of a column of molecules, in lower-case letters and digits only, the surest first. From
-# inchi on a column of something else may have them, too.
-_NAMES = (
-    *("smiles", "canonicalsmiles", "smi", "smile", "smilesstring", "compoundsmiles", "molsmiles"),
-    *("inchi", "mol", "molecule", "structure", "drug"),
-)
-_INCHI = _NAMES.index("inchi")
-_NO_RANK = 99  # of a header without a column of molecules
 # Words in the name of a column that names rows.
 _ID_WORDS = {"id", "ids", "idx", "index", "row", "cid", "sid", "title", "name", "unnamed"}
 _WORDS = re.compile(r"[A-Za-z][\w .-]*")
@@ -32,18 +24,14 @@ _NO_VALUE = {
     *("notmeasured", "nottested", "missing", "?", "--", "---", "\u2013", "\u2014"),
 }
 _CLASS_NAMES = {"none", "-", "nt"}  # as no value they are words of people, who also call classes so
-_PERCENT = re.compile(r"\s*([-+\N{MINUS SIGN}]?\.?\d\S*)\s*%\s*")
 _BOUND = re.compile(r"\s*([<>≤≥])=?\s*(?=\S)")
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")  # how tables are read: a byte each
 _SHOWN = 40  # characters of a cell in a message
 LARGEST = 3.4e38  # what 32-bit numbers hold
-_TRUTH = {"true": 1.0, "false": 0.0}
 # Pairs of words that labels of two classes are written as, class 1 first.
 CLASS_WORDS = (("true", "false"), ("yes", "no"), ("active", "inactive"), ("positive", "negative"))
 _CLASSES = {word: float(at == 0) for pair in CLASS_WORDS for at, word in enumerate(pair)}
-_WRITTEN_COMMA = re.compile(
-    r"\s*(?:[<>≤≥]=?)?\s*[-+\N{MINUS SIGN}]?\d+,\d+(?:[eE][-+]?\d+)?\s*%?\s*"
-)
+_WRITTEN_COMMA = re.compile(r"\s*(?:[<>≤≥]=?)?\s*[-+\N{MINUS SIGN}]?\d+,\d+(?:[eE][-+]?\d+)?\s*")
 
 
 class DecimalComma(str):
@@ -71,7 +59,7 @@ def find_smiles_column(
 
     Args:
         columns: Names of all columns.
-        wanted: Its name, if the user gives it; None: it is recognised by its name, and the only
+        wanted: Its name, if the user gives it; None: it is recognized by its name, and the only
             column of a table is it.
         where: The file, for messages.
         option: How the user can name it, for messages.
@@ -87,8 +75,6 @@ def find_smiles_column(
     found = [at for at, rank in enumerate(ranks) if rank == min(ranks) < _NO_RANK]
     if len(found) == 1:
         return found[0]
-    for at in found:
-        require_one_of_its_name(columns, at, where)
     if found:
         names = ", ".join(repr(columns[at]) for at in found)
         raise DataError(
@@ -108,48 +94,20 @@ def find_smiles_column(
     )
 
 
-def smiles_choice(columns: Sequence[str], found: int | None) -> str:
-    """Say which column of SMILES was found, if there are others; empty if there was no choice."""
-    others = [
-        readable(name) for at, name in enumerate(columns) if at != found and "smiles" in _key(name)
-    ]
-    if found is None or not others:
-        return ""
-    return f"the molecules are those of {readable(columns[found])!r}, not of {listed(others)}"
-
-
-def find_header(rows: Sequence[Sequence[object]], wanted: str | None = None) -> int | None:
-    """Return which of the first rows of a file names the columns: the first with that of SMILES.
-
-    Titles above it are single cells. None: no row does.
-
-    Args:
-        rows: Their cells.
-        wanted: The name of the column of SMILES, if the user gives it.
-    """
-
-    def is_named(cell: object) -> bool:
-        if not isinstance(cell, str) or len(cell) > _SHOWN:
-            return False
-        if wanted is not None:
-            return readable(cell).strip().lower() == readable(wanted).lower()
-        return is_smiles_name(cell.strip())
-
-    width = min(2, max(map(len, rows), default=0))
-    found = (at for at, row in enumerate(rows) if len(row) >= width and any(map(is_named, row)))
-    return next(found, None)
-
-
 def _rank(name: str) -> int:
     """How surely a column of this name has the molecules: 0 surely, then less; `_NO_RANK`: not."""
-    key = _key(name)
-    if "smiles" in key and "iso" in key:  # others of PubChem's lack the stereochemistry
-        return 0
-    if key in _NAMES:
-        return _NAMES.index(key) + 1
-    if "smiles" in key:
-        return _INCHI
-    return _INCHI + 1 if "inchi" in key and "key" not in key else _NO_RANK
+    key = "".join(filter(str.isalnum, name.lower()))
+    ranks = (
+        key == "smiles",
+        "smiles" in key or key in ("smi", "smile"),
+        "inchi" in key and "key" not in key,
+        key in ("mol", "molecule", "structure", "drug"),
+        True,
+    )
+    return ranks.index(True)
+
+
+_NO_RANK = _rank("")
 
 
 def is_smiles_name(name: str) -> bool:
@@ -191,7 +149,11 @@ def find_column(columns: Sequence[str], wanted: str, where: str) -> int:
     if len(found) == 1:
         return found[0]
     if found:
-        raise _several(found, wanted, where)
+        *first, last = [str(at + 1) for at in found]
+        raise DataError(
+            f"{where}: {len(found)} columns are called {wanted!r} (columns {', '.join(first)} and "
+            f"{last}): rename all but one"
+        )
     hint = did_you_mean(wanted, map(in_a_line, shown))
     raise DataError(
         f"{where}: there is no column {wanted!r}{hint}; the columns are {listed(shown)}"
@@ -201,25 +163,6 @@ def find_column(columns: Sequence[str], wanted: str, where: str) -> int:
 def readable(name: str) -> str:
     """Return a name, or a text, as it can be shown; bytes that are no UTF-8 are Latin-1."""
     return _NOT_UTF8.sub(lambda byte: chr(ord(byte[0]) - 0xDC00), name)
-
-
-def require_one_of_its_name(columns: Sequence[str], at: int, where: str) -> None:
-    """Refuse a column that was found by what it holds, where another one has its name.
-
-    Raises:
-        DataError: Several columns have this name.
-    """
-    same = [other for other, name in enumerate(columns) if name == columns[at]]
-    if len(same) > 1:
-        raise _several(same, columns[at], where)
-
-
-def _several(found: Sequence[int], name: str, where: str) -> DataError:
-    *first, last = [str(at + 1) for at in found]
-    return DataError(
-        f"{where}: {len(found)} columns are called {name!r} (columns {', '.join(first)} and "
-        f"{last}): rename all but one"
-    )
 
 
 def free_name(name: str, taken: Collection[str]) -> str:
@@ -241,8 +184,8 @@ def _parse(cell: object) -> float:
     if is_empty(cell):
         return math.nan
     text = str(cell).strip().lower().replace("\N{MINUS SIGN}", "-")
-    if text in _TRUTH:
-        return _TRUTH[text]
+    if text in ("true", "false"):
+        return float(text == "true")
     if isinstance(cell, DecimalComma):
         text = text.replace(",", ".")
     try:
@@ -263,25 +206,14 @@ def parse_number(cell: object) -> float:
     return number
 
 
-def parse_label(cell: object) -> float:
-    """Return the number in a label's cell, as `parse_number`; ``29.0%`` is 29.
-
-    Raises:
-        ValueError: Something else stands there, or an infinity.
-    """
-    if isinstance(cell, str) and "%" in cell and (found := _PERCENT.fullmatch(cell)):
-        cell = type(cell)(found[1])
-    return parse_number(cell)
-
-
 def parse_class(cell: object) -> float:
-    """Return the number in a cell as `parse_label`, 1 and 0 for all of `CLASS_WORDS`.
+    """Return the number in a cell as `parse_number`, 1 and 0 for all of `CLASS_WORDS`.
 
     Raises:
         ValueError: Something else stands there, or an infinity.
     """
     word = class_word(cell)
-    return _CLASSES[word] if word else parse_label(cell)
+    return _CLASSES[word] if word else parse_number(cell)
 
 
 def parse_or_missing(cells: Sequence[object], names: Sequence[str]) -> tuple[float, ...]:
@@ -351,7 +283,3 @@ def means(words: str, label: int) -> bool:
             return math.nan
 
     return all(read(word) == label for word in words.split(" or "))
-
-
-def _key(name: str) -> str:
-    return "".join(filter(str.isalnum, name.lower()))

@@ -15,7 +15,7 @@ from typing import Any
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed
-from graphormer_sepnorm.tables.columns import find_header
+from graphormer_sepnorm.tables.columns import is_smiles_name, readable
 from graphormer_sepnorm.tables.reader import Layout, Row, TableReader
 from graphormer_sepnorm.tables.text import open_binary
 from graphormer_sepnorm.tables.writer import WholeFileWriter
@@ -25,7 +25,6 @@ _LARGEST_BYTES = 2_000_000_000  # a file of some kilobytes can be packed so that
 _LONGEST_CELL = 32_767  # characters
 _FIRST_YEAR = 1900
 _LARGEST_INTEGER = 10**15  # of larger ones Excel makes the digits after the fifteenth zeros
-_HEADER_ROWS = 30  # in which the header is looked for
 _OF_EXCEL = (bool, int, float, Decimal, date, time, timedelta)
 # Control characters, which cannot stand in a cell.
 _ILLEGAL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -41,16 +40,15 @@ def _openpyxl() -> Any:
 
 
 class ExcelReader(TableReader):
-    """A sheet of a workbook; one of its first rows names the columns.
+    """A sheet of a workbook; its first row that holds something names the columns.
 
-    Unless `layout` says them, the sheet is the only one with a column of SMILES among those that
-    are not hidden, or the only one that is not empty, and the header is the row with the name of
-    that column, or the first. The cells are values of Python's types, of formulas the values that
-    were saved with them. Empty rows below the last one that holds something, which spreadsheets may
-    keep, are left out.
+    Unless `layout` says it, the sheet is the only one with a column of SMILES among those that are
+    not hidden, or the only one that is not empty. The cells are values of Python's types, of
+    formulas the values that were saved with them. Empty rows below the last one that holds
+    something, which spreadsheets may keep, are left out.
 
     Raises:
-        DataError: It is no workbook, or which sheet or row is meant cannot be told.
+        DataError: It is no workbook, or which sheet is meant cannot be told.
     """
 
     format = "xlsx"
@@ -68,10 +66,7 @@ class ExcelReader(TableReader):
                     raise ValueError(f"it says to hold {size:,} bytes")
                 self._raw.seek(0)
                 self._book = library.load_workbook(self._raw, read_only=True, data_only=True)
-            sheet, top = self._table(layout)
-            with self._explained():
-                self._rows = enumerate(sheet.iter_rows(values_only=True), start=1)
-                header = next(row for line, row in self._rows if line == top)
+            header = self._find_sheet(layout)
         except BaseException:
             self._raw.close()
             raise
@@ -81,55 +76,43 @@ class ExcelReader(TableReader):
             for at, cell in enumerate(header[: last + 1], start=1)
         )
 
-    def _table(self, layout: Layout) -> tuple[Any, int]:
-        """Return the sheet, and the row of its header."""
+    def _find_sheet(self, layout: Layout) -> Sequence[Any]:
+        """Find the sheet whose rows are read, and return its header."""
+
+        def is_header(line: int, cells: Sequence[Any]) -> bool:
+            return layout.header_row in (None, line) and any(map(_there, cells))
+
+        def names_smiles(cell: object) -> bool:
+            name = readable(str(cell)).strip()
+            wanted = layout.smiles_column
+            return is_smiles_name(name) if wanted is None else name.lower() == wanted.lower()
+
+        found = []  # sheets with a header, their rows below it, the header
         sheets = self._book.worksheets
-        chosen = [
-            sheet
-            for number, sheet in enumerate(sheets, start=1)
-            if layout.sheet in (sheet.title, str(number))
-            or (layout.sheet is None and sheet.sheet_state == "visible")
-        ]
-        titles = listed([sheet.title for sheet in (chosen or sheets)])
-        if not chosen:
-            raise DataError(
-                f"{self.name}: there is no sheet {layout.sheet!r}; the sheets are {titles}"
-            )
-        found = []  # sheets that hold something, the row of their header, its column of SMILES
-        for sheet in chosen:
+        for number, sheet in enumerate(sheets, start=1):
+            if layout.sheet not in (None, sheet.title, str(number)):
+                continue
+            if layout.sheet is None and sheet.sheet_state != "visible":
+                continue
             with self._explained():
                 size = sheet.max_row
                 # By what the sheet says of its size rows would be left out where that is wrong.
                 sheet.reset_dimensions()
-                looked_at = max(_HEADER_ROWS, layout.header_row or 0)
-                first = enumerate(sheet.iter_rows(max_row=looked_at, values_only=True), start=1)
-                rows = {line: list(filter(_there, cells)) for line, cells in first}
-            lines = [line for line, cells in rows.items() if cells]
-            if layout.header_row is not None:
-                lines = [line for line in lines if line == layout.header_row]
-            if lines:
-                at = find_header([rows[line] for line in lines], layout.smiles_column)
-                found.append((sheet, lines[at or 0], at is not None, size))
-        if not found:
-            what = "hold nothing" if layout.header_row is None else "have no such header row"
+                rows = enumerate(sheet.iter_rows(values_only=True), start=1)
+                header = next((cells for row, cells in rows if is_header(row, cells)), None)
+            if header is not None:
+                found.append((sheet.title, rows, size, header))
+        of_smiles = [one for one in found if any(map(names_smiles, one[-1]))]
+        if len(of_smiles or found) != 1:
+            titles = listed([title for title, *_ in (of_smiles or found)] or self._book.sheetnames)
+            what = "could be meant" if found else "are not there, or without such a header row"
             raise DataError(
-                f"{self.name}: sheets {titles} {what}: name a row that has the names of the "
-                f"columns with {layout.options}header_row"
+                f"{self.name}: sheets {titles} {what}: name one with {layout.options}sheet, and "
+                f"the row of its header with {layout.options}header_row"
             )
-        found = [one for one in found if one[2]] or found
-        if len(found) > 1:
-            raise DataError(
-                f"{self.name}: sheets {listed([sheet.title for sheet, *_ in found])} could be "
-                f"meant: name one with {layout.options}sheet"
-            )
-        sheet, line, _, self._size = found[0]
-        if len(sheets) > 1:
-            self.name += f" (sheet {sheet.title!r})"
-            if layout.sheet is None:
-                self.notes += (f"of {len(sheets)} sheets {sheet.title!r} is read",)
-        if line > 1 and layout.header_row is None:
-            self.notes += (f"row {line} is taken for the header; what is above it is not read",)
-        return sheet, line
+        title, self._rows, self._size, header = (of_smiles or found)[0]
+        self.name += f" (sheet {title!r})" if len(sheets) > 1 else ""
+        return header
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

@@ -10,6 +10,8 @@ from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Layout, TableReader
 from graphormer_sepnorm.tables.text import DelimitedReader, SmilesReader, TextSource
 
 _ANYTHING = (".txt", ".txt.gz")  # such a file is what its first line says
+# The formats that have a part of a layout; None: not known yet.
+_LAYOUTS = {"sheet": ("xlsx",), "header_row": (None, "csv", "tsv", "xlsx")}
 
 
 def open_table(
@@ -34,7 +36,13 @@ def open_table(
     if format in WHOLE_FILES and (standard or Path(source).is_fifo()):
         where = "standard input" if standard else f"the pipe {source}"
         raise DataError(f"{WHOLE_FILES[format]} cannot be read from {where}: name the file")
-    _check_layout(layout, source, format)
+    for name, formats in _LAYOUTS.items():
+        value = getattr(layout, name)
+        if (value is not None and format not in formats) or value == 0:
+            raise DataError(
+                f"{layout.options}{name} {value} is not for {source}: it is for "
+                f"{', '.join(filter(None, formats))} files, rows count from 1"
+            )
     if format == "parquet":
         from graphormer_sepnorm.tables.parquet import ParquetReader
 
@@ -61,16 +69,3 @@ def open_table(
     except BaseException:
         text.close()
         raise
-
-
-def _check_layout(layout: Layout, source: str | Path, format: str | None) -> None:
-    """Refuse what this format does not have, and a row that cannot be."""
-    if layout.sheet is not None and format != "xlsx":
-        raise DataError(f"{source} is no Excel workbook: leave {layout.options}sheet out")
-    if layout.header_row is not None and format not in (None, "csv", "tsv", "xlsx"):
-        raise DataError(
-            f"{layout.options}header_row is for Excel, CSV and TSV, and {source} is none: leave it "
-            "out"
-        )
-    if layout.header_row is not None and layout.header_row < 1:
-        raise DataError(f"{layout.options}header_row is {layout.header_row}: rows count from 1")

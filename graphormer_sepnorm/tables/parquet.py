@@ -8,21 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as arrow
+import pyarrow.parquet
+
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.reader import Row, TableReader
 from graphormer_sepnorm.tables.text import open_binary
 from graphormer_sepnorm.tables.writer import WholeFileWriter
 
 _BATCH_ROWS = 4096
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise DataError("Parquet needs pyarrow: pip install pyarrow, or use CSV") from None
-    return pyarrow
 
 
 class _Stored(str):
@@ -44,11 +38,10 @@ class ParquetReader(TableReader):
 
     def __init__(self, source: str | Path) -> None:
         self.name = str(source)
-        self._arrow = _pyarrow()
         self._raw = open_binary(Path(source))
         try:
             with self._explained():
-                self._file = self._arrow.parquet.ParquetFile(self._raw)
+                self._file = arrow.parquet.ParquetFile(self._raw)
         except DataError:
             self._raw.close()
             raise
@@ -59,7 +52,7 @@ class ParquetReader(TableReader):
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except (self._arrow.ArrowException, OSError) as error:
+        except (arrow.ArrowException, OSError) as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise DataError(
                 f"{self.name} is cut off, damaged or not Parquet {self._place()} ({reason})"
@@ -70,35 +63,11 @@ class ParquetReader(TableReader):
         while True:
             with self._explained():
                 batch = next(batches, None)
-                columns = () if batch is None else [*map(self._cells, batch.columns)]
+                columns = () if batch is None else [*map(_cells, batch.columns)]
             if batch is None:
                 return
             for cells in zip(*columns, strict=True):
                 yield self._row(0, cells)
-
-    def _cells(self, column: Any) -> list[Any]:
-        types = self._arrow.types
-        if "binary" in str(column.type):
-            return [*map(_text, column.to_pylist())]
-        if not (types.is_temporal(column.type) or types.is_nested(column.type)):
-            with contextlib.suppress(ValueError):  # bytes that the file calls text
-                return column.to_pylist()
-        return [self._stored(value) if value.is_valid else None for value in column]
-
-    def _stored(self, value: Any) -> _Stored:
-        shown = value
-        if getattr(value.type, "tz", None):  # maybe a time zone that is not known here
-            shown = value.cast(self._arrow.timestamp(value.type.unit, "UTC"))
-        try:
-            data = shown.cast(self._arrow.string()).as_buffer().to_pybytes()
-        except self._arrow.ArrowException:  # of several values
-            try:
-                data = str(value.as_py()).encode()
-            except (OverflowError, ValueError):
-                data = f"<{value.type}>".encode()
-        stored = _Stored(data.decode("utf-8", "surrogateescape"))
-        stored.value = value
-        return stored
 
     def fraction(self) -> float | None:
         """Share of the rows that have been read."""
@@ -113,6 +82,39 @@ class ParquetReader(TableReader):
         """Close the file."""
         self._file.close()
         self._raw.close()
+
+
+def _cells(column: Any) -> list[Any]:
+    if "binary" in str(column.type):
+        return [*map(_text, column.to_pylist())]
+    if not (arrow.types.is_temporal(column.type) or arrow.types.is_nested(column.type)):
+        with contextlib.suppress(ValueError):  # bytes that the file calls text
+            return column.to_pylist()
+    return [_stored(value) if value.is_valid else None for value in column]
+
+
+def _text(cell: Any) -> Any:
+    """Return bytes that can be text as that; `_value` makes the same bytes of it again."""
+    if isinstance(cell, bytes) and b"\0" not in cell:
+        with contextlib.suppress(UnicodeDecodeError):
+            return cell.decode()
+    return cell
+
+
+def _stored(value: Any) -> _Stored:
+    shown = value
+    if getattr(value.type, "tz", None):  # maybe a time zone that is not known here
+        shown = value.cast(arrow.timestamp(value.type.unit, "UTC"))
+    try:
+        data = shown.cast(arrow.string()).as_buffer().to_pybytes()
+    except arrow.ArrowException:  # of several values
+        try:
+            data = str(value.as_py()).encode()
+        except (OverflowError, ValueError):
+            data = f"<{value.type}>".encode()
+    stored = _Stored(data.decode("utf-8", "surrogateescape"))
+    stored.value = value
+    return stored
 
 
 class ParquetWriter(WholeFileWriter):
@@ -134,14 +136,12 @@ class ParquetWriter(WholeFileWriter):
         types: Mapping[str, str],
         like: TableReader | None,
     ) -> None:
-        self._arrow = arrow = _pyarrow()
-        kept = list(like.schema) if isinstance(like, ParquetReader) else []
+        given = list(like.schema) if isinstance(like, ParquetReader) else []
         added = [
             arrow.field(_utf8(name), getattr(arrow, types.get(name, "string"))())
-            for name in columns[len(kept) :]
+            for name in columns[len(given) :]
         ]
-        self._schema = arrow.schema([*kept, *added])
-        self._kept = len(kept)
+        self._schema, self._given = arrow.schema([*given, *added]), len(given)
         super().__init__(path)
         try:
             with self._explained():
@@ -154,14 +154,14 @@ class ParquetWriter(WholeFileWriter):
         """Write a row group."""
         columns = list(zip(*rows, strict=True)) or [()] * len(self._schema)
         arrays = [
-            self._arrow.array(
-                [_value(cell, str(field.type), missing=at >= self._kept) for cell in column],
+            arrow.array(
+                [_value(cell, str(field.type), ours=at >= self._given) for cell in column],
                 type=field.type,
             )
             for at, (column, field) in enumerate(zip(columns, self._schema, strict=True))
         ]
         with self._explained():
-            self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
+            self._writer.write_table(arrow.Table.from_arrays(arrays, schema=self._schema))
 
     def _finish(self) -> Any:
         self._writer.close()
@@ -171,17 +171,9 @@ class ParquetWriter(WholeFileWriter):
         self._writer.close()
 
 
-def _text(cell: Any) -> Any:
-    """Return bytes that can be text as that; `_value` makes the same bytes of it again."""
-    if isinstance(cell, bytes) and b"\0" not in cell:
-        with contextlib.suppress(UnicodeDecodeError):
-            return cell.decode()
-    return cell
-
-
-def _value(cell: object, kind: str, missing: bool) -> object:
-    """Return a cell for a column of this kind; of ours nan is `missing`, others' stays."""
-    if cell is None or (missing and isinstance(cell, float) and math.isnan(cell)):
+def _value(cell: object, kind: str, ours: bool) -> object:
+    """Return a cell for a column of this kind; of `ours` nan is missing, others' stays."""
+    if cell is None or (ours and isinstance(cell, float) and math.isnan(cell)):
         return None
     if isinstance(cell, _Stored):
         return cell.value

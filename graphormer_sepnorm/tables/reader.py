@@ -37,7 +37,7 @@ class Layout:
     Attributes:
         sheet: Excel: its name, or its number from 1; None: the only one with a column of SMILES.
         header_row: Excel, CSV and TSV: the row (line) that names the columns, from 1; None: the
-            first with a column of SMILES, else the first.
+            first.
         smiles_column: The name of that column; None: known by its name.
         options: How these options begin, for messages.
     """
@@ -56,21 +56,17 @@ class TableReader(ABC):
         format: One of `formats.FORMATS`.
         columns: Names of the columns; a name may occur twice.
         delimiter: What separates the cells of text; a comma where nothing does.
-        announced: Whether a line ``sep=;`` before the header says so.
         marked: Whether text begins with a byte-order mark, without which Excel takes it for
             another encoding.
         decimal_comma: Whether numbers are written with a decimal comma.
-        notes: What the user should know of how the file is read, one line each.
     """
 
     name: str
     format: str
     columns: tuple[str, ...]
     delimiter: str = ","
-    announced: bool = False
     marked: bool = False
     decimal_comma: bool = False
-    notes: tuple[str, ...] = ()
     _unit = "row"
     _done = 0  # rows that have been read
 

@@ -21,7 +21,6 @@ from typing import Any
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.columns import (
     DecimalComma,
-    find_header,
     is_smiles_name,
     with_decimal_comma,
 )
@@ -29,15 +28,9 @@ from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Layout, Row, TableR
 
 _GZIP = b"\x1f\x8b"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-# How other files begin; whatever of it is letters, the name of a column may begin with too.
-_NOT_TEXT = {
-    re.compile(rb"PAR1[\x00-\x08\x0e-\x1f]"): "Parquet (.parquet)",
-    re.compile(rb"PK\x03\x04"): "a zip archive or an Excel sheet",
-    re.compile(rb"\xd0\xcf\x11\xe0"): "an old Excel sheet",
-    re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"): "compressed with bzip2",
-    re.compile(rb"\xfd7zX"): "compressed with xz",
-    re.compile(rb"\x28\xb5\x2f\xfd"): "compressed with Zstandard",
-}
+# What is in the first bytes of Parquet, zip (as Excel), bzip2, xz and Zstandard files, but of none
+# of text.
+_NOT_TEXT, _START = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]"), 64
 # The fourth line of a record of an SD file (CTfile formats, BIOVIA: the counts line).
 _COUNTS = re.compile(rb"(?:[^\r\n]*(?:\r\n?|\n)){3}[ \d]{6}[^\r\n]{0,40}V[23]000\s")
 # Excel's line before the header; a tab is stripped.
@@ -45,8 +38,7 @@ _SEPARATOR = re.compile(r'"?sep=([,;|]?)"?', re.IGNORECASE)
 # A longer line is no line of a table, and might have no end; a longer cell is an unclosed quote
 # that swallows the rest of the table.
 _LONGEST_LINE, _LONGEST_CELL = 20_000_000, 10_000_000
-# Lines in which the header is looked for, and numbers with a decimal comma.
-_HEADER_LINES, _COMMA_LINES = 30, 1000
+_COMMA_LINES = 1000  # in which numbers with a decimal comma are looked for
 
 
 class TextSource:
@@ -93,14 +85,15 @@ class TextSource:
         if stream.peek(2)[:2] == _GZIP:
             # Not buffered once more: a buffer loses what stands before the end of a cut-off file.
             stream = gzip.GzipFile(fileobj=stream)
-        start = stream.peek(10)
-        for mark, other in _NOT_TEXT.items():
-            if mark.match(start):
-                raise DataError(f"{self.name} is {other}, not text: convert or rename it")
-        self._sd_file = _COUNTS.match(start) is not None
-        start = stream.peek(3)[:3]
-        self.marked = start[:2] in _UTF16 or start == codecs.BOM_UTF8
-        encoding = "utf-16" if start[:2] in _UTF16 else "utf-8-sig"
+        start = stream.peek(_START)[:_START]
+        self._sd_file = _COUNTS.match(stream.peek(1000)) is not None
+        self.marked = start.startswith((*_UTF16, codecs.BOM_UTF8))
+        if _NOT_TEXT.search(start) and not start.startswith(_UTF16):
+            raise DataError(
+                f"{self.name} is not text (Excel, Parquet, another compression?): convert or "
+                "rename it"
+            )
+        encoding = "utf-16" if start.startswith(_UTF16) else "utf-8-sig"
         # newline="": line ends inside quotes stay what they are.
         return io.TextIOWrapper(stream, encoding, errors="surrogateescape", newline="")
 
@@ -212,9 +205,9 @@ class DelimitedReader(_TextReader):
 
     def __init__(self, text: TextSource, format: str, layout: Layout) -> None:
         super().__init__(text)
-        self.format, self.marked, self.announced = format, text.marked, bool(text.separator)
-        above = self._lines_above(layout)
-        self._skipped = above + self.announced
+        self.format, self.marked = format, text.marked
+        above = (layout.header_row or 1) - 1
+        self._skipped = above + bool(text.separator)
         for _ in islice(text, above):
             pass
         header = "".join(text.peek(1))
@@ -234,26 +227,6 @@ class DelimitedReader(_TextReader):
         self.columns = tuple(
             name.strip() or f"column_{at}" for at, name in enumerate(names, start=1)
         )
-
-    def _lines_above(self, layout: Layout) -> int:
-        """Return how many lines are above the header."""
-        if layout.header_row is not None:
-            return layout.header_row - 1
-        for count in (1, _HEADER_LINES):
-            lines = self._text.peek(count)
-            if lines and lines[0].count('"') % 2:
-                return 0  # a quoted name goes on in the next line
-            rows = [
-                _names(line, self._text.separator or _find_delimiter(line, self.format))
-                for line in lines
-            ]
-            if (found := find_header(rows, layout.smiles_column)) is not None:
-                break
-        else:
-            return 0
-        if found:
-            self.notes = (f"line {found + 1} is taken for the header, with nothing above it",)
-        return found
 
     def _parsed(self) -> Iterator[tuple[int, tuple[str, ...], str]]:
         width = len(self.columns)

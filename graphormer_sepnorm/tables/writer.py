@@ -65,12 +65,12 @@ def create_table(
         destination: The file, CSV and TSV and SDF also with ``.gz``; ``-`` is standard output.
         columns: Names of the columns.
         format: ``csv``, ``tsv``, ``sdf``, ``parquet`` or ``xlsx``; None goes by the name; CSV where
-            that says none, of ``-``, a device or a pipe.
+            that has no ending, of ``-``, a device or a pipe.
         like: The table that the rows come from. Its columns must be the first ones. SDF can only be
-            written from SDF; Parquet takes over the types of Parquet, CSV the delimiter of CSV
-            and decimal sign, and the line that announces it.
+            written from SDF; Parquet takes over the types of Parquet, CSV the delimiter and decimal
+            sign of CSV.
         types: What columns hold, for Parquet: ``float64``, ``int64``, ...; others are text.
-        resume: Where to continue; None begins anew.
+        resume: Where to continue; None starts over.
 
     Raises:
         DataError: The format is not one of these, or the file cannot be made.
@@ -104,6 +104,8 @@ def create_table(
 class TableWriter(ABC):
     """A table that is written row by row.
 
+    All raise a `DataError` where there is no room, or the file cannot be written.
+
     Attributes:
         partial: The file that is written to until it is complete; None for standard output, a
             device or a pipe.
@@ -123,9 +125,6 @@ class TableWriter(ABC):
             rows: One cell per column. None and nan are empty cells; numbers are written so that
                 they can be read again exactly.
             records: For SDF: the records that the columns are added to.
-
-        Raises:
-            DataError: There is no room, or the file cannot be written.
         """
 
     @abstractmethod
@@ -133,7 +132,7 @@ class TableWriter(ABC):
         """Make sure that what has been written is on disk, and return the place.
 
         Raises:
-            DataError: There is no room, or the format cannot be continued (Parquet, Excel).
+            DataError: The format cannot be continued (Parquet, Excel).
         """
 
     @abstractmethod
@@ -145,11 +144,7 @@ class TableWriter(ABC):
         """Stop; what has been written stays under the temporary name."""
 
     def commit(self) -> None:
-        """Give the complete file its name.
-
-        Raises:
-            DataError: There is no room, or the file cannot be written.
-        """
+        """Give the complete file its name."""
         with self._explained():
             file = self._finish()
             file.flush()
@@ -224,11 +219,9 @@ class _TextWriter(TableWriter):
         self._format = format
         self._columns = tuple(columns)
         self._known = len(like.columns) if like is not None else 0  # columns that are not ours
-        same = like is not None and like.format == format == "csv"
-        self._delimiter = "\t" if format == "tsv" else like.delimiter if same and like else ","
-        self._decimal_comma = (
-            like is not None and like.decimal_comma and self._delimiter == like.delimiter
-        )
+        of_csv = like if like is not None and like.format == format == "csv" else None
+        self._delimiter = "\t" if format == "tsv" else of_csv.delimiter if of_csv else ","
+        self._decimal_comma = of_csv is not None and of_csv.decimal_comma
         self._gzipped = path is not None and path.suffix.lower() == ".gz"
         with self._explained():
             if path is None:
@@ -238,11 +231,9 @@ class _TextWriter(TableWriter):
             else:
                 self._file = (self.partial or path).open("wb")
         if resume is None and format != "sdf":
-            above = "\ufeff" * (like is not None and like.marked and self.partial is not None)
-            if same and like and like.announced:
-                above += f"sep={self._delimiter}\n"
+            start = "\ufeff" * (like is not None and like.marked and self.partial is not None)
             try:
-                self._put(above + self._line(self._columns))
+                self._put(start + self._line(self._columns))
             except DataError:
                 self.close()
                 raise

@@ -9,17 +9,19 @@ import math
 import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.chem.molecules import MAX_ATOMS
-from graphormer_sepnorm.datasets.user_table.rows import InvalidRow, ValidRow
+from graphormer_sepnorm.data_config import DataConfig
+from graphormer_sepnorm.datasets.splits import SPLITS
+from graphormer_sepnorm.datasets.user_table.rows import InvalidRow, TableContents, ValidRow
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing
-from graphormer_sepnorm.formatting import in_a_line, listed, shortened
+from graphormer_sepnorm.formatting import aligned, in_a_line, listed, shortened
+from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import Kind
 from graphormer_sepnorm.tables.columns import free_name, parse_class
 
@@ -29,12 +31,6 @@ _SAME = 1e-6  # relative difference up to which two labels are the same
 # A label is far from the others if it is so many times the range of their middle half away from
 # their median. The penalised logP of ZINC, which has a long tail, comes to 25.
 _FAR, _FEW = 50, 20
-_MANY_BOUNDS = 0.05  # share of labels from which on it is said that they are bounds
-# What it means that a split is empty.
-_CONSEQUENCES = {
-    "validation": "but for folds of an ensemble, the end of training is taken, uncalibrated",
-    "test": "nothing is tested",
-}
 _SPLIT_WORDS = {"train": "training", "validation": "validation", "test": "test"}
 # Of the text: columns, those of its labels; targets, warnings and examples shown.
 _WIDTH, _INDENT, _TARGETS, _WARNINGS, _SHOWN = 80, 12, 12, 4, 2
@@ -132,11 +128,10 @@ class DataReport:
         words: Of the targets whose classes are written in words, these words.
         bounds: Of the targets that have bounds in place of labels, how many of them say at least
             (``>``), and how many at most (``<``).
-        one_of: See `Task`.
         cells: Labels that cannot be used, of rows that are used for their other labels.
         id_name: The column that names the rows; empty if there is none.
         unread: Columns that are not read.
-        notes: How the files are read, where that was not the only way, one line each.
+        notes: What was done to the rows, one line each.
     """
 
     name: str
@@ -151,13 +146,12 @@ class DataReport:
     leakage: tuple[Leakage, ...]
     atoms: tuple[int, float, int]
     warnings: tuple[str, ...]
-    words: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
-    one_of: str = ""
-    cells: tuple[InvalidRow, ...] = ()
-    id_name: str = ""
-    unread: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    words: dict[str, tuple[str, ...]]
+    bounds: dict[str, tuple[int, int]]
+    cells: tuple[InvalidRow, ...]
+    id_name: str
+    unread: tuple[str, ...]
+    notes: tuple[str, ...]
 
     @property
     def valid(self) -> int:
@@ -238,8 +232,77 @@ def _write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[
         raise DataError(f"{path} cannot be written ({error.strerror or error})") from error
 
 
+def report_on(
+    name: str,
+    config: DataConfig,
+    task: Task,
+    tables: Mapping[str, TableContents],
+    parts: Mapping[str, Sequence[ValidRow]],
+    labels: Mapping[str, np.ndarray],
+    bounds: Mapping[str, np.ndarray],
+    sha256: tuple[str, ...],
+    warnings: Sequence[str],
+) -> DataReport:
+    """Report on a table, with warnings of other things than its labels."""
+    targets = tuple(
+        TargetReport(
+            target, unit, {one: summarise(of[:, at], task.kind) for one, of in labels.items()}
+        )
+        for at, (target, unit) in enumerate(zip(task.targets, task.units, strict=True))
+    )
+    kind = config.resolved_split
+    split = {
+        "random": f"random, seed {config.split_seed}",
+        "scaffold": "by scaffold",
+        "files": "separate files",
+    }.get(kind, f"by column {config.column_of_split!r}")
+    if config.fold is not None:
+        split = f"fold {config.fold} of {config.folds} ({kind}, seed {config.split_seed})"
+    atoms = [row.atoms for rows in parts.values() for row in rows]
+    places = [
+        f"row {row.number}" + f" of the {one} file" * (len(tables) > 1)
+        for one, rows in parts.items()
+        for row in rows
+    ]
+    words: dict[str, set[str]] = defaultdict(set)
+    for table in tables.values():
+        for target, found in table.words.items():
+            words[target] |= found
+    sides = ~np.isnan(np.concatenate(list(bounds.values())))
+    low_high = sides.sum(axis=0).reshape(2, -1).T.tolist()
+    return DataReport(
+        name=name,
+        files=tuple(map(str, config.files.values())),
+        sha256=sha256,
+        kind=task.kind,
+        split=split,
+        splits={
+            one: SplitRows(
+                [row.number for row in rows], [row.smiles for row in rows], [row.id for row in rows]
+            )
+            for one, rows in parts.items()
+        },
+        invalid=tuple(row for table in tables.values() for row in table.invalid),
+        targets=targets,
+        duplicates=find_duplicates(parts, task.kind),
+        leakage=find_leakage(parts),
+        atoms=(min(atoms), sum(atoms) / len(atoms), max(atoms)),
+        warnings=(*warnings, *_warnings(targets, labels, task.kind, places)),
+        words={target: tuple(sorted(found)) for target, found in words.items()},
+        bounds={
+            target: (low, high)
+            for target, (low, high) in zip(task.targets, low_high, strict=False)
+            if low or high
+        },
+        cells=tuple(cell for table in tables.values() for cell in table.cells),
+        id_name=tables["train"].id_name,
+        unread=tables["train"].unread,
+        notes=tuple(dict.fromkeys(note for table in tables.values() for note in table.notes)),
+    )
+
+
 def summarise(values: np.ndarray, kind: Kind) -> LabelSummary:
-    """Summarise the labels of a target in a split, ``[n]``; nan = missing."""
+    """Summarize the labels of a target in a split, ``[n]``; nan = missing."""
     known = values[~np.isnan(values)]
     spread = (known.mean(), known.std(), known.min(), known.max()) if len(known) else ()
     mean, std, low, high = map(float, spread) if spread else (None,) * 4
@@ -254,20 +317,21 @@ def find_duplicates(parts: Mapping[str, Sequence[ValidRow]], kind: Kind) -> Dupl
         for row in rows:
             places[row.canonical].append((split, row))
     repeated = [found for found in places.values() if len(found) > 1]
-    differ = [_differ([row for _, row in found], kind) for found in repeated]
-    order = sorted(range(len(repeated)), key=lambda at: not differ[at])
+    agreeing = [not _differ([row for _, row in found], kind) for found in repeated]
+    first = [found for _, found in sorted(zip(agreeing, repeated, strict=True), key=lambda x: x[0])]
     examples = tuple(
         SameMolecule(
-            repeated[at][0][1].canonical,
-            tuple((split, row.number) for split, row in repeated[at]),
+            found[0][1].canonical,
+            tuple((split, row.number) for split, row in found),
             tuple(
                 tuple(None if math.isnan(label) else label for label in row.labels)
-                for _, row in repeated[at]
+                for _, row in found
             ),
         )
-        for at in order[:_EXAMPLES]
+        for found in first[:_EXAMPLES]
     )
-    return Duplicates(len(repeated), sum(map(len, repeated)), sum(differ), examples)
+    conflicting = len(agreeing) - sum(agreeing)
+    return Duplicates(len(repeated), sum(map(len, repeated)), conflicting, examples)
 
 
 def _differ(rows: Sequence[ValidRow], kind: Kind) -> bool:
@@ -293,35 +357,21 @@ def find_leakage(parts: Mapping[str, Sequence[ValidRow]]) -> tuple[Leakage, ...]
     return tuple(found)
 
 
-def find_warnings(
+def _warnings(
     targets: Sequence[TargetReport],
     labels: Mapping[str, np.ndarray],
-    bounds: Mapping[str, np.ndarray],
     kind: Kind,
-    places: Sequence[tuple[str, int]],
+    places: Sequence[str],
 ) -> Iterator[str]:
-    """Say which labels look like slips, and what cannot be evaluated.
-
-    Args:
-        targets: Summaries of the targets.
-        labels: Of each split, ``[n, targets]``; nan = missing.
-        bounds: Of the missing ones, ``[n, 2 targets]`` or ``[n, 0]``.
-        kind: What they are learned as.
-        places: Where each row of all splits, one after the other, stands, and its atoms.
-    """
-    empty = [split for split in _CONSEQUENCES if not len(labels[split])]
-    yield from (f"no {split} split: {_CONSEQUENCES[split]}" for split in empty)
-    if large := [place for place, atoms in places if atoms > MAX_ATOMS]:
-        others = f" and {len(large) - 1:,} more" if len(large) > 1 else ""
-        yield (
-            f"{large[0]}{others}: more than {MAX_ATOMS} atoms, which are trained on, but predicted "
-            "only with predict.py --max_atoms"
-        )
-    everything, sides = (np.concatenate(list(of.values())) for of in (labels, bounds))
+    """Say which labels look like slips, and what cannot be evaluated."""
+    if not len(labels["validation"]):
+        yield "no validation split: but for folds of an ensemble, nothing is calibrated"
+    if not len(labels["test"]):
+        yield "no test split: nothing is tested"
+    everything = np.concatenate([labels[split] for split in SPLITS])
     for at, target in enumerate(targets):
-        values = everything[:, at]
+        values, train = everything[:, at], target.splits["train"]
         known = values[~np.isnan(values)]
-        train = target.splits["train"]
         low, middle, high = np.percentile(known, (25, 50, 75)) if len(known) >= _FEW else (0, 0, 0)
         distance = np.where(np.isnan(values), 0, np.abs(values - middle))
         worst = int(distance.argmax())
@@ -332,18 +382,11 @@ def find_warnings(
             )
         elif kind == "regression" and low < high and distance[worst] > _FAR * (high - low):
             yield (
-                f"{target.name} is {values[worst]:.6g} in {places[worst][0]}, and half of the labels "
+                f"{target.name} is {values[worst]:.6g} in {places[worst]}, and half of the labels "
                 f"are {low:.4g} to {high:.4g}: if it stands for a missing value, empty the cell"
             )
-        count = int(np.count_nonzero(~np.isnan(sides[:, at :: len(targets)])))
-        if count > _MANY_BOUNDS * (count + len(known)):
-            yield (
-                f"{target.name}: {count:,} of {count + len(known):,} labels are bounds "
-                f"({count / (count + len(known)):.0%}): metrics are of the others, and an interval "
-                "that reaches the limit of the assay has no end beyond it"
-            )
         for split, summary in target.splits.items():
-            if split == "train" or split in empty:
+            if split == "train" or not len(labels[split]):
                 continue
             if not summary.labels:
                 yield f"{target.name} has no label in the {split} split"
@@ -421,14 +464,12 @@ def _duplicates(report: DataReport) -> str:
         return f"{text}, their labels agree"
     shown = []
     for same in found.examples[: min(_SHOWN, found.conflicting)]:
-        pairs = list(zip(same.rows, same.labels, strict=True))
         rows = [
             f"{f'{_SPLIT_WORDS[split]} ' if len(report.files) > 1 else ''}row {row}: "
             + "/".join("-" if label is None else f"{label:.4g}" for label in labels[:3])
-            for (split, row), labels in pairs[:3]
+            for (split, row), labels in zip(same.rows, same.labels, strict=True)
         ]
-        rows += [f"and {len(pairs) - 3} more"] * (len(pairs) > 3)
-        shown.append(f"{shortened(same.smiles)} ({', '.join(rows)})")
+        shown.append(f"{shortened(same.smiles)} ({listed(rows, most=3)})")
     return f"{text}; the labels of {found.conflicting:,} differ, for example {'; '.join(shown)}"
 
 
@@ -446,11 +487,7 @@ def _leakage(report: DataReport) -> str:
     if leaks:
         what = "molecules in two splits, which makes the test look too good"
         text = f"{what}: {', '.join(leaks)}"
-    if shared:
-        return f"{text}; ring scaffolds in two splits: {', '.join(shared)}"
-    if all(leak.scaffolds == 0 for leak in report.leakage):
-        text += "; no ring scaffold is" if leaks else ", no ring scaffold either"
-    return text
+    return text + (f"; ring scaffolds in two splits: {', '.join(shared)}" if shared else "")
 
 
 def _targets(report: DataReport) -> Iterator[str]:
@@ -459,39 +496,19 @@ def _targets(report: DataReport) -> Iterator[str]:
     def title(target: TargetReport) -> str:
         return in_a_line(target.name) + (f" [{target.unit}]" if target.unit else "")
 
+    alone = report.targets[0] if len(report.targets) == 1 else None
     shown = report.targets[:_TARGETS]
-    binary, alone = report.kind == "binary", len(report.targets) == 1
     rows = [(title(target), target.splits["train"]) for target in shown]
     if alone:
-        each = report.targets[0].splits.items()
-        rows = [(f"  {_SPLIT_WORDS[split]}", summary) for split, summary in each]
-    head = title(shown[0]) if alone else "training"
-    width = min(24 if alone else 20, max(_INDENT, *(len(text) for text in (head, *dict(rows)))))
+        rows = [(f"  {_SPLIT_WORDS[split]}", summary) for split, summary in alone.splits.items()]
     statistics = ("mean", "std", "min", "max") if alone else ("mean", "min", "max")
-    statistics = () if binary else statistics
-    yield _line(head, ("labels", "missing", *(statistics or ("class 1",))), width)
+    if report.kind == "binary":
+        statistics = ("positives", "mean")
+    table = [[title(alone) if alone else "training", "labels", "missing", *statistics]]
     for name, summary in rows:
-        share = "" if summary.mean is None else f" ({summary.mean:.1%})"
-        numbers = [_number(getattr(summary, which)) for which in statistics]
-        cells = numbers or [f"{summary.positives:,}{share}"]
-        yield _line(name, [f"{summary.labels:,}", f"{summary.missing:,}", *cells], width)
+        values = [getattr(summary, which) for which in statistics]
+        numbers = ["-" if value is None else f"{value:.4g}" for value in values]
+        table.append([name, f"{summary.labels:,}", f"{summary.missing:,}", *numbers])
+    yield aligned([[shortened(name, 24), *cells] for name, *cells in table], numbers_from=1)
     if len(report.targets) > len(shown):
         yield f"and {len(report.targets) - len(shown)} more targets"
-
-
-def _line(title: str, cells: Sequence[str], width: int) -> str:
-    if len(title) > width:  # names stay apart that differ at the end only
-        tail = (width - 3) // 2
-        title = f"{title[: width - 3 - tail]}...{title[-tail:]}"
-    widths = (8, 8, 16) if len(cells) == 3 else (8,) * len(cells)
-    return f"{title:<{width}}" + "".join(
-        f" {cell:>{wide}}" for cell, wide in zip(cells, widths, strict=True)
-    )
-
-
-def _number(value: float | None) -> str:
-    """A number in 8 columns."""
-    if value is None:
-        return "-"
-    texts = [f"{value:.{digits}g}" for digits in (4, 3, 2)]
-    return next((text for text in texts if len(text) <= 8), texts[-1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,24 +33,15 @@ from graphormer_sepnorm.tables.columns import (
     no_number,
     parse_class,
     parse_class_name,
-    parse_label,
     parse_number,
     parse_or_missing,
     readable,
-    require_one_of_its_name,
-    smiles_choice,
     split_bound,
 )
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.progress import TableProgress
 from graphormer_sepnorm.tables.reader import Layout, Row, TableReader
 
-NOT_A_CLASS = "label not 0 or 1"
-# What looks like a label: a number, however it is written, or a bound; a unit may be behind it.
-_LABEL = re.compile(
-    r"[<>≤≥]?=?\s*[-+\N{MINUS SIGN}]?[.,]?\d[\d.,]*(e[-+]?\d+)?\s*(%|[^\W\d_]{1,4}\d?)?",
-    re.IGNORECASE,
-)
 _ENOUGH = 0.2  # share of the cells of a column that may hold labels, whatever else it holds
 # What a split column may say, in any case.
 _SPLIT_WORDS = {
@@ -93,7 +83,7 @@ class ValidRow:
     Attributes:
         number: Row of the file, from 1, the header not counted.
         text: The molecule as it is read again when its graph is made: SMILES, or a mol block.
-        smiles: SMILES as given; of an SDF record, InChI or what standardising changed, canonical.
+        smiles: SMILES as given; of an SDF record, InChI or what standardizing changed, canonical.
         canonical: Canonical SMILES.
         scaffold: Murcko scaffold, or None if it was not asked for.
         atoms: Number of atoms.
@@ -159,19 +149,17 @@ class TableContents:
 
     Attributes:
         columns: Which columns were used.
-        format: ``csv``, ``tsv``, ``sdf``, ``parquet`` or ``xlsx``.
         valid: The rows that can be used.
         invalid: Those that cannot.
         cells: Labels that cannot be used, of rows that are used for their other labels.
         words: Of the targets whose labels are written in words, these words.
         id_name: Name of the column that names the rows; empty if there is none.
         unread: Names of the columns that are not read.
-        notes: How the file is read, where that was not the only way, one line each.
+        notes: What was done to the rows, one line each.
         unsettled: How many molecules have more tautomers than RDKit goes through.
     """
 
     columns: TableColumns
-    format: str
     valid: list[ValidRow] = field(default_factory=list)
     invalid: list[InvalidRow] = field(default_factory=list)
     cells: list[InvalidRow] = field(default_factory=list)
@@ -201,19 +189,17 @@ def read_rows(
     layout = Layout(config.sheet, config.header_row, config.smiles_column, "--data.")
     with open_table(path, layout=layout) as reader:
         rows = list(reader)
-    columns = _find_columns(reader, rows, config, split, targets)
     names = tuple(map(readable, reader.columns))
-    read = _RowReader(columns, rows, config, None if split == "train" else 1.0)
-    used = {getattr(columns, one) for one in ("smiles", "weight", "split", "id")}
+    columns = _find_columns(reader, names, rows, config, split, targets)
+    used = {columns.smiles, columns.weight, columns.split, columns.id}
     used |= {*columns.targets, *columns.extra}
     table = TableContents(
         columns,
-        reader.format,
-        words=read.words,
         id_name="" if columns.id is None else names[columns.id],
         unread=tuple(name for at, name in enumerate(names) if at not in used),
     )
-    # Of several training processes only the first one speaks.
+    read = _RowReader(table, rows, config, None if split == "train" else 1.0)
+    # Of several training processes only the first one shows anything.
     progress = TableProgress(reader, "read", quiet=not is_first_process(), total=len(rows))
     for row in rows:
         progress.show(row.number)
@@ -229,30 +215,22 @@ def read_rows(
             own = (_text_in(row, columns.smiles), reason, error.kind, _text_in(row, columns.id))
             left_out.append(InvalidRow(str(path), row.number, row.line, *own, error.column))
     progress.finish()
-    choice = "" if config.smiles_column else smiles_choice(reader.columns, columns.smiles)
-    table.notes = tuple(filter(None, (*reader.notes, choice)))
-    if read.standardised:
+    if read.changed:
         steps = listed(config.standardise or ())
-        note = f"{read.standardised:,} molecules: their parent structure, by {steps}"
-        table.notes += (note,)
-    table.unsettled = read.unsettled
+        table.notes = (f"{read.changed:,} molecules: their parent structure, by {steps}",)
     return table
 
 
 def _find_columns(
     reader: TableReader,
+    columns: Sequence[str],
     rows: Sequence[Row],
     config: DataConfig,
     split: str,
     targets: Sequence[str],
 ) -> TableColumns:
-    """Find the columns by their names, and the targets by their contents if they are not named.
-
-    Raises:
-        DataError: A column is not there, is named for two purposes, or which one holds the labels
-            cannot be told.
-    """
-    where, columns = reader.name, tuple(map(readable, reader.columns))
+    """Find the columns by their names, and the targets by their contents if they are not named."""
+    where = reader.name
     if reader.format == "smi":
         raise DataError(
             f"{where} is a SMILES file, which has no labels to learn from: give a table (CSV, TSV, "
@@ -298,12 +276,10 @@ def _find_targets(
     found = []
     for at in free:
         cells = [cell for row in rows if not row.problem and not is_empty(cell := row.cells[at])]
-        labels = sum(bool(class_word(one) or _LABEL.fullmatch(str(one).strip())) for one in cells)
+        labels = sum(not math.isnan(_value(split_bound(cell)[1])) for cell in cells)
         index = names_rows(columns[at]) or (at == 0 and columns[0] == "column_1")
         if labels > _ENOUGH * len(cells) and not index:
             found.append(at)
-    for at in found:
-        require_one_of_its_name(columns, at, where)
     if len(found) == 1 or (found and several):
         return tuple(found)
     if not rows:
@@ -317,6 +293,14 @@ def _find_targets(
     )
 
 
+def _value(cell: object) -> float:
+    """Return the number in a cell, or that of a word for a class; nan where there is neither."""
+    try:
+        return parse_class(cell)
+    except ValueError:
+        return math.nan
+
+
 class Unusable(Exception):
     """Why a row, or the label in a column, cannot be used: kind, reason."""
 
@@ -326,33 +310,37 @@ class Unusable(Exception):
 
 
 class _RowReader:
-    """Turns rows into `ValidRow`.
+    """Turns rows into `ValidRow`, and notes of the table what it finds in them.
 
     Attributes:
-        words: See `TableContents`.
-        unsettled: See `TableContents`.
-        standardised: How many molecules that has changed.
+        changed: How many molecules standardizing has changed.
     """
 
     def __init__(
         self,
-        columns: TableColumns,
+        table: TableContents,
         rows: Sequence[Row],
         config: DataConfig,
         missing_weight: float | None,
     ) -> None:
-        self._columns, self._config, self._missing_weight = columns, config, missing_weight
+        self._table, self._columns, self._config = table, table.columns, config
+        self._missing_weight = missing_weight
         self._binary = config.task == "binary" or config.positive is not None
-        self.words: dict[str, set[str]] = {}
-        self.unsettled = self.standardised = 0
+        self.changed = 0
         self._parse = [
-            self._is_positive
-            if config.positive is not None
-            else parse_class
-            if _holds_class_words([row.cells[at] for row in rows if not row.problem])
-            else parse_label
-            for at in columns.targets
+            self._parser([row.cells[at] for row in rows if not row.problem])
+            for at in self._columns.targets
         ]
+
+    def _parser(self, cells: Sequence[object]) -> Callable[[object], float]:
+        """Return what reads the labels of a column: as classes, if no other numbers are there."""
+        if self._config.positive is not None:
+            return self._is_positive
+        words = any(map(class_word, cells)) and self._config.task != "regression"
+        classes = words and all(
+            value in (0, 1) or math.isnan(value) for value in map(_value, cells)
+        )
+        return parse_class if classes else parse_number
 
     def __call__(self, row: Row, scaffold: bool, unusable: list[Unusable]) -> ValidRow:
         """Read one row, with or without the scaffold.
@@ -389,9 +377,9 @@ class _RowReader:
         except ValueError as error:
             raise Unusable("unusable descriptor", str(error)) from None
         canonical = canonical_smiles(parsed.molecule)
-        self.unsettled += UNSETTLED in parsed.remark
+        self._table.unsettled += UNSETTLED in parsed.remark
         changed = bool(steps) and canonical != before
-        self.standardised += changed
+        self.changed += changed
         if changed or is_inchi(text) or (steps and from_record):
             from_record, text = False, canonical  # from here on the molecule is what came of them
         return ValidRow(
@@ -434,15 +422,14 @@ class _RowReader:
     ) -> tuple[float, float, float]:
         """Return a label, and what it is at least and at most where it is a bound."""
         side, number = ("", cell) if self._binary else split_bound(cell)
+        value = _number(number, "unusable label", name, parse_number if side else parse, name)
         if side:
-            bound = _number(number, "unusable label", name, parse_label, name)
-            return (math.nan, bound, math.nan) if side == ">" else (math.nan, math.nan, bound)
-        label = _number(cell, "unusable label", name, parse, name)
-        if self._binary and label not in (0, 1) and not math.isnan(label):
-            raise Unusable(NOT_A_CLASS, f"{name} is {label:.6g}: not 0 or 1", name)
+            return (math.nan, value, math.nan) if side == ">" else (math.nan, math.nan, value)
+        if self._binary and value not in (0, 1) and not math.isnan(value):
+            raise Unusable("label not 0 or 1", f"{name} is {value:.6g}: not 0 or 1", name)
         if (word := class_word(cell)) and self._config.positive is None:
-            self.words.setdefault(name, set()).add(word)
-        return label, math.nan, math.nan
+            self._table.words.setdefault(name, set()).add(word)
+        return value, math.nan, math.nan
 
     def _is_positive(self, cell: object) -> float:
         name, positive = parse_class_name(cell), parse_class_name(self._config.positive)
@@ -467,30 +454,10 @@ class _RowReader:
         what = "the split" if kind == "column" else f"the {kind}"
         if not word:
             raise Unusable("unknown split", f"{what} is missing")
-        if kind != "column":
-            return word
-        if word.lower() not in _SPLIT_WORDS:
+        if kind == "column" and word.lower() not in _SPLIT_WORDS:
             shown = shortened(word, 40)
             raise Unusable("unknown split", f"{what} is {shown!r}, not train, validation or test")
-        return _SPLIT_WORDS[word.lower()]
-
-
-def _holds_class_words(cells: Sequence[object]) -> bool:
-    """Whether a column is labelled in words of `CLASS_WORDS`, and in no numbers but 0 and 1.
-
-    Other words do not count, as long as they are fewer: *inconclusive* has no class.
-    """
-    words, others = 0, 0
-    for cell in cells:
-        words += bool(class_word(cell))
-        try:
-            label = parse_class(cell)
-        except ValueError:
-            others += 1
-            continue
-        if label not in (0, 1) and not math.isnan(label):
-            return False
-    return words > others
+        return _SPLIT_WORDS[word.lower()] if kind == "column" else word
 
 
 def _text_in(row: Row, at: int | None) -> str:
