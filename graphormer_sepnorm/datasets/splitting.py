@@ -134,29 +134,16 @@ def split_rows(
     split, rows = config.resolved_split, tables["train"].valid
     if split == "files":
         return {name: tables[name].valid if name in tables else [] for name in SPLITS}
-    groups = {
-        "group": [row.split for row in rows],
-        "scaffold": [row.scaffold or "" for row in rows],
-    }.get(split, [row.canonical for row in rows])
-    needed, advice = SPLITS, "give more molecules, or other --data.split_fractions"
-    if split == "scaffold":
-        advice = (
-            f"the molecules have {len(set(groups)):,} different scaffolds, which stay "
-            "together: try --data.split random, or other --data.split_fractions"
-        )
+    kinds = {"group": [row.split for row in rows], "scaffold": [row.scaffold or "" for row in rows]}
+    groups = kinds.get(split, [row.canonical for row in rows])
+    different = f"{len(set(groups)):,} different {split if split in kinds else 'molecule'}s"
     if split == "column":
-        advice = f"mark rows for it in column {config.split_column!r}, or choose another split"
-        needed = ("train",)
         parts = [np.flatnonzero([row.split == name for row in rows]) for name in SPLITS]
     elif config.folds is not None and config.fold is not None:
-        advice = "give more molecules, or fewer folds"
-        if split != "random":
-            advice = "try --data.split random, or fewer folds"
         if len(set(groups)) < config.folds:
             raise DataError(
-                f"{config.table}: {len(set(groups)):,} different "
-                f"{'molecules' if split == 'random' else f'{split}s'} cannot be dealt into "
-                f"{config.folds} folds: {advice}"
+                f"{config.table}: {different} cannot be assigned to {config.folds} folds: give "
+                "more molecules, fewer folds, or another --data.split"
             )
         parts = fold_split(groups, config.folds, config.fold, config.split_seed)
     elif split == "scaffold":
@@ -166,17 +153,16 @@ def split_rows(
     else:
         parts = random_split(groups, config.split_fractions, config.split_seed)
     found = {name: [rows[at] for at in chosen] for name, chosen in zip(SPLITS, parts, strict=True)}
-    if empty := [name for name in needed if not found[name]]:
+    if empty := [name for name in SPLITS[: 1 if split == "column" else 3] if not found[name]]:
         sizes = ", ".join(f"{len(part):,} {name}" for name, part in found.items())
         unusable = ""
         if invalid := tables["train"].invalid:
-            unusable = (
-                f"; {len(invalid):,} of {len(invalid) + len(rows):,} rows cannot be used, the "
-                f"first, {invalid[0].place}: {invalid[0].reason}"
-            )
+            unusable = f"; the first of {len(invalid):,} rows that cannot be used is "
+            unusable += f"{invalid[0].place}: {invalid[0].reason}"
         raise DataError(
-            f"{config.table}: the {split} split leaves no molecule for {' and '.join(empty)} "
-            f"({sizes}){unusable}; {advice}"
+            f"{config.table}: the {split} split of {different} leaves none for "
+            f"{' and '.join(empty)} ({sizes}){unusable}; give more molecules, or another "
+            "--data.split"
         )
     return found
 

@@ -274,31 +274,13 @@ class ResidentGraphs:
             block = self._block(graphs, nowhere, nowhere, int(self._num_atoms[graphs].max()) + 1)
             found = ways((distance[block.pair_type] == 1).float(), block)
             found = found.permute(1, 2, 3, 0)[block.pair_type >= FIRST_ATOM_PAIR]
-            different, number = _distinct(found)
+            different, number = found.unique(dim=0, return_inverse=True)
             numbers.append(number + known)
             rows.append(different)
             known += len(different)
-        different, number = _distinct(torch.cat(rows))
+        different, number = torch.cat(rows).unique(dim=0, return_inverse=True)
         nothing = different.new_zeros(1, different.shape[1])
         return number[torch.cat(numbers)].int(), torch.cat([different, nothing])
-
-
-def _distinct(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows that differ, ``[n, K]``, and which of them each row ``[N, K]`` is, ``[N]``.
-
-    As ``rows.unique(dim=0, return_inverse=True)`` in another order, and many times faster than its
-    comparisons of whole rows: numbers are sorted that stand for them.
-    """
-    generator = torch.Generator().manual_seed(0)
-    factors = torch.randint(-(2**63), 2**63 - 1, (rows.shape[1],), generator=generator)
-    bits = rows.contiguous().view(torch.int32).long()
-    stands_for, number = (bits * factors.to(rows.device)).sum(1).unique(return_inverse=True)
-    place = torch.arange(len(rows), device=rows.device)
-    different = rows[torch.zeros_like(stands_for).scatter(0, number, place)]
-    if torch.equal(different[number], rows):
-        return different, number
-    different, number = rows.unique(dim=0, return_inverse=True)  # two rows with one number
-    return different, number
 
 
 class _ListedPairs:

@@ -222,8 +222,7 @@ class DelimitedReader(_TextReader):
         self._reader = csv.reader(self._watched(), delimiter=self.delimiter)
         names = self._next_row()
         if not names:
-            which = f"line {above + 1}" if above else "its first line"
-            raise DataError(f"{self.name} has no header: {which} must name the columns")
+            raise DataError(f"{self.name} has no header: line {above + 1} must name the columns")
         self.columns = tuple(
             name.strip() or f"column_{at}" for at, name in enumerate(names, start=1)
         )

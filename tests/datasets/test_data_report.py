@@ -16,7 +16,6 @@ from graphormer_sepnorm.datasets.user_table.report import (
     find_duplicates,
     find_leakage,
     report_text,
-    summarise,
 )
 from graphormer_sepnorm.datasets.user_table.rows import ValidRow
 from graphormer_sepnorm.errors import DataError
@@ -53,18 +52,6 @@ def assert_fits(text: str) -> None:
 
 
 # Labels.
-
-
-def test_statistics_of_a_split() -> None:
-    found = summarise(np.array([1.0, 2.0, NAN, 6.0]), "regression")
-    assert (found.labels, found.missing, found.mean, found.min, found.max) == (3, 1, 3, 1, 6)
-    assert found.std == pytest.approx(np.std([1, 2, 6]))
-    assert found.positives is None
-    empty = summarise(np.array([NAN]), "regression")
-    assert (empty.labels, empty.missing, empty.mean, empty.std) == (0, 1, None, None)
-    classes = summarise(np.array([1.0, 0.0, 0.0, 1.0, 1.0]), "binary")
-    assert (classes.positives, classes.mean) == (3, 0.6)
-    assert summarise(np.empty(0), "binary").positives == 0
 
 
 # Duplicates and leakage.
@@ -135,29 +122,7 @@ def test_leakage_of_each_pair() -> None:
     assert [leak.scaffolds for leak in find_leakage(unknown)] == [1, None, None]
 
 
-def test_scaffolds_of_large_tables_are_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_csv(tmp_path / "a.csv", plain_rows())
-    assert {leak.scaffolds for leak in reported(path).leakage} == {0}
-    monkeypatch.setattr("graphormer_sepnorm.datasets.user_table.load._REPORTED_SCAFFOLDS", 5)
-    report = reported(path)
-    assert {leak.scaffolds for leak in report.leakage} == {None}
-    assert "scaffold" not in report_text(report)
-    by_scaffold = reported(path, split="scaffold")
-    assert {leak.scaffolds for leak in by_scaffold.leakage} == {0}
-
-
 # The whole.
-
-
-def test_labels_of_atoms_hide_neither_duplicates_nor_leakage(tmp_path: Path) -> None:
-    rows = [("OCC", 1, "train"), ("[CH3:2][CH2:1][OH:3]", 1, "test"), ("[13CH3]CO", 3, "valid")]
-    rows += [(smiles, n, SETS[n % 3]) for n, smiles in enumerate(RINGS[1:])]
-    path = write_csv(tmp_path / "a.csv", rows, "smiles,value,set")
-    report = report_of(load(path, target_columns=("value",), split="column", split_column="set"))
-    assert (report.duplicates.molecules, report.duplicates.rows) == (1, 3)
-    assert [pair.molecules for pair in report.leakage] == [1, 1, 1]
 
 
 def test_molecules_without_a_settled_tautomer_are_counted(tmp_path: Path) -> None:
@@ -183,15 +148,6 @@ def test_unremarkable_table(tmp_path: Path) -> None:
     ]
 
 
-def test_molecules_that_predict_py_leaves_out_are_named(tmp_path: Path) -> None:
-    rows = [*plain_rows(), ("C" * 500, 1.0), ("C" * 501, 1.5), ("C" * 502, 2.0)]
-    (said,) = reported(write_csv(tmp_path / "large.csv", rows)).warnings
-    assert said == (
-        "row 14 and 1 more: more than 500 atoms, which are trained on, but predicted only with "
-        "predict.py --max_atoms"
-    )
-
-
 def test_remarkable_table(tmp_path: Path) -> None:
     sets = ["train", "valid", "test"]
     rows = [(s, v, sets[n % 3]) for n, (s, v) in enumerate(plain_rows())]
@@ -213,38 +169,6 @@ def test_remarkable_table(tmp_path: Path) -> None:
     assert "1 in training and test (for example CCO)" in text
     assert "ring scaffolds in two splits: 1 in validation and test" in text
     assert_fits(report_text(report))
-
-
-def test_text_of_separate_files_names_them(tmp_path: Path) -> None:
-    paths = [write_csv(tmp_path / f"{n}.csv", plain_rows()[4 * n :][:4]) for n in range(3)]
-    write_csv(paths[1], [("OCC", 3), ("C1C", 0)])
-    report = reported(
-        paths[0],
-        split="files",
-        split_fractions=(0.8, 0.1, 0.1),
-        validation_table=paths[1],
-        test_table=paths[2],
-    )
-    text = " ".join(report_text(report).split())
-    assert "data 0.csv, 1.csv, 2.csv: 9 of 10 rows can be used" in text
-    assert "the first: 1.csv, row 2, line 3: 'C1C'" in text
-    assert "1 molecule in 2 rows; the labels of 1 differ" in text
-    assert "CCO (training row 1: -1, validation row 1: 3)" in text
-    report.write_splits(tmp_path / "splits.csv")
-    written = list(csv.reader((tmp_path / "splits.csv").read_text().splitlines()))
-    assert written[:6] == [
-        ["row", "split", "smiles"],
-        *[[str(n + 1), "train", RINGS[n]] for n in range(4)],
-        ["1", "validation", "OCC"],
-    ]
-
-
-def test_binary_tables_show_classes(tmp_path: Path) -> None:
-    rows = [(s, n % 4 // 2) for n, s in enumerate(RINGS * 3)]
-    text = report_text(reported(write_csv(tmp_path / "a.csv", rows, "smiles,active")))
-    assert_fits(text)
-    assert "class 1" in text
-    assert "%)" in text
 
 
 @pytest.mark.parametrize("kind", ["regression", "binary"])

@@ -8,10 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from graphormer_sepnorm.datasets.sources import require_files
-from graphormer_sepnorm.errors import DataError
 
 
 def at_once(work: Callable[[], Any]) -> list[Any]:
@@ -54,17 +51,3 @@ def test_a_download_leaves_what_else_lies_there(tmp_path: Path) -> None:
         "a": "theirs",
         "notes": "mine",
     }
-
-
-def test_other_names_and_contents_have_other_fingerprints(tmp_path: Path) -> None:
-    def digest(*names: str) -> str:
-        return require_files("data", tmp_path, names, lambda folder: folder, "fetch them")
-
-    for name in ("a", "b"):
-        (tmp_path / name).write_text("one")
-    found = [digest(*names) for names in (("a",), ("b",), ("a", "b"))]
-    (tmp_path / "a").write_text("two")
-    found.append(digest("a"))
-    assert len({*found}) == 4
-    with pytest.raises(DataError, match="c not among the files"):
-        digest("c")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -45,15 +44,6 @@ def test_sd_file(tmp_path: Path) -> None:
     assert f"{path}, row 13, line {bad.line}: " in message
 
 
-def test_sd_file_with_a_column_of_smiles(tmp_path: Path) -> None:
-    path = tmp_path / "a.sdf"
-    records = [f"\n\n\n>  <Smi>\n{s}\n\n>  <y>\n{v}\n\n$$$$\n" for s, v in plain_rows()]
-    path.write_text("".join(records))
-    assert dict(everything(load(path, smiles_column="smi", **SPLIT))) == {
-        smiles: [value] for smiles, value in plain_rows()
-    }
-
-
 def test_parquet_with_types(tmp_path: Path) -> None:
     import pyarrow
     import pyarrow.parquet
@@ -81,19 +71,6 @@ def test_parquet_with_types(tmp_path: Path) -> None:
     ).replace(str(path) + ", ", "")
 
 
-def test_smiles_that_are_no_text_are_called_so(tmp_path: Path) -> None:
-    import pyarrow
-    import pyarrow.parquet
-
-    path, dose = tmp_path / "a.parquet", [*range(len(RINGS))]
-    columns = {"SMILES": [text.encode() + b"\0" for text in RINGS], "dose": dose}
-    pyarrow.parquet.write_table(pyarrow.table(columns), path)
-    assert "row 1: this is no text but of the type bytes" in failure(path, **SPLIT)
-    columns = {"SMILES": [text.encode() for text in RINGS], "dose": dose}  # as some programs do
-    pyarrow.parquet.write_table(pyarrow.table(columns), path)
-    assert {smiles for smiles, _ in everything(load(path, **SPLIT))} == {*RINGS}
-
-
 def test_gzipped_tsv(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv.gz"
     lines = ["smiles\tvalue", *(f"{smiles}\t{value}" for smiles, value in plain_rows())]
@@ -114,22 +91,6 @@ def test_column_name_in_latin_1(tmp_path: Path) -> None:
     assert named.task.targets == splits.task.targets
     assert "the columns are smiles, L\xf6slichkeit" in failure(path, target_columns=("y",), **SPLIT)
     report_text(report_of(splits)).encode()
-
-
-@pytest.mark.parametrize(
-    ("words", "options", "said"),
-    [
-        (["gel\xf6st", "Gel\xf6st"], {"task": "multiclass", **SPLIT}, "classes 'gel\xf6st', "),
-    ],
-)
-def test_words_in_latin_1(
-    words: list[str], options: dict[str, Any], said: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "a.csv"
-    rows = (f"{one},{words[n % len(words)]}\n" for n, one in enumerate(RINGS))
-    path.write_bytes(f"smiles,\xf6\n{''.join(rows)}".encode("latin-1"))
-    named = {"target_columns": ("\xf6",)} if "task" in options else {}
-    assert said in failure(path, **named, **options)
 
 
 def test_columns_that_are_not_read_are_named(tmp_path: Path) -> None:
@@ -190,39 +151,10 @@ def test_all_columns_of_numbers_can_be_targets(tmp_path: Path) -> None:
     assert "(a, b, c)" in failure(path, **SPLIT)
 
 
-def test_a_column_that_is_empty_for_long_is_not_overlooked(tmp_path: Path) -> None:
-    """As in tables that are sorted by assay; and one without any value stays what it is."""
-    molecules = [smiles for smiles, _ in plain_rows()] * 100
-    rows = [
-        (smiles, 0.5 * n % 7 if n < 1100 else "", "" if n < 1100 else ("yes", "no")[n % 2], "")
-        for n, smiles in enumerate(molecules)
-    ]
-    path = write_csv(tmp_path / "a.csv", rows, "smiles,assay1,assay2,empty")
-    assert "(assay1, assay2)" in failure(path, **SPLIT)
-    for names in (("assay2",), ("assay1", "Assay2")):
-        named = load(path, target_columns=names, **SPLIT)
-        assert {labels[-1] for _, labels in everything(named)} >= {0.0, 1.0}
-        assert report_of(named).valid == 100 if len(names) == 1 else 1200
-    numbers = [(*row[:2], row[2] and len(row[2]), "") for row in rows]
-    path = write_csv(tmp_path / "b.csv", numbers, "smiles,assay1,assay2,empty")
-    assert "(assay1, assay2)" in failure(path, **SPLIT)
-    both = load(path, target_columns=("all",), **SPLIT)
-    assert both.task.targets == ("assay1", "assay2")
-    assert report_of(both).valid == 1200
-
-
 def test_an_index_that_pandas_has_shuffled_is_no_target(tmp_path: Path) -> None:
     rows = [(n * 5 % 12, smiles, n / 2, n / 4) for n, smiles in enumerate(RINGS)]
     path = write_csv(tmp_path / "a.csv", rows, ",smiles,a,b")
     assert load(path, target_columns=("all",), **SPLIT).task.targets == ("a", "b")
-
-
-def test_column_with_a_few_words_is_a_column_of_numbers(tmp_path: Path) -> None:
-    rows = [*plain_rows(), ("CC", "~10")]
-    splits = load(write_csv(tmp_path / "a.csv", rows), **SPLIT)
-    (bad,) = report_of(splits).invalid
-    assert bad.reason == "value is '~10': not a number, nor true or false"
-    assert (bad.row, bad.line, bad.smiles) == (13, 14, "CC")
 
 
 def test_weight_and_split_are_no_targets(tmp_path: Path) -> None:
@@ -332,12 +264,6 @@ def test_two_columns_of_one_name_are_refused(
     assert "rename all but one" in message
 
 
-def test_columns_that_are_not_used_may_have_one_name(tmp_path: Path) -> None:
-    rows = [(smiles, value, "a", "b") for smiles, value in plain_rows()]
-    path = write_csv(tmp_path / "a.csv", rows, "smiles,value,note,note")
-    assert load(path, **SPLIT).task.targets == ("value",)
-
-
 def test_a_table_without_a_header_is_recognised(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "a.csv", plain_rows()[1:], ",".join(map(str, plain_rows()[0])))
     message = failure(path)
@@ -346,17 +272,6 @@ def test_a_table_without_a_header_is_recognised(tmp_path: Path) -> None:
 
 
 # Classes in words.
-
-
-def test_three_words_are_classes_too(tmp_path: Path) -> None:
-    tiers, batches = ("low", "Mid", "high"), "abcdefghijklmnop"
-    rows = [(smiles, tiers[n % 3], f"x{batches[n]}") for n, smiles in enumerate(RINGS)]
-    path = write_csv(tmp_path / "a.csv", rows, "smiles,tier,batch")
-    message = failure(path)
-    assert "(columns: tier, batch)" in message
-    assert "--data.task multiclass" in message
-    splits = load(path, task="multiclass", target_columns=("tier",), split="random")
-    assert splits.task.targets == ("tier_Mid", "tier_high", "tier_low")
 
 
 # Pipes.

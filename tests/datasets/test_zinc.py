@@ -108,30 +108,11 @@ def test_download_is_put_in_place(
     assert names == sorted(path.name for path in served.iterdir())
 
 
-def test_incomplete_download_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        ZINC, "download", lambda self: (Path(self.raw_dir) / "train.pickle").write_bytes(b"")
-    )
-    assert "val.pickle, test.pickle" in failure("zinc", tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_raw_files_of_the_subset_are_not_taken_for_the_whole_set(tiny_zinc: Write) -> None:
     root = tiny_zinc(subset_only=True)
     message = failure("zinc", root)
     assert "train.pickle holds the molecules of zinc-subset only" in message
     assert len(load_dataset("zinc-subset", root).train) == len(ZINC_INDICES["train"])
-
-
-def test_truncated_raw_file_is_named(tiny_zinc: Write) -> None:
-    root = tiny_zinc()
-    path = root / "ZINC" / "raw" / "val.pickle"
-    path.write_bytes(path.read_bytes()[:-200])
-    for name in ("zinc", "zinc-subset"):
-        assert f"{name}: {path}" in failure(name, root)
-    assert [path.name for path in (root / "ZINC").iterdir()] == ["raw"], "a file was left"
 
 
 class Stored:
@@ -204,18 +185,6 @@ def test_what_is_known_does_not_depend_on_place_or_time_and_is_not_read_again(
     assert capsys.readouterr().err.count("Reading") == 1
     (moved / "ZINC" / "zinc.json").write_text("{")
     assert len(load_dataset("zinc", moved).test) == ZINC_SIZES["test"]
-
-
-def test_processed_files_of_pyg_are_left_alone(tiny_zinc: Write) -> None:
-    root = tiny_zinc()
-
-    def spoil(graph):  # type: ignore[no-untyped-def]
-        graph.y = graph.y + 100
-        return graph
-
-    theirs = ZINC(str(root / "ZINC"), subset=True, split="test", pre_transform=spoil)
-    assert float(theirs[0].y) == 101
-    assert float(load_dataset("zinc-subset", root).test[0].y) == 1
 
 
 @pytest.mark.parametrize(

@@ -136,18 +136,6 @@ def test_weights_are_kept_and_checked():
             GraphStore.from_graphs([changed(), changed(weight=weight)], 5)
 
 
-def test_a_molecule_without_bonds_among_others():
-    """Featurisers give it an empty edge_attr of any floating type."""
-    lonely = Data(
-        x=torch.zeros(1, 1).long(),
-        edge_index=torch.zeros(2, 0).long(),
-        edge_attr=torch.zeros(0, 1),
-        y=torch.zeros(1),
-    )
-    store = GraphStore.from_graphs([lonely, GOOD], 5)
-    assert store.num_atoms(np.array([0, 1])).tolist() == [1, 3]
-
-
 @pytest.mark.parametrize("pairs", [1, 300_000], ids=["blocks of one", "one block"])
 @pytest.mark.parametrize(
     "empty", [None, torch.zeros(0), torch.zeros(0, 1), torch.zeros(0, 2)], ids=str
@@ -170,17 +158,6 @@ def test_graphs_with_bonds_say_how_many_features_these_have(empty, pairs, monkey
     lonely.x = torch.zeros(3, 2).long()
     with pytest.raises(DataError, match=r"^graph 1 has \(2, 3, 1\).*before it \(1, 3, 1\)"):
         GraphStore.from_graphs([bonded, lonely], 5)
-
-
-def test_where_no_graph_has_bonds():
-    lonely = [
-        changed(edge_index=torch.zeros(2, 0).long(), edge_attr=empty)
-        for empty in (None, torch.zeros(0, 2))
-    ]
-    for graphs, columns in ((lonely[:1], 1), (lonely, 2), (lonely[::-1], 2)):
-        store = GraphStore.from_graphs(graphs, 5)
-        assert store.num_graphs == len(graphs)
-        assert store.bond_codes_of(range(len(graphs))).shape == (0, columns)
 
 
 CODES = np.zeros((2, 1), dtype=np.int64)

@@ -53,12 +53,6 @@ def assert_is_rebuilt(directory: Path, key: dict = KEY, hops: int = 5) -> None:
     assert build.calls == 1
 
 
-def test_connected_graphs() -> None:
-    store = GraphStore.from_graphs(graphs(), 5)  # the last one is of two pieces
-    assert store.are_connected([0, 1, 2])
-    assert not store.are_connected([1, 3])
-
-
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """A complete store; the folder above it may not be there before the first build."""
@@ -175,18 +169,6 @@ def test_rebuilds_when_the_record_is_damaged(directory, content):
     assert_is_rebuilt(directory)
 
 
-def test_any_flipped_byte_of_the_record_does_no_harm(directory):
-    path = directory / "store.json"
-    content = path.read_bytes()
-    truth = GraphStore.from_graphs(graphs(), 5)
-    name = content.index(b'"checksums"')
-    for place in range(0, len(content), 23):
-        if name <= place < name + 11:
-            continue  # above, as "no checksums"
-        path.write_bytes(content[:place] + bytes([content[place] ^ 0x04]) + content[place + 1 :])
-        assert_same_stores(GraphStore.open_or_build(directory, KEY, Counted(), 5), truth)
-
-
 class Interrupted(BaseException):
     """Like Ctrl-C."""
 
@@ -213,29 +195,6 @@ def test_an_exception_leaves_nothing_half_written(tmp_path, monkeypatch, error, 
     assert names_in(tmp_path) == []
     monkeypatch.undo()
     assert GraphStore.open_or_build(tmp_path / "store", KEY, graphs, 5).num_graphs == 4
-
-
-def test_what_a_process_that_was_killed_has_left_is_no_hindrance(tmp_path):
-    left = tmp_path / ".store.partial"
-    left.mkdir()
-    (left / "atom_codes.npy").write_bytes(b"half")
-    assert_is_rebuilt(tmp_path / "store")
-    assert names_in(tmp_path) == ["store"]
-
-
-def test_a_failed_rebuild_keeps_no_temporary_folder(directory):
-    def failing():
-        raise ValueError
-
-    with pytest.raises(ValueError):  # noqa: PT011
-        GraphStore.open_or_build(directory, {"source": "other"}, failing, 5)
-    assert names_in(directory.parent) in (["test"], [])
-
-
-def test_an_opened_store_outlives_a_rebuild(directory):
-    opened = GraphStore.open_or_build(directory, KEY, graphs, 5)
-    GraphStore.open_or_build(directory, {"source": "other"}, lambda: graphs()[:1], 5)
-    assert_same_stores(opened, GraphStore.from_graphs(graphs(), 5))
 
 
 def test_data_sets_with_empty_arrays(tmp_path):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tables_io import refused
 
 from graphormer_sepnorm.tables.columns import (
@@ -15,7 +13,6 @@ from graphormer_sepnorm.tables.columns import (
     free_name,
     parse_class,
     parse_class_name,
-    parse_label,
     parse_number,
     parse_or_missing,
     split_bound,
@@ -33,8 +30,6 @@ from graphormer_sepnorm.tables.columns import (
         (["Drug", "Drug_SMILES", "logS"], 1),
         (["id", "rdkit smiles (washed)"], 1),
         (["anything at all"], 0),
-        (["canonical_smiles", "isomeric_smiles"], 1),  # which has the stereochemistry
-        (["PUBCHEM_OPENEYE_CAN_SMILES", "PUBCHEM_OPENEYE_ISO_SMILES"], 1),
         (["InChIKey", "InChI", "drug"], 1),
         (["id", "Standard InChI Key", "standard_inchi"], 2),
         (["InChI", "structure SMILES"], 1),
@@ -53,8 +48,8 @@ def test_a_column_of_smiles_that_cannot_be_told_is_refused() -> None:
         find_smiles_column(["id", "y"], None, "a.csv", option="--smiles")
     with refused("a.csv", "'smiles', 'SMILES'", "--data.smiles_column"):
         find_smiles_column(["smiles", "SMILES"], None, "a.csv")
-    with refused("'in\\nsmiles', 'out smiles'"):
-        find_smiles_column(["in\nsmiles", "out smiles"], None, "a.csv")
+    with refused("'canonical_smiles', 'isomeric_smiles'"):
+        find_smiles_column(["canonical_smiles", "isomeric_smiles"], None, "a.csv")
     with refused("c11 and 8 more"):
         find_smiles_column([f"c{number}" for number in range(20)], None, "a.csv")
 
@@ -89,11 +84,6 @@ def test_a_name_that_is_taken_gets_a_number() -> None:
     assert free_name("y", []) == "y"
     assert free_name("y", ["Y"]) == "y_2"
     assert free_name("y", ["y", "y_2", "Y_3"]) == "y_4"
-
-
-@pytest.mark.parametrize("cell", [None, "", " ", "NA", "n/a", "NaN", "NULL", "none", "-", math.nan])
-def test_missing_numbers_are_nan(cell: object) -> None:
-    assert math.isnan(parse_number(cell))
 
 
 @pytest.mark.parametrize(
@@ -139,30 +129,10 @@ def test_what_32_bits_do_not_hold_is_missing_beside_a_molecule() -> None:
     ],
 )
 def test_words_for_no_value_are_missing_everywhere(word: str) -> None:
-    for parse in (parse_label, parse_class, parse_number):  # weights and descriptors are numbers
+    for parse in (parse_class, parse_number):  # weights and descriptors are numbers
         assert math.isnan(parse(word))
     assert math.isnan(*parse_or_missing([word], ["temperature"]))
     assert parse_class_name(word) == word * (word == "nt")  # of classes this may be one
-
-
-@pytest.mark.parametrize("name", ["none", "-", "NT", "low", "N", "no", "A.", "unknown"])
-def test_other_words_are_classes(name: str) -> None:
-    assert parse_class_name(f" {name} ") == name
-
-
-@pytest.mark.parametrize(
-    ("cell", "number"),
-    [("29.0%", 29), (" -3 %", -3), ("\N{MINUS SIGN}0.5%", -0.5), (">50%", 50), ("1e1%", 10)],
-)
-def test_a_label_in_per_cent_is_that_number(cell: str, number: float) -> None:
-    assert parse_label(split_bound(cell)[1]) == number
-    assert parse_label(split_bound(with_decimal_comma(cell.replace(".", ",")))[1]) == number
-
-
-@pytest.mark.parametrize("cell", ["%", "NA%", "n.d.%", "5%%", "5 5%", "29,0%"])
-def test_other_cells_with_a_per_cent_sign_are_no_labels(cell: str) -> None:
-    with pytest.raises(ValueError, match="not a number"):
-        parse_label(cell)
 
 
 @pytest.mark.parametrize(
@@ -187,9 +157,3 @@ def test_a_decimal_comma_that_is_known_for_one_is_read(cell: str, number: float)
 @pytest.mark.parametrize("cell", ["1,2,3", "1.234,5", "a,5", ",5", "5,", "1,5 nM", "~1,5", ">", ""])
 def test_other_cells_with_commas_stay_what_they_are(cell: str) -> None:
     assert type(with_decimal_comma(cell)) is str
-
-
-@settings(deadline=None, max_examples=50)
-@given(st.floats(allow_nan=False, allow_infinity=False))
-def test_a_float_survives_as_text(number: float) -> None:
-    assert parse_number(repr(number)) == number

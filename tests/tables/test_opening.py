@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tables_io import read, read_cells, refused, saved, standard_stream, write
+from tables_io import read, read_cells, refused, saved, standard_stream
 
 from graphormer_sepnorm.tables import text
 from graphormer_sepnorm.tables.formats import format_of
@@ -58,11 +58,6 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     file = saved(tmp_path / "file", "")
     with refused(str(file), "cannot be opened"):
         open_table(file / "t.csv")
-
-
-def test_the_format_can_be_said(tmp_path: Path) -> None:
-    path = saved(tmp_path / "table", "smiles\ty\nC\t1\n")
-    assert read_cells(path, format="tsv") == [("C", "1")]
 
 
 def test_gzip_is_known_by_its_first_bytes(tmp_path: Path) -> None:
@@ -140,11 +135,6 @@ def test_standard_input_as_sdf(monkeypatch: pytest.MonkeyPatch) -> None:
         open_table("-", format="sdf")
 
 
-def test_standard_input_cannot_be_parquet() -> None:
-    with refused("standard input", "name the file"):
-        open_table("-", format="parquet")
-
-
 @pytest.mark.parametrize("format", ["csv", "sdf"])
 def test_standard_input_that_is_closed(monkeypatch: pytest.MonkeyPatch, format: str) -> None:
     monkeypatch.setattr(sys, "stdin", None)
@@ -178,14 +168,14 @@ def test_a_table_is_not_read_as_a_file_of_smiles(tmp_path: Path, header: str) ->
 
 @pytest.mark.parametrize("compress", [bz2.compress, lzma.compress])
 def test_other_compressed_files_are_refused(tmp_path: Path, compress: Any) -> None:
-    with refused("t.csv", "compressed with", "not text"):
+    with refused("t.csv", "not text"):
         open_table(saved(tmp_path / "t.csv", compress(b"smiles\nC\n")))
 
 
 def test_a_suffix_that_lies(tmp_path: Path) -> None:
-    for data, what in ((b"PAR1\x15\x04", "Parquet"), (b"PK\x03\x04\x14", "Excel")):
+    for data in (b"PAR1\x15\x04", b"PK\x03\x04\x14"):
         for name in ("t.csv", "t.smi", "t.sdf"):
-            with refused(name, what, "not text"):
+            with refused(name, "not text"):
                 open_table(saved(tmp_path / name, data))
     path = saved(tmp_path / "t.parquet", "smiles,y\nC,1\n")
     with refused(str(path), "not Parquet"):
@@ -218,17 +208,10 @@ def test_a_column_may_begin_like_another_kind_of_file(
     assert read_cells(path) == [("1", "C"), ("2", "PAR1")]
 
 
-def test_a_real_parquet_file_under_another_name_is_known(tmp_path: Path) -> None:
-    for number, rows in enumerate(([], [("C", "1")])):
-        path = write(tmp_path / f"{number}.parquet", ("smiles", "y"), rows)
-        with refused("is Parquet", "not text"):
-            open_table(path.rename(tmp_path / f"{number}.csv"))
-
-
 def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text, "_LONGEST_LINE", 1000)
     path = saved(tmp_path / "t.csv", "smiles,y\nC,1\n" + "0" * 998 + "\n" + "0" * 1001)
     with open_table(path) as table, refused(str(path), "after row 2", "more than 1,000 characters"):
         list(table)
     with refused("at its beginning"):
-        open_table(saved(tmp_path / "t.smi", "\0" * 5000))
+        open_table(saved(tmp_path / "t.smi", "C" * 5000))

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tables_io import read, read_cells, refused, saved, write
+from tables_io import read, refused, saved, write
 
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.writer import create_table
@@ -89,19 +89,6 @@ def test_types_are_kept_and_predictions_are_numbers(tmp_path: Path) -> None:
     assert again["error"].to_pylist() == [None, "a ? b", ""]
 
 
-def test_nan_of_others_is_not_missing(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"a": [math.nan, None, 1.0]}), tmp_path / "t.parquet")
-    with open_table(tmp_path / "t.parquet") as source:
-        rows = [(*row.cells, math.nan) for row in source]
-        columns, types = (*source.columns, "b"), {"b": "float64"}
-        writer = create_table(tmp_path / "u.parquet", columns, like=source, types=types)
-        writer.write(rows)
-        writer.commit()
-    again = pq.read_table(tmp_path / "u.parquet")
-    assert str(again["a"].to_pylist()) == "[nan, None, 1.0]"
-    assert again["b"].to_pylist() == [None] * 3
-
-
 def test_a_value_that_python_has_none_for_costs_nothing(tmp_path: Path) -> None:
     year_10000 = 253_402_300_800_000  # milliseconds since 1970
     table = pa.table(
@@ -153,16 +140,6 @@ def test_columns_from_text_are_text_but_for_numeric_ones(tmp_path: Path) -> None
     assert again.to_pylist() == [{"?id": "1", "y": "2", "gap": 1.5}]
 
 
-def test_many_rows_are_read_in_parts(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"a": range(10_000)}), tmp_path / "t.parquet")
-    with open_table(tmp_path / "t.parquet") as source:
-        for row in source:
-            assert row.cells == (row.number - 1,)
-            if row.number == 5_000:
-                assert source.fraction() == 0.5
-    assert row.number == 10_000
-
-
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "t.parquet", ["a"], [(f"cell {n}",) for n in range(9_000)])
     data = path.read_bytes()
@@ -187,23 +164,3 @@ def test_parquet_is_neither_continued_nor_a_stream(tmp_path: Path) -> None:
     with refused("Parquet cannot be continued"):
         create_table(tmp_path / "t.parquet", ["a"], resume=csv.mark())
     csv.discard()
-
-
-def test_parquet_takes_its_name_at_the_end(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.parquet", ["a"], [("old",)])
-    writer = create_table(path, ["a"])
-    writer.write([("new",)])
-    assert read_cells(path) == [("old",)]
-    writer.discard()
-    assert [file.name for file in tmp_path.iterdir()] == ["t.parquet"]
-    assert read_cells(path) == [("old",)]
-
-
-def test_pyarrow_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with refused("pip install pyarrow"):
-        open_table(tmp_path / "t.parquet")
-    with refused("pip install pyarrow"):
-        create_table(tmp_path / "t.parquet", ["a"])

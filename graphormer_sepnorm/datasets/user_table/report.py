@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from graphormer_sepnorm.data_config import DataConfig
-from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.datasets.user_table.rows import InvalidRow, TableContents, ValidRow
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing
@@ -32,8 +31,8 @@ _SAME = 1e-6  # relative difference up to which two labels are the same
 # their median. The penalised logP of ZINC, which has a long tail, comes to 25.
 _FAR, _FEW = 50, 20
 _SPLIT_WORDS = {"train": "training", "validation": "validation", "test": "test"}
-# Of the text: columns, those of its labels; targets, warnings and examples shown.
-_WIDTH, _INDENT, _TARGETS, _WARNINGS, _SHOWN = 80, 12, 12, 4, 2
+# Of the text: columns, those of its labels; targets and warnings shown.
+_WIDTH, _INDENT, _TARGETS, _WARNINGS = 80, 12, 12, 4
 
 
 @dataclass(frozen=True)
@@ -187,11 +186,7 @@ class DataReport:
         return plain | own
 
     def write_invalid(self, path: str | Path) -> None:
-        """Write the rows that cannot be used, or of which only a label cannot, as CSV.
-
-        Raises:
-            DataError: The file cannot be written.
-        """
+        """Write the rows that cannot be used, or of which only a label cannot, as CSV."""
         used = {id(one): "; the other labels of the row are used" for one in self.cells}
         rows = [
             (one.file, one.row, one.line or "", one.smiles, one.reason + used.get(id(one), ""))
@@ -206,9 +201,6 @@ class DataReport:
         """Write the rows that are used as CSV: row, split, smiles and identifiers.
 
         They stand in the order of the file; of separate files one after the other.
-
-        Raises:
-            DataError: The file cannot be written.
         """
         rows = [
             (row, name, smiles, *own * bool(self.id_name))
@@ -258,12 +250,7 @@ def report_on(
     }.get(kind, f"by column {config.column_of_split!r}")
     if config.fold is not None:
         split = f"fold {config.fold} of {config.folds} ({kind}, seed {config.split_seed})"
-    atoms = [row.atoms for rows in parts.values() for row in rows]
-    places = [
-        f"row {row.number}" + f" of the {one} file" * (len(tables) > 1)
-        for one, rows in parts.items()
-        for row in rows
-    ]
+    atoms = [row.atoms for row in itertools.chain(*parts.values())]
     words: dict[str, set[str]] = defaultdict(set)
     for table in tables.values():
         for target, found in table.words.items():
@@ -287,7 +274,7 @@ def report_on(
         duplicates=find_duplicates(parts, task.kind),
         leakage=find_leakage(parts),
         atoms=(min(atoms), sum(atoms) / len(atoms), max(atoms)),
-        warnings=(*warnings, *_warnings(targets, labels, task.kind, places)),
+        warnings=(*warnings, *_warnings(targets, labels, task.kind, parts)),
         words={target: tuple(sorted(found)) for target, found in words.items()},
         bounds={
             target: (low, high)
@@ -304,10 +291,9 @@ def report_on(
 def summarise(values: np.ndarray, kind: Kind) -> LabelSummary:
     """Summarize the labels of a target in a split, ``[n]``; nan = missing."""
     known = values[~np.isnan(values)]
-    spread = (known.mean(), known.std(), known.min(), known.max()) if len(known) else ()
-    mean, std, low, high = map(float, spread) if spread else (None,) * 4
+    spread = (float(of(known)) if len(known) else None for of in (np.mean, np.std, np.min, np.max))
     positives = int(known.sum()) if kind == "binary" else None
-    return LabelSummary(len(known), len(values) - len(known), mean, std, low, high, positives)
+    return LabelSummary(len(known), len(values) - len(known), *spread, positives)
 
 
 def find_duplicates(parts: Mapping[str, Sequence[ValidRow]], kind: Kind) -> Duplicates:
@@ -361,14 +347,14 @@ def _warnings(
     targets: Sequence[TargetReport],
     labels: Mapping[str, np.ndarray],
     kind: Kind,
-    places: Sequence[str],
+    parts: Mapping[str, Sequence[ValidRow]],
 ) -> Iterator[str]:
     """Say which labels look like slips, and what cannot be evaluated."""
     if not len(labels["validation"]):
         yield "no validation split: but for folds of an ensemble, nothing is calibrated"
     if not len(labels["test"]):
         yield "no test split: nothing is tested"
-    everything = np.concatenate([labels[split] for split in SPLITS])
+    everything, rows = np.concatenate([*labels.values()]), [*itertools.chain(*parts.values())]
     for at, target in enumerate(targets):
         values, train = everything[:, at], target.splits["train"]
         known = values[~np.isnan(values)]
@@ -382,8 +368,9 @@ def _warnings(
             )
         elif kind == "regression" and low < high and distance[worst] > _FAR * (high - low):
             yield (
-                f"{target.name} is {values[worst]:.6g} in {places[worst]}, and half of the labels "
-                f"are {low:.4g} to {high:.4g}: if it stands for a missing value, empty the cell"
+                f"{target.name} is {values[worst]:.6g} in row {rows[worst].number}, and half of "
+                f"the labels are {low:.4g} to {high:.4g}: if it stands for a missing value, empty "
+                "the cell"
             )
         for split, summary in target.splits.items():
             if split == "train" or not len(labels[split]):
@@ -414,7 +401,7 @@ def report_text(report: DataReport) -> str:
 
 
 def _entries(report: DataReport) -> Iterator[tuple[str, str]]:
-    """Give what the report says above its table of labels: what it is about, and the text."""
+    """Give what the report has above its table of labels: what it is about, and the text."""
 
     def first(row: InvalidRow) -> str:
         file = f"{Path(row.file).name}, " if len(report.files) > 1 else ""
@@ -439,17 +426,31 @@ def _entries(report: DataReport) -> Iterator[tuple[str, str]]:
         used = "in rows that are used for their other labels"
         yield "unusable", f"{of}, {used}; {first(report.cells[0])}"
     if report.words and report.kind == "binary":
-        words = sorted({word for words in report.words.values() for word in words}, key=parse_class)
+        words = sorted(set().union(*report.words.values()), key=parse_class)
         yield "classes", ", ".join(f"{word} is {parse_class(word):.0f}" for word in words)
     if report.bounds:
         bounds = [
             f"{name} {above:,} at least (>) and {below:,} at most (<)"
             for name, (above, below) in report.bounds.items()
         ]
-        text = f"{'; '.join(bounds[:2])}{'; ...' if len(bounds) > 2 else ''}"
-        yield "bounds", f"{text}: learned from one side, left out of all metrics, missing below"
+        of = listed(bounds, most=2)
+        yield "bounds", f"{of}: learned from one side, left out of all metrics, missing below"
     yield "duplicates", _duplicates(report)
-    yield "leakage", _leakage(report)
+    leaks, shared = (
+        [
+            f"{getattr(leak, what):,} in {' and '.join(map(_SPLIT_WORDS.get, leak.splits))}"
+            for leak in report.leakage
+            if getattr(leak, what)
+        ]
+        for what in ("molecules", "scaffolds")
+    )
+    text = "no molecule is in two splits"
+    if leaks:
+        text = f"molecules in two splits, which makes the test look too good: {', '.join(leaks)}"
+    yield (
+        "leakage",
+        "; ring scaffolds in two splits: ".join(filter(None, [text, ", ".join(shared)])),
+    )
     yield from (("warning", warning) for warning in report.warnings[:_WARNINGS])
     if len(report.warnings) > _WARNINGS:
         yield "", f"and {len(report.warnings) - _WARNINGS} more warnings"
@@ -462,32 +463,14 @@ def _duplicates(report: DataReport) -> str:
     text = f"{found.molecules:,} molecule{'s'[: found.molecules - 1]} in {found.rows:,} rows"
     if not found.conflicting:
         return f"{text}, their labels agree"
-    shown = []
-    for same in found.examples[: min(_SHOWN, found.conflicting)]:
-        rows = [
-            f"{f'{_SPLIT_WORDS[split]} ' if len(report.files) > 1 else ''}row {row}: "
-            + "/".join("-" if label is None else f"{label:.4g}" for label in labels[:3])
-            for (split, row), labels in zip(same.rows, same.labels, strict=True)
-        ]
-        shown.append(f"{shortened(same.smiles)} ({listed(rows, most=3)})")
-    return f"{text}; the labels of {found.conflicting:,} differ, for example {'; '.join(shown)}"
-
-
-def _leakage(report: DataReport) -> str:
-    pairs = {
-        " and ".join(_SPLIT_WORDS[split] for split in leak.splits): leak for leak in report.leakage
-    }
-    leaks = [
-        f"{leak.molecules:,} in {pair} (for example {shortened(leak.examples[0])})"
-        for pair, leak in pairs.items()
-        if leak.molecules
+    same = found.examples[0]
+    rows = [
+        f"{f'{_SPLIT_WORDS[split]} ' if len(report.files) > 1 else ''}row {row}: "
+        + "/".join("-" if label is None else f"{label:.4g}" for label in labels[:3])
+        for (split, row), labels in zip(same.rows, same.labels, strict=True)
     ]
-    shared = [f"{leak.scaffolds:,} in {pair}" for pair, leak in pairs.items() if leak.scaffolds]
-    text = "no molecule is in two splits"
-    if leaks:
-        what = "molecules in two splits, which makes the test look too good"
-        text = f"{what}: {', '.join(leaks)}"
-    return text + (f"; ring scaffolds in two splits: {', '.join(shared)}" if shared else "")
+    example = f"{shortened(same.smiles)} ({listed(rows, most=3)})"
+    return f"{text}; the labels of {found.conflicting:,} differ, for example {example}"
 
 
 def _targets(report: DataReport) -> Iterator[str]:
