@@ -40,14 +40,9 @@ class LazyGraphs(raw_graphs.MadeGraphs):
     Attributes:
         texts: The molecules, one text each: SMILES, or what else `parse` reads.
         y: float32 ``[n, targets]``; nan = missing.
-        weights: float32 ``[n]``, of each graph in the training loss.
+        weights: float32 ``[n]``, of each graph in the training loss; 1 where none are given.
 
     Args:
-        texts: See above.
-        targets: ``[n, targets]``.
-        featuriser: Makes the graphs.
-        weights: See above; None: all are 1.
-        parse: Reads a text.
         descriptors: Names of RDKit's descriptors that `packed` computes of each molecule.
         columns: Further extra inputs, ``[n, C]``; nan = missing.
         bounds: As `PackedGraphs.bounds`.
@@ -157,18 +152,12 @@ def load_arrays(
     feature_version: str,
     steps: Sequence[str],
 ) -> DatasetSplits:
-    """Make a data set of arrays; its test split is empty.
+    """Make a data set of arrays, of which `validation`, bool ``[n]``, are validated on.
 
-    Args:
-        smiles: ``[n]``, those of `read_texts`.
-        canonical: ``[n]``, the same for the same molecule.
-        labels: ``[n, targets]``; nan = missing.
-        task: What they are.
-        weights: ``[n]`` in the training loss, or None.
-        validation: bool ``[n]``, which rows are validated on; the others are trained on.
-        featuriser: What makes graphs of the molecules.
-        feature_version: What its codes mean.
-        steps: See `standardised`.
+    Its test split is empty.
+
+    There are n `smiles`, those of `read_texts` after the same `steps`, and as many `canonical`
+    ones, `labels` ``[n, targets]`` (nan = missing) and `weights` in the training loss.
     """
     rows = {
         "train": np.flatnonzero(~validation),

@@ -21,14 +21,9 @@ from graphormer_sepnorm.formatting import listed
 def new_elements(data: MoleculeDataModule, split: str, known: Sequence[int]) -> dict[int, str]:
     """Find the molecules of a split that have an element that did not occur in training.
 
-    Args:
-        data: The data set.
-        split: ``validation`` or ``test``.
-        known: Codes of the elements that occurred in training.
-
-    Returns:
-        The elements by the molecule's index in its split, as ``B, Se`` (with `zinc-1` the atom
-        types); empty for graphs that are not made from SMILES, which no prediction is asked for.
+    `known` are the codes of those that did. Returns the elements by the molecule's index in its
+    split, as ``B, Se`` (with `zinc-1` the atom types); empty for graphs that are not made from
+    SMILES, which no prediction is asked for.
     """
     indices = data.indices(split)
     if data.splits.featuriser is None or not len(indices):

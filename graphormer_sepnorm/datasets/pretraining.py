@@ -41,9 +41,7 @@ _CHUNK = 500
 
 
 def load_pretraining(path: Path, root: Path, layout: Layout | None = None) -> DatasetSplits:
-    """Load molecules and compute what is to be learned of them.
-
-    Descriptors and counts are computed once and stored under `root`.
+    """Load molecules and compute what is to be learned of them, once, stored under `root`.
 
     Args:
         path: SMILES, one on each line, or a table with a column of them.
@@ -51,7 +49,7 @@ def load_pretraining(path: Path, root: Path, layout: Layout | None = None) -> Da
         layout: Which part of the file it is, and its column of SMILES; None finds them.
 
     Returns:
-        98 : 1 : 1 of the molecules that can be read and have no more than 100 atoms, by chance.
+        98 : 1 : 1 of the molecules that can be read and have no more than 100 atoms, at random.
 
     Raises:
         DataError: The file cannot be read, or holds fewer than a hundred molecules.

@@ -62,12 +62,7 @@ def _graphs_of(block: PackedGraphs) -> Iterator[Data]:
 
 
 class RawGraphs(MadeGraphs):
-    """Some graphs of the raw files of a published data set.
-
-    Args:
-        read: Gives the graphs of the files; where that takes long it remembers them.
-        indices: Which of them, in this order.
-    """
+    """The graphs of some indices, in this order, of the raw files of a published data set."""
 
     def __init__(
         self, read: Callable[[], PackedGraphs], indices: Sequence[int] | np.ndarray
@@ -79,10 +74,7 @@ class RawGraphs(MadeGraphs):
 class SmilesOfGraphs(Sequence[str]):
     """The SMILES of each graph, as far as its codes allow, written when it is asked for.
 
-    Args:
-        graphs: The graphs.
-        featuriser: Name of that of the codes, which knows the way back. The SMILES is empty where
-            codes make no molecule.
+    The featuriser of the codes knows the way back. A SMILES is empty where codes make no molecule.
     """
 
     def __init__(self, graphs: MadeGraphs, featuriser: str) -> None:

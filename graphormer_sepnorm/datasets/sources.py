@@ -49,9 +49,6 @@ def require_files(
 
     Returns:
         A SHA-256 over their names and contents.
-
-    Raises:
-        DataError: Files are missing and cannot be had, or one cannot be read.
     """
     lock = folder / ".download.lock"  # there while a download is under way
     under_way = lock.exists()  # asked first: it may end, all files being there, at any moment

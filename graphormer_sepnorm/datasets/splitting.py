@@ -29,18 +29,10 @@ Parts = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def assign_folds(groups: Sequence[str], folds: int, seed: int | str) -> np.ndarray:
-    """Return the fold of each row.
+    """Return the fold of each row, int64 ``[rows]``, from 0; rows of one group stay together.
 
-    The largest group is assigned first, each to the fold that is the smallest so far; groups of
-    one size come in the order of a hash of seed and text.
-
-    Args:
-        groups: Of each row, a text; rows with the same one stay together.
-        folds: How many.
-        seed: Another seed gives other folds.
-
-    Returns:
-        int64 ``[rows]``, from 0.
+    The largest group is assigned first, each to the fold that is the smallest so far; groups of one
+    size come in the order of a hash of seed and text.
     """
     members = _members(groups)
     sizes = [0] * folds
@@ -55,14 +47,9 @@ def assign_folds(groups: Sequence[str], folds: int, seed: int | str) -> np.ndarr
 def without_large_groups(
     groups: Sequence[str], molecules: Sequence[str], folds: int
 ) -> Sequence[str]:
-    """Return groups of which none is larger than half a fold: the molecules of others part.
+    """Return groups of which none is larger than half a fold: the `molecules` of others part.
 
     Half of the molecules of many tables have no ring, for example, and with it the same scaffold.
-
-    Args:
-        groups: Of each row, a text.
-        molecules: Of each row, its canonical text.
-        folds: To which they will be assigned.
     """
     sizes, most = Counter(groups), len(groups) / folds / 2
     return [
@@ -74,15 +61,10 @@ def without_large_groups(
 def random_split(
     molecules: Sequence[str], fractions: tuple[float, float, float], seed: int
 ) -> Parts:
-    """Split by chance, equal molecules together: in the order of a hash of seed and text.
+    """Split at random, equal canonical texts together: in the order of a hash of seed and text.
 
-    Each boundary between two splits is as close to its share as whole groups of equal molecules
-    allow.
-
-    Args:
-        molecules: One canonical text per row.
-        fractions: Shares of training, validation and test split, which add up to 1.
-        seed: Another seed gives another split.
+    Each boundary between two splits is as close to its share (these add up to 1) as whole groups of
+    equal molecules allow.
     """
     return _in_order([_hash(molecule, seed) for molecule in molecules], fractions)
 
@@ -91,16 +73,8 @@ def fold_split(groups: Sequence[str], folds: int, fold: int, seed: int) -> Parts
     """Split by folds: each row is in the test split of exactly one of them, see `assign_folds`.
 
     From what is not in the test split groups are sampled in the order of another hash, of its own
-    for each fold, and make the validation split if they still fit into a tenth of it.
-
-    Args:
-        groups: Of each row, a text; rows with the same one stay together.
-        folds: How many, at most as there are groups.
-        fold: Which is the test split, from 0.
-        seed: Another seed gives other folds.
-
-    Returns:
-        Only the training split can be empty.
+    for each fold, and make the validation split if they still fit into a tenth of it. Only the
+    training split can be empty.
     """
     in_test = assign_folds(groups, folds, seed) == fold
     test, others = np.flatnonzero(in_test), np.flatnonzero(~in_test)
@@ -120,13 +94,9 @@ def fold_split(groups: Sequence[str], folds: int, fold: int, seed: int) -> Parts
 def split_rows(
     config: DataConfig, tables: Mapping[str, TableContents]
 ) -> dict[str, list[ValidRow]]:
-    """Return the rows of a table in three splits, in the order of the files.
+    """Return the rows of a table, or of its files, in three splits, in the order of the files.
 
     Where a column or files have the split, those for validation and test may be empty.
-
-    Args:
-        config: What the user says; it names the split.
-        tables: The table, under ``train``, or those of some splits.
 
     Raises:
         DataError: A split is empty.

@@ -132,11 +132,7 @@ class GraphIndices:
 
 
 def digest_of(parts: Iterable[Iterable[Any]]) -> str:
-    """Hash somebody else's graphs, with their labels and weights.
-
-    Raises:
-        DataError: A graph is not as it should be.
-    """
+    """Hash somebody else's graphs, with their labels and weights."""
     digest = hashlib.sha256()
     for block in packed_blocks(itertools.chain(*parts)):
         for array in vars(block).values():
@@ -173,18 +169,12 @@ def check_labels(labels: np.ndarray, splits: DatasetSplits) -> None:
 def scaling(
     labels: np.ndarray, weights: np.ndarray | None, task: Task, name: str
 ) -> tuple[list[float], list[float]]:
-    """Return mean and standard deviation of the labels of each target, by the rows' weights.
+    """Return mean and deviation of the labels ``[n, T]`` of each target, by the rows' weights.
 
     Missing labels are left out. Binary targets are not scaled: mean 0, deviation 1.
 
-    Args:
-        labels: float64 ``[n, T]``; nan where missing.
-        weights: ``[n]``; None: all weigh the same.
-        task: What is predicted.
-        name: Of the data set, for messages.
-
     Raises:
-        DataError: A target has no label.
+        DataError: A target of the data set `name` has no label.
     """
     weights = np.ones(len(labels)) if weights is None else weights
     labels = np.where(weights[:, None] > 0, labels, np.nan)

@@ -130,10 +130,8 @@ class PackedGraphs:
 def packed_blocks(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
     """Check graphs and pack them into blocks of bounded size.
 
-    A block without bonds may have another number of bond features than the others.
-
-    Args:
-        graphs: `MolecularGraph` or PyG ``Data`` objects, or `PackedGraphs`, which are passed on.
+    These are `MolecularGraph` or PyG ``Data`` objects, or `PackedGraphs`, which are passed on. A
+    block without bonds may have another number of bond features than the others.
 
     Raises:
         DataError: Naming the graph that is not of this form.
@@ -284,14 +282,6 @@ def _ranges_of(lengths: np.ndarray, numbers: Sequence[int] | np.ndarray) -> np.n
 
 
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return ``start, start + 1, ...``, `length` numbers of each, one after the other.
-
-    Args:
-        starts: int64 ``[n]``.
-        lengths: int64 ``[n]``.
-
-    Returns:
-        int64 ``[sum of the lengths]``.
-    """
+    """Return ``start, start + 1, ...``, `length` indices of each, one after the other."""
     ends = np.cumsum(lengths)
     return np.arange(lengths.sum()) + np.repeat(starts - ends + lengths, lengths)

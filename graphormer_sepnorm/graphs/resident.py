@@ -82,16 +82,12 @@ class BatchShape:
 
 
 def plan_shape(sizes: np.ndarray, graphs: int) -> BatchShape:
-    """Choose the shape for random batches.
+    """Choose the shape for random batches of `graphs` of these numbers of atoms.
 
-    It holds a thousand batches drawn at random; a batch that does not fit needs another way. Sizes
-    have long tails, so no formula of mean and deviation does this well. Attention has one block,
-    as large as the largest graph, or a second one of few large graphs if that leaves less than
-    half of the pairs.
-
-    Args:
-        sizes: Atoms of every graph that batches are drawn from.
-        graphs: B.
+    It holds a thousand batches sampled at random; a batch that does not fit needs another way.
+    Sizes have long tails, so no formula of mean and deviation does this well. Attention has one
+    block, as large as the largest graph, or a second one of few large graphs if that leaves less
+    than half of the pairs.
     """
     drawn = np.random.default_rng(0).choice(sizes, (_DRAWN, graphs))
     atoms = int(drawn.sum(axis=1).max())
@@ -176,13 +172,10 @@ class ResidentGraphs:
         return 4 * numbers + 96 * store.num_graphs
 
     def batch(self, graphs: Tensor, shape: BatchShape) -> GraphBatch:
-        """Cut a batch.
+        """Cut a batch: the `Collator`'s, padded, with all pair types of the store.
 
-        It is the `Collator`'s, padded, with all pair types of the store.
-
-        Args:
-            graphs: Numbers of the graphs, int64 ``[B]``, on the device.
-            shape: It must hold them; nothing here looks at whether it does.
+        `graphs` are indices, int64 ``[B]``, on the device. The shape must hold them; nothing here
+        looks at whether it does.
         """
         device = graphs.device
         count = shape.graphs
@@ -284,13 +277,7 @@ class ResidentGraphs:
 
 
 class _ListedPairs:
-    """Some of the ordered pairs of atoms of each graph: bonds, or pairs that share a ring.
-
-    Args:
-        store: The graphs.
-        kinds: Kind of each pair type, -1 for pairs that are not listed.
-        device: Where the list is kept.
-    """
+    """Some ordered pairs of atoms of each graph: those whose pair type has a kind, not -1."""
 
     def __init__(self, store: GraphStore, kinds: np.ndarray, device: torch.device | str) -> None:
         sizes = np.diff(store.first_atom)
@@ -306,7 +293,7 @@ class _ListedPairs:
     def cut(self, graphs: Tensor, first_row: Tensor, shape: BatchShape) -> Tensor:
         """Return those of graphs whose atoms begin at these packed rows, ``[3, E]``.
 
-        E is as many as so many atoms of any graphs of the store can have.
+        E is the most that so many atoms of any graphs of the store can have.
         """
         number = self.number[graphs]
         ends = number.cumsum(0)

@@ -118,12 +118,10 @@ class GraphStore:
     def from_graphs(cls, graphs: Iterable[Any], max_path_length: int) -> GraphStore:
         """Compute the structure of `graphs`, in memory.
 
-        Args:
-            graphs: `MolecularGraph` objects (without targets), or PyG ``Data`` objects: integer
-                ``x [n] or [n, F]``, ``edge_index [2, E]``, optionally integer
-                ``edge_attr [E] or [E, K]``, ``y`` and ``weight`` (1 where there is none); or
-                `PackedGraphs` of many.
-            max_path_length: D, hops of a shortest path that enter the edge encoding.
+        These are `MolecularGraph` objects (without targets), or PyG ``Data``: integer ``x [n] or
+        [n, F]``, ``edge_index [2, E]``, optionally integer ``edge_attr [E] or [E, K]``, ``y`` and
+        ``weight`` (1 where there is none); or `PackedGraphs` of many. Of a shortest path
+        `max_path_length` hops enter the edge encoding.
 
         Raises:
             DataError: Naming the graph that is not of this form.
@@ -161,10 +159,10 @@ class GraphStore:
 
         Args:
             directory: The store's folder.
-            key: What the graphs are made from (source fingerprint, feature version); the
-                structure version and `max_path_length` are added.
+            key: What the graphs are made from; the structure version and `max_path_length` are
+                added.
             graphs: Gives the graphs; called only if the store has to be built.
-            max_path_length: D, see `from_graphs`.
+            max_path_length: See `from_graphs`.
 
         Raises:
             DataError: It cannot be written.

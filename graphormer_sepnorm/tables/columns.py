@@ -125,11 +125,7 @@ def names_rows(name: str) -> bool:
 def find_id_column(
     columns: Sequence[str], wanted: str | None, where: str, used: Collection[int | None]
 ) -> int | None:
-    """Return the index of the column of identifiers: `wanted`, or the first unused that names rows.
-
-    Raises:
-        DataError: It is named and not there.
-    """
+    """Return the index of the column of identifiers: `wanted`, or the first that names rows."""
     if wanted is not None:
         return find_column(columns, wanted, where)
     free = (at for at, name in enumerate(columns) if at not in used and names_rows(name))
@@ -207,11 +203,7 @@ def parse_number(cell: object) -> float:
 
 
 def parse_class(cell: object) -> float:
-    """Return the number in a cell as `parse_number`, 1 and 0 for all of `CLASS_WORDS`.
-
-    Raises:
-        ValueError: Something else stands there, or an infinity.
-    """
+    """Return the number in a cell as `parse_number`, 1 and 0 for all of `CLASS_WORDS`."""
     word = class_word(cell)
     return _CLASSES[word] if word else parse_number(cell)
 

@@ -120,11 +120,8 @@ def _stored(value: Any) -> _Stored:
 class ParquetWriter(WholeFileWriter):
     """Writes a Parquet file; each call of `write` becomes a row group.
 
-    Args:
-        path: The file.
-        columns: Names of the columns.
-        types: Arrow's names of what they hold; others are text.
-        like: A Parquet file whose columns come first and keep their types.
+    Columns hold the `types` of Arrow, others text; those of a Parquet file that it is `like` come
+    first and keep their types.
     """
 
     format = "parquet"

@@ -16,8 +16,7 @@ class TableProgress:
         verb: What is done with the rows: ``read``, ``predicted``.
         quiet: Show nothing.
         done: Rows that were done in an earlier run.
-        total: Rows that there are to do, if that is known; else the place in the file says how far
-            it is.
+        total: Rows that there are to do; None: the part of the file that has been read counts.
     """
 
     def __init__(

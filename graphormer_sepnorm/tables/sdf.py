@@ -46,10 +46,8 @@ class SDFReader(TableReader):
     """An SD file. Its columns are the names of all data fields, found in a first pass over it.
 
     The title line of the records is a column too, ``title``, if any record has one. The molecule
-    itself is in `Row.record`.
-
-    Args:
-        source: The file; standard input (``-``) and pipes are copied to a temporary file first.
+    itself is in `Row.record`. Standard input (``-``) and pipes are copied to a temporary file
+    first.
     """
 
     format = "sdf"

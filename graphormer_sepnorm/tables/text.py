@@ -42,19 +42,16 @@ _COMMA_LINES = 1000  # in which numbers with a decimal comma are looked for
 
 
 class TextSource:
-    """An iterator over the lines of a file or of standard input, with their ends.
+    """An iterator over the lines of a file or of standard input (``-``), with their ends.
 
     Bytes that are not UTF-8 become lone surrogates, and these the same bytes again when they are
     written with ``errors="surrogateescape"``. A byte-order mark is dropped; UTF-16 is known by it.
-
-    Args:
-        source: A file; ``-`` is standard input.
 
     Attributes:
         name: What it is called in messages.
         separator: What separates cells, if a line ``sep=;`` says so; it is not one of the lines.
         marked: Whether it begins with a byte-order mark.
-        place: Says how far the table has been read, for messages: ``after row 7``.
+        place: How far the table has been read, for messages: ``after row 7``.
 
     Raises:
         DataError: It is not there, cannot be opened, is damaged or not text.
@@ -190,17 +187,6 @@ class DelimitedReader(_TextReader):
     A column without a name is called ``column_3`` by its index. Rows that are too short are filled
     up with empty cells. Rows that are too long have a `Row.problem`, unless what is too much is
     empty.
-
-    Args:
-        text: The file.
-        format: ``csv`` or ``tsv``.
-        layout: Where its header is.
-
-    Attributes:
-        delimiter: A comma, a semicolon, a tab or a bar, or what ``sep=`` says.
-
-    Raises:
-        DataError: There is no header.
     """
 
     def __init__(self, text: TextSource, format: str, layout: Layout) -> None:
@@ -305,22 +291,14 @@ def _names(line: str, delimiter: str) -> list[str]:
 
 
 def standard_input() -> Any:
-    """Return standard input as bytes.
-
-    Raises:
-        DataError: It is closed.
-    """
+    """Return standard input as bytes; a DataError if it is closed."""
     if getattr(sys.stdin, "buffer", None) is None:  # or a notebook's
         raise DataError("standard input is closed: name a file")
     return sys.stdin.buffer
 
 
 def open_binary(path: Path) -> Any:
-    """Open a file for reading.
-
-    Raises:
-        DataError: It is not there, is a directory, or cannot be opened.
-    """
+    """Open a file for reading; a DataError if it is not there or cannot be opened."""
     if path.is_dir():
         raise DataError(f"{path} is a directory: name a file")
     try:

@@ -45,13 +45,7 @@ Parts = Mapping[str, Sequence[ValidRow]]
 
 
 def load_table(config: DataConfig) -> DatasetSplits:
-    """Load a table, split it, and report what is in it.
-
-    Args:
-        config: Files, columns, split.
-
-    Returns:
-        The data set under the name of its file, with a `DataReport`.
+    """Load a table, split it, and report what is in it, under the name of its file.
 
     Raises:
         DataError: A file cannot be read, columns are missing or cannot be told, rows cannot be

@@ -173,7 +173,7 @@ class TableContents:
 def read_rows(
     path: Path, config: DataConfig, split: str, targets: Sequence[str], max_scaffolds: int | None
 ) -> TableContents:
-    """Read a table.
+    """Read a table, of which the targets may be named.
 
     Args:
         path: The file.
@@ -182,9 +182,6 @@ def read_rows(
             and the test split has none.
         targets: Names of the targets; empty: the only column of numbers.
         max_scaffolds: How many molecules' scaffolds are computed; None: those of all.
-
-    Raises:
-        DataError: The file cannot be read or its columns are not as they should be.
     """
     layout = Layout(config.sheet, config.header_row, config.smiles_column, "--data.")
     with open_table(path, layout=layout) as reader:
