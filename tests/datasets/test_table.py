@@ -164,14 +164,6 @@ def test_of_separate_files_only_that_of_training_needs_weights(tmp_path: Path) -
     options = {"validation_table": paths[1], "test_table": paths[2], "weight_column": "w"}
     splits = load(paths[0], target_columns=("value",), **options)
     assert [float(graph.weight) for graph in splits.validation] == [0.0, 1.0, 2.0]
-    for file, weights in ((paths[0], "222222"), (paths[1], "012")):
-        lines = zip(rows, weights, strict=False)
-        cells = "".join(f"{smiles},{value},{weight}\n" for (smiles, value), weight in lines)
-        file.write_bytes(f"smiles,value,Gewicht \xe4\n{cells}".encode("latin-1"))
-    splits = load(
-        paths[0], target_columns=("value",), **options | {"weight_column": "Gewicht \xe4"}
-    )
-    assert [float(graph.weight) for graph in splits.validation] == [0.0, 1.0, 2.0]
 
 
 def test_many_graphs_are_made_with_what_stands_beside_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,7 +355,6 @@ def test_fingerprint_follows_contents_and_options_but_not_the_place(tmp_path: Pa
         print_of(path, split="scaffold"),
         print_of(path, split="scaffold", split_fractions=(0.6, 0.2, 0.2)),
         print_of(path, descriptors="rdkit"),
-        print_of(both, target_columns=("value",)),
         print_of(both, target_columns=("w",)),
         print_of(path, **files, test_table=moved),
         print_of(path, **files, test_table=relabelled),
