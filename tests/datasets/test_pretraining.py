@@ -75,11 +75,6 @@ def test_a_place_that_cannot_be_written_is_one_line(
         load_pretraining(path, tmp_path)
 
 
-def test_too_few_molecules_are_refused(tmp_path: Path, molecules: list[str]) -> None:
-    with pytest.raises(DataError, match="50 of its 50 molecules can be used"):
-        load_pretraining(write(tmp_path / "m.smi", molecules[2:52]), tmp_path)
-
-
 def test_the_column_of_a_table_can_be_named(
     tmp_path: Path, root: Path, molecules: list[str]
 ) -> None:

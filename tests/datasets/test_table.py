@@ -246,24 +246,16 @@ def test_labels_of_binary_tasks_are_0_or_1(tmp_path: Path) -> None:
 def test_row_with_one_of_two_labels_is_used(tmp_path: Path) -> None:
     rows = [(s, v, "", "train") for s, v in plain_rows()]
     rows += [("CC", "", 2, "train"), ("CCC", "", "", "train"), ("CN", 1, 1, "test")]
-    rows += [("CCl", 1, "", "val")]
-    path = write_csv(tmp_path / "a.csv", rows, "smiles,a,b,set")
-    splits = load(path, target_columns=("a", "b"), split_column="set")
+    path = write_csv(tmp_path / "a.csv", [*rows, ("CCl", 1, "", "val")], "smiles,a,b,set")
+    options = {"target_columns": ("a", "b"), "split_column": "set"}
+    splits = load(path, **options)
     report = report_of(splits)
     assert [row.reason for row in report.invalid] == ["no label in any of the 2 target columns"]
     assert {"CC", "CN", "CCl"} < {smiles for smiles, _ in everything(splits)}
     assert report.targets[1].splits["train"].labels == 1
     assert report.warnings == ("b has no label in the validation split",)
-    swapped = write_csv(
-        tmp_path / "b.csv",
-        [(*row[:3], "train" if row[3] == "val" else row[3]) for row in rows]
-        + [("CBr", 3, 3, "val")],
-        "smiles,a,b,set",
-    )
-    unlabelled = swapped.read_text().replace("CC,,2,train", "CC,,2,test")
-    swapped.write_text(unlabelled)
-    message = failure(swapped, target_columns=("a", "b"), split_column="set")
-    assert "b has no label in the training split: leave it out of" in message
+    path.write_text(path.read_text().replace("CC,,2,train", "CC,,2,test"))
+    assert "b has no label in the training split: leave it out of" in failure(path, **options)
 
 
 # Tables that cannot be used at all.
@@ -313,21 +305,15 @@ def test_validation_and_test_may_be_empty_where_they_are_given(
     assert "0 " in report_text(report)
 
 
-def test_training_needs_both_classes(tmp_path: Path) -> None:
-    sets = ["train", "valid", "test"]
-    rows = [(s, n % 3, sets[n % 3]) for n, s in enumerate(RINGS)]
-    rows = [(s, int(word == "valid"), word) for s, _, word in rows]
-    path = write_csv(tmp_path / "a.csv", rows, "smiles,active,set")
-    message = failure(path, split_column="set")
-    assert "all 4 training labels of active are 0: classification needs both classes" in message
-
-
-def test_evaluation_with_one_class_is_a_warning(tmp_path: Path) -> None:
-    sets = ["train", "valid", "test"]
+def test_one_class_is_not_enough(tmp_path: Path) -> None:
+    sets = ("train", "valid", "test")
     rows = [(s, 0 if n % 3 == 2 else n // 3 % 2, sets[n % 3]) for n, s in enumerate(RINGS)]
     path = write_csv(tmp_path / "a.csv", rows, "smiles,active,set")
     report = report_of(load(path, split_column="set"))
     assert report.warnings == ("active is 0 throughout the test split: AUROC is undefined",)
+    path = write_csv(tmp_path / "b.csv", [(*row[:2], sets[row[1]]) for row in rows], "smiles,y,set")
+    message = failure(path, split_column="set")
+    assert "training labels of y are 0: classification needs both classes" in message
 
 
 # The fingerprint.
@@ -360,9 +346,6 @@ def test_fingerprint_follows_contents_and_options_but_not_the_place(tmp_path: Pa
         print_of(path, **files, test_table=relabelled),
     ]
     assert len(set(others)) == len(others)
-
-
-# Progress.
 
 
 # Real tables.

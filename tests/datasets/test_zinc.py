@@ -78,15 +78,6 @@ def test_missing_files_without_a_network(tmp_path: Path, network_attempts: list[
     assert not (tmp_path / "mistyped").exists()
 
 
-def test_nothing_of_the_users_is_removed_where_one_file_is_missing(tiny_zinc: Write) -> None:
-    root = tiny_zinc()
-    raw = root / "ZINC" / "raw"
-    (raw / "val.index").unlink()
-    message = failure("zinc-subset", root)
-    assert message.startswith(f"zinc-subset: val.index missing in {raw}")
-    assert len(list(raw.iterdir())) == 5
-
-
 def test_download_is_put_in_place(
     tiny_zinc: Write, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,13 +97,6 @@ def test_download_is_put_in_place(
     assert len(load_dataset("zinc", root).train) == ZINC_SIZES["train"]
     names = sorted(path.name for path in (root / "ZINC" / "raw").iterdir())
     assert names == sorted(path.name for path in served.iterdir())
-
-
-def test_raw_files_of_the_subset_are_not_taken_for_the_whole_set(tiny_zinc: Write) -> None:
-    root = tiny_zinc(subset_only=True)
-    message = failure("zinc", root)
-    assert "train.pickle holds the molecules of zinc-subset only" in message
-    assert len(load_dataset("zinc-subset", root).train) == len(ZINC_INDICES["train"])
 
 
 class Stored:
@@ -158,15 +142,6 @@ def test_raw_file_of_wrong_contents_is_named(
     root = tiny_zinc()
     (root / "ZINC" / "raw" / file).write_bytes(content)
     assert f"{file} {said}" in failure(name, root)
-
-
-def test_changed_raw_files_are_noticed(tiny_zinc: Write) -> None:
-    root = tiny_zinc()
-    before = load_dataset("zinc-subset", root)
-    (root / "ZINC" / "raw" / "test.index").write_text("1\n")
-    after = load_dataset("zinc-subset", root)
-    assert [float(g.y) for g in after.test] == [0.5]
-    assert after.fingerprint != before.fingerprint
 
 
 def test_what_is_known_does_not_depend_on_place_or_time_and_is_not_read_again(

@@ -113,11 +113,6 @@ def test_numpy_arrays_booleans_and_any_integer_type():
     assert store.targets.dtype == np.float32
 
 
-def test_a_graph_without_bonds_needs_no_codes_of_them():
-    alone = Data(x=torch.zeros(1, 1).long(), edge_index=torch.zeros(2, 0).long(), y=torch.zeros(1))
-    assert GraphStore.from_graphs([alone, GOOD, alone], 5).num_graphs == 3
-
-
 def test_targets_may_be_missing_or_absent():
     labelled = [changed(y=torch.tensor([[1.0, float("nan")]])), changed(y=torch.tensor([0.0, 2.0]))]
     store = GraphStore.from_graphs(labelled, 5)

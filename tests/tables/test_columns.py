@@ -10,7 +10,6 @@ from tables_io import refused
 from graphormer_sepnorm.tables.columns import (
     find_column,
     find_smiles_column,
-    free_name,
     parse_class,
     parse_class_name,
     parse_number,
@@ -78,12 +77,6 @@ def test_a_missing_column_is_named_with_the_others() -> None:
         find_column(["homo", "gap"], "gab", "a.csv")
     with refused("no column 'gap'"):
         find_column(["g\nap"], "gap", "a.csv")
-
-
-def test_a_name_that_is_taken_gets_a_number() -> None:
-    assert free_name("y", []) == "y"
-    assert free_name("y", ["Y"]) == "y_2"
-    assert free_name("y", ["y", "y_2", "Y_3"]) == "y_4"
 
 
 @pytest.mark.parametrize(

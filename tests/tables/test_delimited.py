@@ -15,7 +15,6 @@ from tables_io import read, read_cells, refused, saved, write
 
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.reader import Layout
-from graphormer_sepnorm.tables.writer import create_table
 
 # Any text a file can hold: all of Unicode, and bytes that are not UTF-8 as lone surrogates.
 _characters = st.one_of(
@@ -223,12 +222,6 @@ def test_the_header_of_a_file_of_smiles_is_no_row(tmp_path: Path, header: str, n
     assert [(row.number, row.line, row.cells) for row in rows] == [(1, 2, ("CCO", "x"))]
 
 
-@pytest.mark.parametrize("first", ["[Sm]I", "[Sm].[I]"])
-def test_a_molecule_that_spells_a_header_is_a_row(tmp_path: Path, first: str) -> None:
-    path = saved(tmp_path / "t.smi", f"{first} a\nC b\n")
-    assert read_cells(path) == [(first, "a"), ("C", "b")]
-
-
 def test_the_row_of_the_header_can_be_named(tmp_path: Path) -> None:
     path = saved(tmp_path / "t.csv", "Assay of May\n\nid,formula,y\na,CCO,1\n")
     columns, rows = read(path, layout=Layout(header_row=3))
@@ -244,18 +237,3 @@ def test_the_row_of_the_header_can_be_named(tmp_path: Path) -> None:
 def test_a_quoted_header_of_two_lines_is_one(tmp_path: Path) -> None:
     path = saved(tmp_path / "t.csv", '"the\nid","the\nsmiles, RDKit",y\n1,C,2\n')
     assert read(path)[0] == ("the\nid", "the\nsmiles, RDKit", "y")
-
-
-def test_our_numbers_have_the_decimal_sign_of_the_table(tmp_path: Path) -> None:
-    for number, comma in (("1,5", True), ("1.5", False), ("15", False)):
-        path = saved(tmp_path / "t.csv", f'smiles;y;note\nCC;{number};"a,b"\n')
-        with open_table(path) as table:
-            assert table.decimal_comma == comma
-            writer = create_table(tmp_path / "u.csv", (*table.columns, "p", "q", "w"), like=table)
-            writer.write([(*row.cells, -0.25, "0.875", "1.2.3") for row in table])
-            writer.commit()
-        ours = "-0,25;0,875" if comma else "-0.25;0.875"
-        assert (tmp_path / "u.csv").read_text().splitlines() == [
-            "smiles;y;note;p;q;w",
-            f'CC;{number};"a,b";{ours};1.2.3',
-        ]

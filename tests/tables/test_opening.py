@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tables_io import read, read_cells, refused, saved, standard_stream
+from tables_io import read_cells, refused, saved, standard_stream
 
 from graphormer_sepnorm.tables import text
 from graphormer_sepnorm.tables.formats import format_of
@@ -101,14 +101,6 @@ def test_the_format_of_standard_input_is_guessed(
         assert [row.cells for row in table] == [cells]
 
 
-def test_empty_standard_input_has_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", standard_stream())
-    assert read("-")[1] == []
-    monkeypatch.setattr(sys, "stdin", standard_stream())
-    with refused("standard input has no header"):
-        open_table("-", format="csv")
-
-
 @pytest.mark.parametrize("name", ["x", "x.gz"])
 def test_standard_input_stays_open(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
@@ -196,16 +188,6 @@ def test_a_text_file_is_what_its_first_line_says(tmp_path):
         with open_table(path) as table:
             assert table.columns == columns
             assert [row.cells for row in table] == rows
-
-
-@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
-@pytest.mark.parametrize("column", ["PAR1", "PAR1 inhibition", "BZhigh", "PK"])
-def test_a_column_may_begin_like_another_kind_of_file(
-    tmp_path: Path, name: str, column: str
-) -> None:
-    path = saved(tmp_path / name, f"{column},smiles\n1,C\n2,PAR1\n")
-    assert read(path)[0] == (column, "smiles")
-    assert read_cells(path) == [("1", "C"), ("2", "PAR1")]
 
 
 def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

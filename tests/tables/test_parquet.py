@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tables_io import read, refused, saved, write
+from tables_io import read, refused, write
 
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.writer import create_table
@@ -125,19 +125,6 @@ def test_a_pipe_is_refused_for_what_it_is(tmp_path: Path, suffix: str) -> None:
     os.mkfifo(tmp_path / f"pipe.{suffix}")
     with refused("cannot be read from the pipe", f"pipe.{suffix}: name the file"):
         open_table(tmp_path / f"pipe.{suffix}")
-
-
-def test_columns_from_text_are_text_but_for_numeric_ones(tmp_path: Path) -> None:
-    with open_table(saved(tmp_path / "t.csv", b"\xffid,y\n1,2\n")) as source:
-        columns = (*source.columns, "gap")
-        writer = create_table(
-            tmp_path / "u.parquet", columns, like=source, types={"gap": "float64"}
-        )
-        writer.write([(*row.cells, 1.5) for row in source])
-        writer.commit()
-    again = pq.read_table(tmp_path / "u.parquet")
-    assert again.schema.names == ["?id", "y", "gap"]
-    assert again.to_pylist() == [{"?id": "1", "y": "2", "gap": 1.5}]
 
 
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
