@@ -104,25 +104,18 @@ class MoleculeDataModule(LightningDataModule):
 
     def _check_kind(self) -> None:
         """Refuse options of another kind of data, and data without their file."""
-        config = self.config
-        if self.dataset == PRETRAINING and config.molecules is None:
-            raise ConfigError("which molecules? Give a file of SMILES: --data.molecules FILE")
-        if self.dataset != PRETRAINING and config.molecules is not None:
-            raise ConfigError(
-                f"--data.molecules {config.molecules} is for train.py pretrain, and this is "
-                f"{self.dataset}: pre-train on them first, then --model.from_pretrained"
-            )
-        if self.dataset == TABLE:
-            if config.table is None:
-                raise ConfigError("which table? Give your file: --data.table FILE")
-            return
-        layout = ("smiles_column", "sheet", "header_row") * (self.dataset == PRETRAINING)
-        default = DataConfig()
-        for name in config.of_table():
-            if name not in layout and getattr(config, name) != getattr(default, name):
+        config, default, of_table = self.config, DataConfig(), [*self.config.of_table()]
+        file = {PRETRAINING: "molecules", TABLE: "table"}.get(self.dataset)
+        if file and getattr(config, file) is None:
+            raise ConfigError(f"which molecules? Give your file: --data.{file} FILE")
+        layout = ["smiles_column", "sheet", "header_row"]
+        own = {PRETRAINING: ["molecules", *layout], TABLE: of_table}.get(self.dataset, [])
+        for name in (*of_table, "molecules"):
+            if name not in own and getattr(config, name) != getattr(default, name):
+                kind = "train.py pretrain" if name == "molecules" else "a table of your own"
                 raise ConfigError(
-                    f"--data.{name} is for a table of your own, and this is {self.dataset}: give "
-                    "--data.table FILE alone, or leave it out"
+                    f"--data.{name} is for {kind}, and this is {self.dataset}: leave it out, or "
+                    "name that instead"
                 )
 
     @classmethod
@@ -131,8 +124,7 @@ class MoleculeDataModule(LightningDataModule):
     ) -> MoleculeDataModule:
         """Make a data module of your own PyG data sets.
 
-        Their graph store is found again by what `splits` say of the graphs (`fingerprint`,
-        `feature_version`) and by the labels, which are read from all graphs at each start.
+        Their graph store is found again by the graphs, all of which are read at each start.
 
         Args:
             splits: The graphs of the three splits and what their labels mean.
@@ -190,8 +182,7 @@ class MoleculeDataModule(LightningDataModule):
                 "feature_version": splits.feature_version,
                 "graphs": sum(map(len, parts)),
             }
-            # The fingerprint of somebody else's data is that of their graphs, if its author thought
-            # of all that they depend on; wrong labels would be seen by nobody.
+            # Somebody else may not have thought of all that graphs and labels depend on.
             own = all(hasattr(part, "packed") for part in parts)
             if not own:
                 key["digest"] = digest_of(parts)

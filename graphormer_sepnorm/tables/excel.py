@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 import warnings
@@ -52,6 +51,7 @@ class ExcelReader(TableReader):
     """
 
     format = "xlsx"
+    _kind = "a workbook"
 
     def __init__(self, source: str | Path, layout: Layout) -> None:
         self.name = str(source)
@@ -113,16 +113,6 @@ class ExcelReader(TableReader):
         title, self._rows, self._size, header = (of_smiles or found)[0]
         self.name += f" (sheet {title!r})" if len(sheets) > 1 else ""
         return header
-
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:  # XML that is no workbook can fail in nearly any way
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
-            raise DataError(
-                f"{self.name} is cut off, damaged or not a workbook {self._place()} ({reason})"
-            ) from error
 
     def __iter__(self) -> Iterator[Row]:
         return self._counted(self._parsed())

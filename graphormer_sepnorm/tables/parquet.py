@@ -35,6 +35,7 @@ class ParquetReader(TableReader):
     """
 
     format = "parquet"
+    _kind = "Parquet"
 
     def __init__(self, source: str | Path) -> None:
         self.name = str(source)
@@ -47,16 +48,6 @@ class ParquetReader(TableReader):
             raise
         self.schema = self._file.schema_arrow
         self.columns = tuple(self.schema.names)
-
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except (arrow.ArrowException, OSError) as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise DataError(
-                f"{self.name} is cut off, damaged or not Parquet {self._place()} ({reason})"
-            ) from error
 
     def __iter__(self) -> Iterator[Row]:
         batches = self._file.iter_batches(batch_size=_BATCH_ROWS)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from graphormer_sepnorm.errors import DataError
 
 STANDARD_INPUT = "-"
 
@@ -67,7 +70,7 @@ class TableReader(ABC):
     delimiter: str = ","
     marked: bool = False
     decimal_comma: bool = False
-    _unit = "row"
+    _unit, _kind = "row", "a table"
     _done = 0  # rows that have been read
 
     @abstractmethod
@@ -93,6 +96,16 @@ class TableReader(ABC):
     def _place(self) -> str:
         """How far the table has been read, for messages."""
         return f"after {self._unit} {self._done}" if self._done else "at its beginning"
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # what is no such file can fail in nearly any way
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
+            raise DataError(
+                f"{self.name} is cut off, damaged or not {self._kind} {self._place()} ({reason})"
+            ) from error
 
     def _row(self, line: int, cells: tuple[Any, ...], problem: str = "", record: str = "") -> Row:
         """Count a row and return it."""

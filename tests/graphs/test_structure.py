@@ -201,3 +201,9 @@ def test_the_numbering_of_the_atoms_makes_no_types(name, equal_bonds, request):
             order = torch.randperm(len(data.x))
             store = GraphStore.from_graphs([data, renumbered(data, order)], 20)
             assert np.array_equal(pair_types(store, 0)[np.ix_(order, order)], pair_types(store, 1))
+
+
+def test_codes_of_bonds_that_lie_far_apart():
+    data = molecule("C=CC1CC=C1C#N")
+    data.edge_attr = data.edge_attr * 10**6
+    assert_as_enumerated([data, molecule("CC")], 5)

@@ -38,17 +38,13 @@ def test_the_column_of_smiles_is_recognised(columns: list[str], position: int) -
     assert find_smiles_column(columns, None, "a.csv") == position
 
 
-def test_the_named_column_of_smiles_is_taken() -> None:
-    assert find_smiles_column(["smiles", "product"], "product", "a.csv") == 1
-
-
 def test_a_column_of_smiles_that_cannot_be_told_is_refused() -> None:
+    assert find_smiles_column(["smiles", "product"], "product", "a.csv") == 1
     with refused("a.csv", "id, y", "--smiles"):
         find_smiles_column(["id", "y"], None, "a.csv", option="--smiles")
-    with refused("a.csv", "'smiles', 'SMILES'", "--data.smiles_column"):
-        find_smiles_column(["smiles", "SMILES"], None, "a.csv")
-    with refused("'canonical_smiles', 'isomeric_smiles'"):
-        find_smiles_column(["canonical_smiles", "isomeric_smiles"], None, "a.csv")
+    for several in (["smiles", "SMILES"], ["canonical_smiles", "isomeric_smiles"]):
+        with refused(", ".join(map(repr, several)), "--data.smiles_column"):
+            find_smiles_column(several, None, "a.csv")
     with refused("c11 and 8 more"):
         find_smiles_column([f"c{number}" for number in range(20)], None, "a.csv")
 
@@ -68,11 +64,6 @@ def test_capitals_of_a_column_matter_only_if_they_have_to() -> None:
     assert find_column(["GAP", "gap"], "gap", "a.csv") == 1
     with refused("a.csv", "2 columns are called 'Gap'"):
         find_column(["GAP", "gap"], "Gap", "a.csv")
-    with refused("2 columns are called 'gap'"):
-        find_column(["gap", "x", "gap"], "gap", "a.csv")
-
-
-def test_a_missing_column_is_named_with_the_others() -> None:
     with refused("a.csv", "no column 'gab'", "did you mean 'gap'", "homo, gap"):
         find_column(["homo", "gap"], "gab", "a.csv")
     with refused("no column 'gap'"):
@@ -82,13 +73,8 @@ def test_a_missing_column_is_named_with_the_others() -> None:
 @pytest.mark.parametrize(
     ("cell", "number"),
     [
-        ("True", 1.0),
-        ("false", 0.0),
-        (True, 1.0),
-        (" 1e-3 ", 0.001),
-        (7, 7.0),
-        ("-.5", -0.5),
-        ("\N{MINUS SIGN}1.5", -1.5),
+        *(("True", 1.0), ("false", 0.0), (True, 1.0), (" 1e-3 ", 0.001), (7, 7.0), ("-.5", -0.5)),
+        *(("\N{MINUS SIGN}1.5", -1.5), (repr(0.1 + 0.2), 0.1 + 0.2)),
     ],
 )
 def test_numbers_are_read(cell: object, number: float) -> None:
@@ -96,14 +82,15 @@ def test_numbers_are_read(cell: object, number: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "cell", ["active", "1,5", "1_000", ">10", "inf", "-Infinity", math.inf, "9" * 400, "\udc80"]
+    "cell",
+    [*("active", "1,5", "1_000", ">10", "29%", "inf", "-Infinity", math.inf, "9" * 400, "\udc80")],
 )
 def test_what_is_no_finite_number_is_refused(cell: object) -> None:
     with pytest.raises(ValueError, match=r"^.+$"):
         parse_number(cell)
 
 
-def test_what_32_bits_do_not_hold_is_missing_beside_a_molecule() -> None:
+def test_what_32_bits_do_not_hold_is_a_missing_extra_input() -> None:
     cells = ("1e39", "-1e39", "inf", "-inf", "", "-2")
     *missing, last = parse_or_missing(cells, "abcdef")
     assert all(map(math.isnan, missing))
@@ -115,35 +102,27 @@ def test_what_32_bits_do_not_hold_is_missing_beside_a_molecule() -> None:
 @pytest.mark.parametrize(
     "word",
     [
-        *("#N/A", "n.d.", " N.D. ", "n/d", "ND", "n.t.", "nt", "Not tested", "not determined"),
-        *("#NV", "#DIV/0!", "#VALUE!", "#NUM!", "#REF!", "#NAME?", "?"),
-        *("<NA>", "n.a.", "N. A.", "#N/A N/A", "#NA", "1.#QNAN", "-1.#IND", "-NaN", "\\N", "."),
-        *("--", "\u2013", "(null)", "#NULL!", "missing", "no data", "NaT"),
+        *(None, "", " ", "NA", "n/a", "NaN", "NULL", "none", "-", math.nan),
+        *("#N/A", "n.d.", " N.D. ", "nt", "Not tested", "#NV", "#DIV/0!", "?", "<NA>", "N. A."),
+        *("#N/A N/A", "1.#QNAN", "-NaN", "\\N", ".", "\u2013", "(null)", "missing", "NaT"),
     ],
 )
-def test_words_for_no_value_are_missing_everywhere(word: str) -> None:
+def test_words_for_no_value_are_missing_everywhere(word: object) -> None:
     for parse in (parse_class, parse_number):  # weights and descriptors are numbers
         assert math.isnan(parse(word))
     assert math.isnan(*parse_or_missing([word], ["temperature"]))
-    assert parse_class_name(word) == word * (word == "nt")  # of classes this may be one
+    # Of classes these may be one.
+    assert parse_class_name(word) == (word if word in ("nt", "none", "-") else "")
 
 
 @pytest.mark.parametrize(
     ("cell", "number"),
-    [
-        ("1,5", 1.5),
-        (" -11,01 ", -11.01),
-        ("+0,5e-3", 0.0005),
-        ("1,234", 1.234),
-        ("1,5E2", 150),
-        ("\N{MINUS SIGN}2,5", -2.5),
-    ],
+    [("1,5", 1.5), (" -11,01 ", -11.01), ("+0,5e-3", 0.0005), ("\N{MINUS SIGN}2,5", -2.5)],
 )
 def test_a_decimal_comma_that_is_known_for_one_is_read(cell: str, number: float) -> None:
     marked = with_decimal_comma(cell)
     assert marked == cell
     assert parse_number(marked) == number
-    assert split_bound(with_decimal_comma(f">{cell}"))[0] == ">"
     assert parse_number(split_bound(with_decimal_comma(f">={cell}"))[1]) == number
 
 

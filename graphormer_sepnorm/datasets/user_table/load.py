@@ -36,9 +36,6 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.tables.columns import parse_class, readable
 
-# Where the split does not need scaffolds they are computed for the report only, as long as that is
-# a matter of a second or two.
-_REPORTED_SCAFFOLDS = 10_000
 _MOST_CLASSES = 100  # more different values are no classes, but numbers or names
 
 Parts = Mapping[str, Sequence[ValidRow]]
@@ -60,8 +57,7 @@ def load_table(config: DataConfig) -> DatasetSplits:
                 f"{path} is a pipe, and training reads a table more than once: save it as a file"
             )
         targets = tables["train"].columns.names if tables else config.target_columns or ()
-        limit = None if config.resolved_split == "scaffold" else _REPORTED_SCAFFOLDS
-        tables[name] = read_rows(path, config, name, targets, limit)
+        tables[name] = read_rows(path, config, name, targets)
         _check_rows(config, path, tables[name])
     columns, one_of = tables["train"].columns, ""
     names = columns.names

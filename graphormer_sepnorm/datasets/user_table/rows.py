@@ -42,6 +42,9 @@ from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.progress import TableProgress
 from graphormer_sepnorm.tables.reader import Layout, Row, TableReader
 
+# Where the split does not need scaffolds they are computed for the report only, as long as that is
+# a matter of a second or two.
+_REPORTED_SCAFFOLDS = 10_000
 _ENOUGH = 0.2  # share of the cells of a column that may hold labels, whatever else it holds
 # What a split column may say, in any case.
 _SPLIT_WORDS = {
@@ -170,9 +173,7 @@ class TableContents:
     unsettled: int = 0
 
 
-def read_rows(
-    path: Path, config: DataConfig, split: str, targets: Sequence[str], max_scaffolds: int | None
-) -> TableContents:
+def read_rows(path: Path, config: DataConfig, split: str, targets: Sequence[str]) -> TableContents:
     """Read a table, of which the targets may be named.
 
     Args:
@@ -181,7 +182,6 @@ def read_rows(
         split: Which split has it as its file; ``train``: maybe all of them. Others need no weights,
             and the test split has none.
         targets: Names of the targets; empty: the only column of numbers.
-        max_scaffolds: How many molecules' scaffolds are computed; None: those of all.
     """
     layout = Layout(config.sheet, config.header_row, config.smiles_column, "--data.")
     with open_table(path, layout=layout) as reader:
@@ -202,7 +202,7 @@ def read_rows(
         progress.show(row.number)
         unusable: list[Unusable] = []
         try:
-            scaffold = max_scaffolds is None or len(table.valid) < max_scaffolds
+            scaffold = config.resolved_split == "scaffold" or row.number <= _REPORTED_SCAFFOLDS
             table.valid.append(read(row, scaffold, unusable))
             left_out = table.cells
         except Unusable as error:
