@@ -28,9 +28,10 @@ from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Layout, Row, TableR
 
 _GZIP = b"\x1f\x8b"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-# What is in the first bytes of Parquet, zip (as Excel), bzip2, xz and Zstandard files, but of none
-# of text.
-_NOT_TEXT, _START = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]"), 64
+# How Parquet, zip (as Excel), old Excel, bzip2, xz and Zstandard files begin. The name of a column
+# may begin so too, but has none of the other bytes that they have.
+_NOT_TEXT = (b"PAR1", b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"BZh", b"\xfd7zX", b"\x28\xb5\x2f\xfd")
+_NO_LETTERS, _START = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]"), 64
 # The fourth line of a record of an SD file (CTfile formats, BIOVIA: the counts line).
 _COUNTS = re.compile(rb"(?:[^\r\n]*(?:\r\n?|\n)){3}[ \d]{6}[^\r\n]{0,40}V[23]000\s")
 # Excel's line before the header; a tab is stripped.
@@ -85,7 +86,7 @@ class TextSource:
         start = stream.peek(_START)[:_START]
         self._sd_file = _COUNTS.match(stream.peek(1000)) is not None
         self.marked = start.startswith((*_UTF16, codecs.BOM_UTF8))
-        if _NOT_TEXT.search(start) and not start.startswith(_UTF16):
+        if start.startswith(_NOT_TEXT) and _NO_LETTERS.search(start):
             raise DataError(
                 f"{self.name} is not text (Excel, Parquet, another compression?): convert or "
                 "rename it"

@@ -66,9 +66,7 @@ def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError("1000000 requested and 131056 written")  # as numpy says it, without a number
 
     monkeypatch.setattr(store_module.np, "save", full)
-    with pytest.raises(
-        DataError, match=r"\(No space left on device\): make room, or .*--data.root"
-    ):
+    with pytest.raises(DataError, match=r"\(No space left on device\): make room"):
         GraphStore.open_or_build(tmp_path / "store", KEY, graphs, 5)
     assert names_in(tmp_path) == []
 
