@@ -167,13 +167,14 @@ def _agreed(position: int, own: _Widths, bonds: bool, before: _Widths | None) ->
     own = own if bonds else (own[0], None, own[2])
     if before is None:
         return own
-    known = before[1] if own[1] is None else own[1]
-    if (own[0], known, own[2]) != (before[0], known if before[1] is None else before[1], before[2]):
+    own = own[0], before[1] if own[1] is None else own[1], own[2]
+    before = before[0], own[1] if before[1] is None else before[1], before[2]
+    if own != before:
         raise DataError(
             f"graph {position} has {own} (atom features, bond features, targets), the graphs "
             f"before it {before}: all graphs of a data set must agree, also in having an edge_attr"
         )
-    return own[0], known, own[2]
+    return own
 
 
 def _in_range(block: PackedGraphs, position: int) -> PackedGraphs:

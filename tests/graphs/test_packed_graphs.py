@@ -29,7 +29,7 @@ def some_graphs():
 
 @pytest.mark.parametrize("at_once", [1, 2, 4, 100])
 def test_the_same_store(at_once, monkeypatch):
-    monkeypatch.setattr(raw_graphs, "_PACKED", at_once)
+    monkeypatch.setattr(raw_graphs, "AT_ONCE", at_once)
     given = raw(some_graphs())
     assert_same_stores(GraphStore.from_graphs(given.packed(), 5), GraphStore.from_graphs(given, 5))
 
@@ -52,12 +52,11 @@ def test_packed_and_single_graphs_mixed():
 @pytest.mark.parametrize("atom", [-1, 2])
 def test_a_bond_of_no_atom_names_the_graph(atom):
     graphs = some_graphs()
-    given = raw(graphs[1:])
-    packed = given._read()
+    packed = PackedGraphs.concatenate([*packed_blocks(graphs[1:])])
     start = packed.num_bonds[:3].sum()  # of CC#N, which has 3 atoms
     packed.edge_index[1, start] = atom if atom < 0 else 3
     with pytest.raises(DataError, match=r"^graph 4: edge_index names atoms outside 0\.\.2$"):
-        list(packed_blocks([graphs[0], *given.packed()]))
+        list(packed_blocks([graphs[0], packed]))
 
 
 def test_parts_and_selections():
