@@ -118,13 +118,13 @@ class Malicious:
 @pytest.mark.parametrize(
     ("name", "file", "content", "said"),
     [
-        ("zinc", "test.pickle", pickle.dumps([{"atoms": 3}]), "cannot be read (KeyError: 'atom_t"),
+        ("zinc", "test.pickle", pickle.dumps([{"atoms": 3}]), "or test.index cannot be read (KeyE"),
         # Which would run code, be it inside a tensor.
         (
             "zinc",
             "train.pickle",
             pickle.dumps([print]),
-            "cannot be read (UnpicklingError: it asks for b",
+            "or train.index cannot be read (UnpicklingError: it asks for b",
         ),
         (
             "zinc-subset",
@@ -162,19 +162,7 @@ def test_what_is_known_does_not_depend_on_place_or_time_and_is_not_read_again(
     assert len(load_dataset("zinc", moved).test) == ZINC_SIZES["test"]
 
 
-@pytest.mark.parametrize(
-    ("atoms", "molecules", "subset", "said"),
-    [
-        (24, 10_000, True, "another draw"),
-        (29, 10_000, True, ""),
-        (24, 8, True, ""),
-        (24, 220_010, False, "Of the 220,011 published training molecules 1 is missing"),
-        (24, 220_011, False, ""),
-    ],
-)
-def test_training_set_that_is_not_the_published_one_is_noted(
-    atoms: int, molecules: int, subset: bool, said: str
-) -> None:
-    note = _note(molecules, atoms, subset)
-    assert said in note
-    assert bool(said) is bool(note)
+def test_training_set_that_is_not_the_published_one_is_noted() -> None:
+    assert "another draw" in _note(10_000, 24, subset=True)
+    assert "1 of the 220,011 published" in _note(220_010, 24, subset=False)
+    assert not _note(10_000, 29, True) + _note(8, 24, True) + _note(220_011, 24, False)
