@@ -78,10 +78,10 @@ def test_truncated_raw_file_is_named(tiny_molhiv: Path, name: str) -> None:
     ("name", "text", "expected"),
     [
         ("raw/edge.csv.gz", "0,1\n1,2\n0,1\n2,3\n0,1\n0,1\n1,2\n2,x", "is damaged (ValueError"),
-        ("raw/edge.csv.gz", "0,1\n1,3\n0,1\n2,3\n0,1\n0,1\n1,2\n2,0", "does not have"),
+        ("raw/edge.csv.gz", "0,1\n1,3\n0,1\n2,3\n0,1\n0,1\n1,2\n2,0", "do not fit together"),
         ("raw/edge.csv.gz", "0,1\n1,2", "do not fit together"),
-        ("raw/node-feat.csv.gz", "0,1\n1,2", "has 2 columns instead of 9"),
-        ("raw/graph-label.csv.gz", "0\n1", "do not fit together (2 labels of 5 molecules"),
+        ("raw/node-feat.csv.gz", "0,1\n1,2", "2 columns instead of 9"),
+        ("raw/graph-label.csv.gz", "0\n1", "do not fit together"),
         ("split/scaffold/test.csv.gz", "4", "do not hold each of the 5 molecules of"),
         ("mapping/mol.csv.gz", "HIV_active,smiles,mol_id\n0,CCO,", "of the 1 molecules of"),
     ],
