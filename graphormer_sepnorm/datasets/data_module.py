@@ -185,7 +185,7 @@ class MoleculeDataModule(LightningDataModule):
             # Somebody else may not have thought of all that graphs and labels depend on.
             own = all(hasattr(part, "packed") for part in parts)
             if not own:
-                key["digest"] = digest_of(parts)
+                key["labels"] = digest_of(parts)
             # Releases that store the structure in other ways can use the same root.
             text = json.dumps([key, self.max_path_length, STRUCTURE_VERSION], sort_keys=True)
             digest = hashlib.sha256(text.encode()).hexdigest()[:12]
