@@ -8,15 +8,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as arrow
-import pyarrow.parquet
-
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.reader import Row, TableReader
 from graphormer_sepnorm.tables.text import open_binary
 from graphormer_sepnorm.tables.writer import WholeFileWriter
 
 _BATCH_ROWS = 4096
+
+
+def _pyarrow() -> Any:
+    import pyarrow
+    import pyarrow.parquet
+
+    return pyarrow
 
 
 class _Stored(str):
@@ -42,7 +46,7 @@ class ParquetReader(TableReader):
         self._raw = open_binary(Path(source))
         try:
             with self._explained():
-                self._file = arrow.parquet.ParquetFile(self._raw)
+                self._file = _pyarrow().parquet.ParquetFile(self._raw)
         except DataError:
             self._raw.close()
             raise
@@ -76,9 +80,10 @@ class ParquetReader(TableReader):
 
 
 def _cells(column: Any) -> list[Any]:
+    types = _pyarrow().types
     if "binary" in str(column.type):
         return [*map(_text, column.to_pylist())]
-    if not (arrow.types.is_temporal(column.type) or arrow.types.is_nested(column.type)):
+    if not (types.is_temporal(column.type) or types.is_nested(column.type)):
         with contextlib.suppress(ValueError):  # bytes that the file calls text
             return column.to_pylist()
     return [_stored(value) if value.is_valid else None for value in column]
@@ -93,7 +98,7 @@ def _text(cell: Any) -> Any:
 
 
 def _stored(value: Any) -> _Stored:
-    shown = value
+    shown, arrow = value, _pyarrow()
     if getattr(value.type, "tz", None):  # maybe a time zone that is not known here
         shown = value.cast(arrow.timestamp(value.type.unit, "UTC"))
     try:
@@ -124,6 +129,7 @@ class ParquetWriter(WholeFileWriter):
         types: Mapping[str, str],
         like: TableReader | None,
     ) -> None:
+        self._arrow = arrow = _pyarrow()
         given = list(like.schema) if isinstance(like, ParquetReader) else []
         added = [
             arrow.field(_utf8(name), getattr(arrow, types.get(name, "string"))())
@@ -142,14 +148,14 @@ class ParquetWriter(WholeFileWriter):
         """Write a row group."""
         columns = list(zip(*rows, strict=True)) or [()] * len(self._schema)
         arrays = [
-            arrow.array(
+            self._arrow.array(
                 [_value(cell, str(field.type), ours=at >= self._given) for cell in column],
                 type=field.type,
             )
             for at, (column, field) in enumerate(zip(columns, self._schema, strict=True))
         ]
         with self._explained():
-            self._writer.write_table(arrow.Table.from_arrays(arrays, schema=self._schema))
+            self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
 
     def _finish(self) -> Any:
         self._writer.close()

@@ -244,11 +244,11 @@ def _labels_of(parts: Parts, targets: int) -> tuple[dict[str, np.ndarray], dict[
     width = 2 * targets * any(row.bounds for rows in parts.values() for row in rows)
     unknown = (math.nan,) * width
     labels = {
-        name: np.array([row.labels for row in rows], np.float64).reshape(-1, targets)
+        name: np.array([row.labels for row in rows], np.float64).reshape(len(rows), targets)
         for name, rows in parts.items()
     }
     bounds = {
-        name: np.array([row.bounds or unknown for row in rows]).reshape(-1, width)
+        name: np.array([row.bounds or unknown for row in rows]).reshape(len(rows), width)
         for name, rows in parts.items()
     }
     return labels, bounds
