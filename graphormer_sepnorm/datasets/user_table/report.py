@@ -485,9 +485,10 @@ def _targets(report: DataReport) -> Iterator[str]:
     if alone:
         rows = [(f"  {_SPLIT_WORDS[split]}", summary) for split, summary in alone.splits.items()]
     statistics = ("mean", "std", "min", "max") if alone else ("mean", "min", "max")
+    names = statistics
     if report.kind == "binary":
-        statistics = ("positives", "mean")
-    table = [[title(alone) if alone else "training", "labels", "missing", *statistics]]
+        statistics, names = ("positives", "mean"), ("class 1", "share")
+    table = [[title(alone) if alone else "training", "labels", "missing", *names]]
     for name, summary in rows:
         values = [getattr(summary, which) for which in statistics]
         numbers = ["-" if value is None else f"{value:.4g}" for value in values]
