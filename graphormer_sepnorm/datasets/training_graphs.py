@@ -80,7 +80,7 @@ class GraphIndices:
         if len(set(molecules)) < self.folds.count:
             raise DataError(
                 f"{self.splits.name}: {len(set(molecules)):,} different molecules to train and "
-                f"validate on cannot be dealt into {self.folds.count} folds: give --ensemble_by "
+                f"validate on cannot be assigned to {self.folds.count} folds: give --ensemble_by "
                 "seeds"
             )
         apart = without_large_groups(scaffolds, molecules, self.folds.count)

@@ -95,13 +95,12 @@ class ExcelReader(TableReader):
             if layout.sheet is None and sheet.sheet_state != "visible":
                 continue
             with self._explained():
-                size = sheet.max_row
                 # By what the sheet says of its size rows would be left out where that is wrong.
                 sheet.reset_dimensions()
                 rows = enumerate(sheet.iter_rows(values_only=True), start=1)
                 header = next((cells for row, cells in rows if is_header(row, cells)), None)
             if header is not None:
-                found.append((sheet.title, rows, size, header))
+                found.append((sheet.title, rows, header))
         of_smiles = [one for one in found if any(map(names_smiles, one[-1]))]
         if len(of_smiles or found) != 1:
             titles = listed([title for title, *_ in (of_smiles or found)] or self._book.sheetnames)
@@ -110,7 +109,7 @@ class ExcelReader(TableReader):
                 f"{self.name}: sheets {titles} {what}: name one with {layout.options}sheet, and "
                 f"the row of its header with {layout.options}header_row"
             )
-        title, self._rows, self._size, header = (of_smiles or found)[0]
+        title, self._rows, header = (of_smiles or found)[0]
         self.name += f" (sheet {title!r})" if len(sheets) > 1 else ""
         return header
 
@@ -132,10 +131,6 @@ class ExcelReader(TableReader):
     @property
     def _empty(self) -> tuple[Any, ...]:
         return (None,) * len(self.columns)
-
-    def fraction(self) -> float | None:
-        """Share of the rows that have been read."""
-        return min(1.0, (self._done + 1) / self._size) if self._size else None
 
     def close(self) -> None:
         """Close the file."""

@@ -81,9 +81,9 @@ class TableReader(ABC):
             DataError: The file cannot be read any further; it names the last row that could.
         """
 
-    @abstractmethod
     def fraction(self) -> float | None:
-        """Share of the table that has been read, 0 to 1; None where that cannot be known."""
+        """Share of the table that has been read, 0 to 1; None where that is not known."""
+        return None
 
     def count(self) -> int:
         """Return the number of rows; where the format does not say it, by reading them all.

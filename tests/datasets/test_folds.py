@@ -95,5 +95,5 @@ def test_folds_are_for_tables_that_are_large_enough(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="zinc-subset has its own validation split"):
         MoleculeDataModule(dataset="zinc-subset", member_folds=3, member_fold=0)
     data = table(tmp_path, CHAINS[:12], split="random", member_folds=30, member_fold=0)
-    with pytest.raises(DataError, match="cannot be dealt into 30 folds: give --ensemble_by seeds"):
+    with pytest.raises(DataError, match="cannot be assigned to 30 folds: give --ensemble_by seeds"):
         data.indices("train")
