@@ -37,6 +37,10 @@ from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.tables.columns import parse_class, readable
 
 _MOST_CLASSES = 100  # more different values are no classes, but numbers or names
+# A label is far from the others if it is so many times the range of their middle half away from
+# their median. The penalised logP of ZINC, which has a long tail, comes to 25.
+_FAR, _FEW = 50, 20
+_MANY_BOUNDS = 0.05  # share of labels from which on it is said that they are bounds
 
 Parts = Mapping[str, Sequence[ValidRow]]
 
@@ -117,7 +121,7 @@ def load_table(config: DataConfig) -> DatasetSplits:
             labels=labels,
             bounds=bounds,
             sha256=tuple(map(sha256_of, config.files.values())),
-            warnings=tuple(_warnings(config, tables)),
+            warnings=tuple(_warnings(config, tables, task, parts, labels, bounds)),
         ),
     )
 
@@ -320,8 +324,15 @@ def _check_targets(
             )
 
 
-def _warnings(config: DataConfig, tables: Mapping[str, TableContents]) -> Iterator[str]:
-    """Say what in the tables should perhaps be treated in another way."""
+def _warnings(
+    config: DataConfig,
+    tables: Mapping[str, TableContents],
+    task: Task,
+    parts: Parts,
+    labels: Mapping[str, np.ndarray],
+    bounds: Mapping[str, np.ndarray],
+) -> Iterator[str]:
+    """Say what should perhaps be treated in another way, and which labels look like slips."""
     salts = sum("." in row.canonical for table in tables.values() for row in table.valid)
     if salts and "fragment" not in (config.standardise or ()):
         yield (
@@ -339,3 +350,40 @@ def _warnings(config: DataConfig, tables: Mapping[str, TableContents]) -> Iterat
     if left_out > used:
         rows = f"{left_out:,} of {left_out + used:,} rows"
         yield f"{rows} are left out: are the rest a fair sample?"
+    if not parts["validation"]:
+        yield "no validation split: but for folds of an ensemble, nothing is calibrated"
+    if not parts["test"]:
+        yield "no test split: nothing is tested"
+    everything, sides = (np.concatenate([*of.values()]) for of in (labels, bounds))
+    for at, name in enumerate(task.targets):
+        values = everything[:, at]
+        known, train = values[~np.isnan(values)], labels["train"][:, at]
+        train = train[~np.isnan(train)]
+        low, middle, high = np.percentile(known, (25, 50, 75)) if len(known) >= _FEW else (0, 0, 0)
+        distance = np.where(np.isnan(values), 0, np.abs(values - middle))
+        worst = int(distance.argmax())
+        if task.kind == "regression" and len(train) > 1 and len({*train.tolist()}) == 1:
+            yield (
+                f"all {len(train):,} training labels of {name} are {train[0]:.6g}: nothing can be "
+                "learned from them"
+            )
+        elif task.kind == "regression" and low < high and distance[worst] > _FAR * (high - low):
+            row = [row.number for name in SPLITS for row in parts[name]][worst]
+            yield (
+                f"{name} is {values[worst]:.6g} in row {row}, and half of the labels are "
+                f"{low:.4g} to {high:.4g}: if it stands for a missing value, empty the cell"
+            )
+        bounded = int(np.count_nonzero(~np.isnan(sides[:, at :: len(task.targets)])))
+        if bounded > _MANY_BOUNDS * (bounded + len(known)):
+            yield (
+                f"{name}: {bounded:,} of {bounded + len(known):,} labels are bounds "
+                f"({bounded / (bounded + len(known)):.0%}): metrics are of the others, and an "
+                "interval that reaches the limit of the assay has no end beyond it"
+            )
+        for split in SPLITS[1:]:
+            found = {value for value in labels[split][:, at].tolist() if not math.isnan(value)}
+            if parts[split] and not found:
+                yield f"{name} has no label in the {split} split"
+            elif task.kind == "binary" and len(found) == 1:
+                only = f"{found.pop():.0f}"
+                yield f"{name} is {only} throughout the {split} split: AUROC is undefined"

@@ -27,9 +27,6 @@ from graphormer_sepnorm.tables.columns import free_name, parse_class
 _COLUMNS = ("number", "row", "split", "smiles", "file", "line", "reason", "new_elements")
 _EXAMPLES = 10  # of molecules in several rows, or splits
 _SAME = 1e-6  # relative difference up to which two labels are the same
-# A label is far from the others if it is so many times the range of their middle half away from
-# their median. The penalised logP of ZINC, which has a long tail, comes to 25.
-_FAR, _FEW = 50, 20
 _SPLIT_WORDS = {"train": "training", "validation": "validation", "test": "test"}
 # Of the text: columns, those of its labels; targets and warnings shown.
 _WIDTH, _INDENT, _TARGETS, _WARNINGS = 80, 12, 12, 4
@@ -235,7 +232,7 @@ def report_on(
     sha256: tuple[str, ...],
     warnings: Sequence[str],
 ) -> DataReport:
-    """Report on a table, with warnings of other things than its labels."""
+    """Report on a table, with these warnings."""
     targets = tuple(
         TargetReport(
             target, unit, {one: summarise(of[:, at], task.kind) for one, of in labels.items()}
@@ -274,7 +271,7 @@ def report_on(
         duplicates=find_duplicates(parts, task.kind),
         leakage=find_leakage(parts),
         atoms=(min(atoms), sum(atoms) / len(atoms), max(atoms)),
-        warnings=(*warnings, *_warnings(targets, labels, task.kind, parts)),
+        warnings=tuple(warnings),
         words={target: tuple(sorted(found)) for target, found in words.items()},
         bounds={
             target: (low, high)
@@ -341,45 +338,6 @@ def find_leakage(parts: Mapping[str, Sequence[ValidRow]]) -> tuple[Leakage, ...]
         shared = None if None in ours | theirs else len((ours & theirs) - {""})
         found.append(Leakage(pair, len(both), shared, tuple(both[:_EXAMPLES])))
     return tuple(found)
-
-
-def _warnings(
-    targets: Sequence[TargetReport],
-    labels: Mapping[str, np.ndarray],
-    kind: Kind,
-    parts: Mapping[str, Sequence[ValidRow]],
-) -> Iterator[str]:
-    """Say which labels look like slips, and what cannot be evaluated."""
-    if not len(labels["validation"]):
-        yield "no validation split: but for folds of an ensemble, nothing is calibrated"
-    if not len(labels["test"]):
-        yield "no test split: nothing is tested"
-    everything, rows = np.concatenate([*labels.values()]), [*itertools.chain(*parts.values())]
-    for at, target in enumerate(targets):
-        values, train = everything[:, at], target.splits["train"]
-        known = values[~np.isnan(values)]
-        low, middle, high = np.percentile(known, (25, 50, 75)) if len(known) >= _FEW else (0, 0, 0)
-        distance = np.where(np.isnan(values), 0, np.abs(values - middle))
-        worst = int(distance.argmax())
-        if kind == "regression" and train.labels > 1 and train.min == train.max:
-            yield (
-                f"all {train.labels:,} training labels of {target.name} are {train.min:.6g}: "
-                "nothing can be learned from them"
-            )
-        elif kind == "regression" and low < high and distance[worst] > _FAR * (high - low):
-            yield (
-                f"{target.name} is {values[worst]:.6g} in row {rows[worst].number}, and half of "
-                f"the labels are {low:.4g} to {high:.4g}: if it stands for a missing value, empty "
-                "the cell"
-            )
-        for split, summary in target.splits.items():
-            if split == "train" or not len(labels[split]):
-                continue
-            if not summary.labels:
-                yield f"{target.name} has no label in the {split} split"
-            elif summary.positives in (0, summary.labels):
-                only = min(summary.positives, 1)
-                yield f"{target.name} is {only} throughout the {split} split: AUROC is undefined"
 
 
 def report_text(report: DataReport) -> str:
