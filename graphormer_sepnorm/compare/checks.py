@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.graph_numbers import MemberFolds
+from graphormer_sepnorm.datasets.training_graphs import MemberFolds
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.graphs.loading import EpochBatches
 from graphormer_sepnorm.runs.plan import Plan, RunSpec

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from graphormer_sepnorm.datasets.arrays import unusable
+from graphormer_sepnorm.datasets.lazy_graphs import unusable
 from graphormer_sepnorm.estimators.inputs import explained, smiles_of
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor

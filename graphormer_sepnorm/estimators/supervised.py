@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from graphormer_sepnorm.chem.features import OF_SMILES
-from graphormer_sepnorm.datasets.arrays import load_arrays, read_texts, unusable
+from graphormer_sepnorm.datasets.lazy_graphs import load_arrays, read_texts, unusable
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.estimators.checkpointed import Checkpointed
 from graphormer_sepnorm.estimators.inputs import (

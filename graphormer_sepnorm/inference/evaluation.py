@@ -15,7 +15,7 @@ from graphormer_sepnorm.tables.columns import (
     means,
     parse_class,
     parse_class_name,
-    parse_label,
+    parse_number,
 )
 
 
@@ -55,7 +55,7 @@ def label_of(task: Task, target: int, cell: object) -> float:
         if zero and name != parse_class_name(zero).lower() and not (worded and means(text, 0)):
             raise ValueError(f"{text!r} is neither {zero} nor {one}")
         return 0.0
-    label = (parse_class if task.kind == "binary" else parse_label)(cell)
+    label = (parse_class if task.kind == "binary" else parse_number)(cell)
     if task.kind == "binary" and not math.isnan(label) and label not in (0, 1):
         raise ValueError(f"{label:g} is not 0 or 1")
     if abs(label) > LARGEST:

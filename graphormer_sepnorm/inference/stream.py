@@ -86,8 +86,6 @@ def predict_table(
     check_places(job)
     with job.opened() as reader:
         columns = find_columns(reader, predictor, job, outcome)
-        if job.shard and job.shard.number > 1:  # the parts are put behind each other
-            reader.announced = False
         identity = None
         if job.can_resume:
             identity = identify(job, checkpoint, CHUNK_ROWS, predictor.device)

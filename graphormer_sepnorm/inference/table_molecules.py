@@ -29,7 +29,6 @@ from graphormer_sepnorm.tables.columns import (
     find_smiles_column,
     is_empty,
     parse_or_missing,
-    smiles_choice,
 )
 from graphormer_sepnorm.tables.progress import TableProgress
 from graphormer_sepnorm.tables.reader import Row, TableReader
@@ -106,8 +105,7 @@ class MoleculeColumns:
             beside = tuple(find_column(reader.columns, name, reader.name) for name in names)
         except DataError as error:
             raise DataError(f"{error} (the model reads {listed(names)})") from error
-        choice = "" if smiles_column else smiles_choice(reader.columns, smiles)
-        return cls(smiles, beside, tuple(names), tuple(filter(None, (*reader.notes, choice))))
+        return cls(smiles, beside, tuple(names))
 
     def unread(self, row: Row) -> Unread:
         """Return the part of a row that is read in any process."""

@@ -21,8 +21,8 @@ from lightning.pytorch.callbacks import LambdaCallback
 
 from graphormer_sepnorm.config import FitConfig, save_config
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.graph_numbers import MemberFolds
 from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.datasets.training_graphs import MemberFolds
 from graphormer_sepnorm.errors import DataError, Interrupted
 from graphormer_sepnorm.files import is_full
 from graphormer_sepnorm.inference.checkpoint import (

@@ -13,7 +13,7 @@ import numpy as np
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
 from graphormer_sepnorm.datasets.splits import SPLITS
-from graphormer_sepnorm.datasets.user_table.report_text import report_text
+from graphormer_sepnorm.datasets.user_table.report import report_text
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.formatting import aligned, four_digits, listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs

@@ -35,7 +35,7 @@ from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.graph_numbers import MemberFolds
+from graphormer_sepnorm.datasets.training_graphs import MemberFolds
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     model_weights,

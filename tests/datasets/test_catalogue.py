@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from graphormer_sepnorm.datasets import DATASETS, load_dataset
-from graphormer_sepnorm.datasets.catalogue import ALIASES, canonical_name
+from graphormer_sepnorm.datasets.catalogue import canonical_name
 from graphormer_sepnorm.errors import ConfigError
 
 
@@ -34,11 +34,6 @@ def test_a_data_set_of_ones_own_may_be_spelled_in_any_way(
     for spelling in ("My_set", "my-set", "MY_SET"):
         assert canonical_name(spelling) == "My_set"
     assert load_dataset("My_set", tmp_path) == tmp_path
-
-
-def test_every_alias_leads_to_a_data_set() -> None:
-    assert set(ALIASES.values()) <= set(DATASETS)
-    assert not set(ALIASES) & set(DATASETS)
 
 
 def test_unknown_name_offers_the_nearest(tmp_path: Path) -> None:

@@ -129,17 +129,6 @@ def test_paths_found_beforehand_are_those_of_the_batch(graphs, shape, monkeypatc
     assert truth[6:].any()  # rings of six atoms, and longer paths
 
 
-@pytest.mark.parametrize("one_number_for_all", [False, True])
-def test_rows_that_differ_are_found_by_numbers_that_stand_for_them(one_number_for_all, monkeypatch):
-    rows = torch.randint(0, 3, (500, 4), generator=torch.Generator().manual_seed(1)).log1p()
-    if one_number_for_all:  # then whole rows are compared
-        monkeypatch.setattr(torch, "randint", lambda *_, **__: torch.zeros(4, dtype=torch.int64))
-    different, number = resident._distinct(rows)
-    assert torch.equal(different[number], rows)
-    assert len(different) == len(rows.unique(dim=0)) < 82
-    assert not resident._distinct(rows[:0])[1].numel()
-
-
 def test_filler_rows_are_marked_and_harmless(graphs):
     batch = graphs[2].batch(torch.tensor(CHOSEN), ROOMY)
     atoms = int(graphs[0].num_atoms(np.array(CHOSEN)).sum())
