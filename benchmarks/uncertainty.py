@@ -29,7 +29,7 @@ from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.uncertainty.calibration import expected_error
 from graphormer_sepnorm.uncertainty.conformal import LEVELS
 from graphormer_sepnorm.uncertainty.domain import Domain
-from graphormer_sepnorm.uncertainty.plain import from_plain
+from graphormer_sepnorm.uncertainty.uncertainty import from_plain
 
 # Okabe and Ito's, which the colour-blind can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")

@@ -6,8 +6,8 @@ n molecules · m molecules of training · T targets.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from typing import Any, NamedTuple, Self, TypeVar, cast, get_type_hints
 
 import numpy as np
 import torch
@@ -22,13 +22,16 @@ from graphormer_sepnorm.uncertainty.calibration import (
     tempered,
 )
 from graphormer_sepnorm.uncertainty.conformal import Intervals
-from graphormer_sepnorm.uncertainty.domain import FEWEST, Domain
-from graphormer_sepnorm.uncertainty.neighbours import Nearest, Neighbours, mean_errors
-from graphormer_sepnorm.uncertainty.plain import from_plain, to_plain
-from graphormer_sepnorm.uncertainty.token_distance import TokenDistance
+from graphormer_sepnorm.uncertainty.domain import (
+    FEWEST,
+    Domain,
+    Nearest,
+    Neighbors,
+    TokenDistance,
+)
 
-# Neighbours whose errors are looked at.
-_NEIGHBOURS = 5
+# Neighbors whose errors are looked at.
+_NEIGHBORS = 5
 # Added before a logarithm is taken of what may be 0: in deviations of the labels, usual distances.
 _SMALL = 0.01
 
@@ -67,7 +70,7 @@ class Uncertainty:
         targets: Of each target its intervals (real values) or its calibration (two classes); None
             where there were too few labels.
         domain: Which molecules are like those of training; None: of graphs without SMILES.
-        neighbours: A sketch of the molecules of training; None as `domain`.
+        neighbors: A sketch of the molecules of training; None as `domain`.
         errors: float64 ``[m, T]``, how wrong the model was on each of them before it had seen it;
             nan where that is not known. None: of classes, and of models that were not trained by
             folds.
@@ -79,7 +82,7 @@ class Uncertainty:
 
     targets: tuple[Intervals | Calibration | None, ...]
     domain: Domain | None = None
-    neighbours: Neighbours | None = None
+    neighbors: Neighbors | None = None
     errors: np.ndarray | None = None
     uses: tuple[str, ...] = ()
     tokens: TokenDistance | None = None
@@ -93,7 +96,7 @@ class Uncertainty:
         inputs: Inputs,
         folds: np.ndarray,
         std: np.ndarray,
-        neighbours: Neighbours | None,
+        neighbors: Neighbors | None,
         own_folds: np.ndarray | None = None,
         places: np.ndarray | None = None,
         exclusive: bool = False,
@@ -110,8 +113,8 @@ class Uncertainty:
             inputs: What the model says of them.
             folds: int64 ``[n]``, from 0; those of a fold were held out together.
             std: ``[T]``, deviations of the training labels; 1 for classes.
-            neighbours: The molecules of training, if they have SMILES.
-            own_folds: int64 ``[m]``: the fold in which each of the `neighbours` was held out, of
+            neighbors: The molecules of training, if they have SMILES.
+            own_folds: int64 ``[m]``: the fold in which each of the `neighbors` was held out, of
                 all networks but one; None: none of them was.
             places: int64 ``[m]``: which of the n each of these is, -1: none of them.
             exclusive: Whether a molecule is of one of the targets: they are calibrated together, or
@@ -125,12 +128,12 @@ class Uncertainty:
         errors = nearest = None
         uses = tuple(name for name in ("spread", "apart") if getattr(inputs, name) is not None)
         residuals = inputs.values - labels
-        if neighbours is not None and inputs.fingerprints is not None:
+        if neighbors is not None and inputs.fingerprints is not None:
             if places is not None and kind == "regression":
                 errors = np.where(places[:, None] >= 0, np.abs(residuals)[places], np.nan)
-            nearest = neighbours.nearest(inputs.fingerprints, _NEIGHBOURS, folds, own_folds)
+            nearest = neighbors.nearest(inputs.fingerprints, _NEIGHBORS, folds, own_folds)
         temperature = temperature_of(inputs.values, labels, folds) if exclusive else 1.0
-        confidence = cls((), None, neighbours, errors, uses, tokens, temperature)
+        confidence = cls((), None, neighbors, errors, uses, tokens, temperature)
         said = confidence._tempered(inputs.values)
         targets: list[Intervals | Calibration | None] = []
         for target, column in enumerate(labels.T):
@@ -189,14 +192,14 @@ class Uncertainty:
                     targets[target] = one.of_mean(spread, signals[known], networks)
         return replace(self, targets=tuple(targets))
 
-    def nearest(self, inputs: Inputs, count: int = _NEIGHBOURS) -> Nearest | None:
+    def nearest(self, inputs: Inputs, count: int = _NEIGHBORS) -> Nearest | None:
         """Return the molecules of training that are most like these; None: they are not kept.
 
         They are at least as many as are looked at for an interval.
         """
-        if self.neighbours is None or inputs.fingerprints is None:
+        if self.neighbors is None or inputs.fingerprints is None:
             return None
-        return self.neighbours.nearest(inputs.fingerprints, max(count, _NEIGHBOURS))
+        return self.neighbors.nearest(inputs.fingerprints, max(count, _NEIGHBORS))
 
     def expected(self, inputs: Inputs, nearest: Nearest | None) -> np.ndarray:
         """Return the absolute error to be expected of each value, ``[n, T]``.
@@ -295,8 +298,8 @@ class Uncertainty:
         if nearest is not None:
             parts.append(1 - nearest.similarity[:, 0])
             if self.errors is not None:
-                few = Nearest(*(part[:, :_NEIGHBOURS] for part in nearest))
-                around = mean_errors(few, self.errors[:, target])
+                few = Nearest(*(part[:, :_NEIGHBORS] for part in nearest))
+                around = few.mean_errors(self.errors[:, target])
                 parts.append(np.log(around / unit + _SMALL))
         if self.tokens is not None and inputs.distance is not None:
             parts.append(np.log(inputs.distance + _SMALL))
@@ -320,8 +323,8 @@ class Uncertainty:
         }
         if self.domain is not None:
             plain["domain"] = to_plain(self.domain)
-        if self.neighbours is not None:
-            plain["neighbours"] = self.neighbours.to_plain()
+        if self.neighbors is not None:
+            plain["neighbours"] = self.neighbors.to_plain()
         if self.errors is not None:
             plain["errors"] = torch.from_numpy(self.errors.astype(np.float32))
         if self.tokens is not None:
@@ -334,12 +337,12 @@ class Uncertainty:
     def from_plain(cls, plain: dict[str, Any], kind: Kind) -> Self:
         """Make it from what `to_plain` gave, of which the contents have been checked."""
         made = Calibration if kind == "binary" else Intervals
-        domain, neighbours = plain.get("domain"), plain.get("neighbours")
+        domain, neighbors = plain.get("domain"), plain.get("neighbours")
         errors, tokens = plain.get("errors"), plain.get("tokens")
         return cls(
             tuple(None if one is None else from_plain(made, one) for one in plain["targets"]),
             None if domain is None else from_plain(Domain, domain),
-            None if neighbours is None else Neighbours.from_plain(neighbours),
+            None if neighbors is None else Neighbors.from_plain(neighbors),
             None if errors is None else errors.numpy().astype(np.float64),
             tuple(plain["uses"]),
             None if tokens is None else TokenDistance.from_plain(tokens),
@@ -351,3 +354,33 @@ def _beyond(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     """Return how far predictions ``[n]`` are on the wrong side of bounds ``[n, 2]``; nan: none."""
     least, most = bounds.T
     return np.maximum(np.fmax(least - values, values - most), 0)
+
+
+Made = TypeVar("Made")
+
+
+def to_plain(one: Any) -> dict[str, Any]:
+    """Return dictionaries, lists and numbers."""
+
+    def lists(parts: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in parts
+        }
+
+    return asdict(one, dict_factory=lists)
+
+
+def from_plain(kind: type[Made], plain: dict[str, Any]) -> Made:
+    """Make a dataclass of them, which may know more than this version; arrays are float64."""
+    values: dict[str, Any] = {}
+    for name, hint in get_type_hints(kind).items():
+        if name not in plain:
+            continue
+        value = plain[name]
+        if hint is np.ndarray:
+            value = np.array(value, np.float64)
+        elif is_dataclass(hint):
+            value = from_plain(cast(Any, hint), value)
+        values[name] = tuple(value) if isinstance(value, list) else value
+    return kind(**values)

@@ -10,8 +10,7 @@ from reference.confidence import TRAINED, fingerprints
 
 from graphormer_sepnorm.uncertainty import neighbours
 from graphormer_sepnorm.uncertainty.calibration import entropy, log_loss
-from graphormer_sepnorm.uncertainty.domain import Domain
-from graphormer_sepnorm.uncertainty.neighbours import Nearest, Neighbours, drawn, mean_errors
+from graphormer_sepnorm.uncertainty.domain import Domain, Nearest, Neighbors, drawn, mean_errors
 
 NEW = ["CCCCO", "c1ccccc1CCO", "[Na+]", "CC(C)(C)c1ccncc1", "OCCO"]
 
@@ -23,7 +22,7 @@ def tanimoto(first: str, others: list[str]) -> np.ndarray:
 
 
 def test_the_nearest_are_those_of_rdkit() -> None:
-    found = Neighbours.of(fingerprints(TRAINED), np.arange(len(TRAINED))).nearest(
+    found = Neighbors.of(fingerprints(TRAINED), np.arange(len(TRAINED))).nearest(
         fingerprints(NEW), 3
     )
     for text, similarity, rows in zip(NEW, *found, strict=True):
@@ -34,7 +33,7 @@ def test_the_nearest_are_those_of_rdkit() -> None:
 
 
 def test_company_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    sketch = Neighbours.of(fingerprints(TRAINED), np.arange(len(TRAINED)))
+    sketch = Neighbors.of(fingerprints(TRAINED), np.arange(len(TRAINED)))
     together = sketch.nearest(fingerprints(NEW), 4)
     monkeypatch.setattr(neighbours, "_AT_ONCE", 2)
     for both in zip(together, sketch.nearest(fingerprints(NEW), 4), strict=True):
@@ -45,7 +44,7 @@ def test_company_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_molecules_of_the_same_fold_are_no_neighbours() -> None:
     folds = np.arange(len(TRAINED)) % 3
-    sketch = Neighbours.of(fingerprints(TRAINED), np.arange(len(TRAINED)))
+    sketch = Neighbors.of(fingerprints(TRAINED), np.arange(len(TRAINED)))
     found = sketch.nearest(fingerprints(TRAINED), 2, folds, folds)
     assert (folds[found.rows] != folds[:, None]).all()
     for number, text in enumerate(TRAINED):
@@ -55,7 +54,7 @@ def test_molecules_of_the_same_fold_are_no_neighbours() -> None:
 
 def test_of_those_that_are_as_similar_the_first_come_first() -> None:
     smiles = ["CCO", "CCN", "CCO", "CCO", "CCCO", "CCO"]
-    sketch = Neighbours.of(fingerprints(smiles), np.arange(len(smiles)))
+    sketch = Neighbors.of(fingerprints(smiles), np.arange(len(smiles)))
     for count in range(1, 7):
         found = sketch.nearest(fingerprints(["CCO"]), count)
         assert found.rows[0].tolist() == [0, 2, 3, 5, 4, 1][:count]
@@ -68,7 +67,7 @@ def test_of_many_molecules_some_are_taken_always_the_same() -> None:
     assert len(np.unique(some)) == 10
     np.testing.assert_array_equal(some, np.sort(drawn(34, 10)))
     kept = [TRAINED[number] for number in some]
-    sketch = Neighbours.of(fingerprints(kept), some, kept)
+    sketch = Neighbors.of(fingerprints(kept), some, kept)
     assert sketch.nearest(fingerprints([kept[7]]), 20).rows.shape == (1, 10)
     assert sketch.numbers[sketch.nearest(fingerprints([kept[7]]), 1).rows[0, 0]] == some[7]
 
@@ -78,10 +77,10 @@ def test_all_goes_through_a_file(kept: str) -> None:
     labels = np.random.default_rng(0).random((len(TRAINED), 2)) if kept == "labels" else None
     smiles = [] if kept == "nothing" else TRAINED
     numbers = 3 * np.arange(len(TRAINED)) + 70_000
-    sketch = Neighbours.of(fingerprints(TRAINED), numbers, smiles, labels)
+    sketch = Neighbors.of(fingerprints(TRAINED), numbers, smiles, labels)
     plain = sketch.to_plain()
     assert ("smiles" in plain, "labels" in plain) == (kept != "nothing", kept == "labels")
-    again = Neighbours.from_plain(plain)
+    again = Neighbors.from_plain(plain)
     assert again.smiles == sketch.smiles
     np.testing.assert_array_equal(again.numbers, numbers)
     if labels is not None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphormer_sepnorm.uncertainty.token_distance import AXES, TokenDistance
+from graphormer_sepnorm.uncertainty.domain import AXES, TokenDistance
 
 K, C = 3, 24
 

@@ -19,13 +19,11 @@ from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,
 )
-from graphormer_sepnorm.inference.description import describe
+from graphormer_sepnorm.inference.model_card import describe
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.uncertainty.calibration import Calibration, tempered
-from graphormer_sepnorm.uncertainty.neighbours import Neighbours
-from graphormer_sepnorm.uncertainty.plain import from_plain
-from graphormer_sepnorm.uncertainty.token_distance import TokenDistance
-from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
+from graphormer_sepnorm.uncertainty.domain import Neighbors, TokenDistance
+from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty, from_plain
 
 NEW = ["CCCO", "c1ccccc1CN", "OC1CCCC1", "C1CC"]
 
@@ -228,8 +226,8 @@ def _wrong_about_anilines() -> tuple[Uncertainty, Inputs]:
     return made, Inputs(np.zeros((2, 1)), fingerprints=asked)
 
 
-def _sketch(smiles: list[str]) -> Neighbours:
-    return Neighbours.of(fingerprints(smiles), np.arange(len(smiles)))
+def _sketch(smiles: list[str]) -> Neighbors:
+    return Neighbors.of(fingerprints(smiles), np.arange(len(smiles)))
 
 
 def model(kind: Any = "regression", **options: Any) -> dict[str, Any]:
@@ -253,7 +251,7 @@ def test_real_values_come_with_intervals_similarity_and_domain() -> None:
     assert np.isnan(found.numbers[3]).all()
     assert found.numbers.shape == (4, 5)
     assert found.numbers[0, 4] == 1  # it was trained on
-    score = predictor.confidence.scores(0.9)[0]
+    score = predictor.uncertainty.scores(0.9)[0]
     half = (found.high - found.low)[:3] / 2
     np.testing.assert_allclose(found.expected_error[:3] * score, half, rtol=1e-6)
     assert [one for (one,) in found.texts][3] == ""
@@ -364,7 +362,7 @@ def test_trees_without_weight_are_asked_where_intervals_need_them() -> None:
     blend = Blend.of_trees(boosted_trees()[0], 1.0)
     checkpoint = model(apart=True) | {BLEND: blend.to_plain()}
     wide, narrow = Predictor(checkpoint, "cpu"), Predictor(model(), "cpu")
-    assert "apart" in (wide.confidence.uses if wide.confidence else ())
+    assert "apart" in (wide.uncertainty.uses if wide.uncertainty else ())
     np.testing.assert_array_equal(wide.predict(NEW).values, narrow.predict(NEW).values)
 
 
