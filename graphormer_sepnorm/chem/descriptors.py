@@ -40,7 +40,7 @@ def compute_descriptors(
         beyond float32, or of no molecule.
 
     Raises:
-        DataError: This release of RDKit has no descriptor of such a name.
+        DataError: This release of RDKit has no such descriptor.
     """
     known = dict(Descriptors.descList)
     wanted = descriptor_names() if names is None else names

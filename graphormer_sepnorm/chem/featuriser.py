@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,18 +57,8 @@ class Featuriser:
         # The codes of each kind of atom or bond, as bytes, by its record.
         self._known: dict[bytes, bytes] = {}
 
-    def __reduce__(self) -> tuple[Callable[[str], Featuriser], tuple[str]]:
-        # In another process it is found by its name: RDKit's functions cannot be pickled.
-        from graphormer_sepnorm.chem.features import get_featuriser
-
-        return get_featuriser, (self.name,)
-
     def prepare(self, molecule: Chem.Mol) -> Chem.Mol:
-        """Return the molecule in the form that codes are made of.
-
-        Raises:
-            DataError: It has no graph.
-        """
+        """Return the molecule in the form that codes are made of; DataError: it has no graph."""
         return molecule
 
     def atom_values(self, atom: Chem.Atom) -> Sequence[Hashable]:
@@ -103,11 +93,7 @@ class Featuriser:
         return [*range(molecule.GetNumAtoms())]
 
     def featurise(self, molecule: Chem.Mol) -> MolecularGraph:
-        """Return the graph of one molecule.
-
-        Raises:
-            DataError: It has none.
-        """
+        """Return the graph of one molecule; DataError: it has none."""
         return self._pack([self.prepare(molecule)])[0]
 
     def featurise_many(

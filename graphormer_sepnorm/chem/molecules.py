@@ -76,9 +76,8 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
     Returns:
         The molecule, sanitized, hydrogens implicit, atoms in the order of the text, without atom
         maps and isotopes (`unlabeled`), or the reason why there is none. A text followed by
-        something else than a CXSMILES extension (``|...|``) is refused: RDKit would take the rest
-        for a name and drop it silently. An extension that RDKit cannot read is dropped, with a
-        remark.
+        something else than a CXSMILES extension (``|...|``) is refused: RDKit would drop the rest
+        silently. An extension that RDKit cannot read is dropped, with a remark.
     """
     kind = type(smiles).__name__
     no_number = isinstance(smiles, float) and math.isnan(smiles)
@@ -180,11 +179,7 @@ def mol_block(record: str) -> str:
 
 
 def parse_molblock(text: str) -> ParsedMolecule:
-    """Read one mol block (V2000 or V3000), as an SD file holds it; data fields are ignored.
-
-    Returns:
-        As `parse_smiles`, atoms in the order of the block.
-    """
+    """Read one mol block (V2000 or V3000) like a SMILES; data fields of an SD file are ignored."""
     if not text.strip():
         return ParsedMolecule(None, "the mol block is empty")
     text = text.replace("\r\n", "\n").replace("\r", "\n")  # RDKit ends no line at a \r
@@ -226,8 +221,7 @@ def in_written_order(molecule: Chem.Mol) -> Chem.Mol:
 def parse_canonical(smiles: str) -> Chem.Mol | None:
     """Read a canonical SMILES that RDKit has written, in a tenth of the time of `parse_smiles`.
 
-    Nothing is checked or perceived anew: the molecule has what the text says, and neither valences
-    nor rings. None if the text cannot be read.
+    Neither valences nor rings are perceived. None if the text cannot be read.
     """
     return Chem.MolFromSmiles(smiles, _AS_WRITTEN)
 
@@ -262,9 +256,9 @@ def _block_error(log: str) -> str:
 def _log_of(read: Callable[[], object]) -> str:
     """Return what RDKit logs during `read`; a syntax error is found nowhere else.
 
-    The log is led through Python's stderr for one call, and only for a text that has failed
-    already, because its route is global. What was disabled is so again afterwards; whether the log
-    went to Python's logger cannot be asked for, so that it goes to stderr then.
+    The route of the log is global: only a text that has failed already is read again. What was
+    disabled is so afterwards; a log that went to Python's logger, which cannot be asked for, goes
+    to stderr then.
     """
     caught = io.StringIO()
     with _LOG_ROUTE:
