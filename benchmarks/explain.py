@@ -26,7 +26,7 @@ from graphormer_sepnorm.chem.zinc_features import ZINC_1
 from graphormer_sepnorm.datasets.zinc import load_zinc
 from graphormer_sepnorm.estimators import GraphormerRegressor
 from graphormer_sepnorm.graphs.packed_graphs import checked_graph
-from graphormer_sepnorm.inference.explanation_methods import METHODS
+from graphormer_sepnorm.inference.explain import METHODS
 from graphormer_sepnorm.inference.predictor import Predictor
 
 NORMS = ("shared-ln", "bn+ln", "bn+bn")

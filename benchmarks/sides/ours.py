@@ -60,7 +60,7 @@ def slim_checkpoint(options: Options) -> dict:
     """Return an untrained slim model that knows the atoms and bonds of the row's molecules."""
     featurise = get_featuriser(FEATURISER).featurise
     molecules = [parse_smiles(text).molecule for text in set(read_smiles(options))]
-    graphs = [featurise(molecule) for molecule in molecules if molecule is not None]
+    graphs = [featurize(molecule) for molecule in molecules if molecule is not None]
     vocabulary = GraphVocabulary(
         Vocabulary.fit(np.concatenate([graph.atom_codes for graph in graphs])),
         Vocabulary.fit(np.concatenate([graph.bond_codes for graph in graphs])),
@@ -88,7 +88,7 @@ def smiles_to_batches(options: Options) -> Work:
     smiles = read_smiles(options)
 
     def batch_of(texts: list[str]) -> GraphBatch:
-        graphs, _, errors, _ = predictor.reader.featurise([parse_smiles(text) for text in texts])
+        graphs, _, errors, _ = predictor.reader.featurize([parse_smiles(text) for text in texts])
         assert graphs is not None
         assert not any(errors), errors
         store = GraphStore.from_graphs([graphs], options["max_path_length"])

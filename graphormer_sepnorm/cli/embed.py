@@ -42,9 +42,8 @@ def embed(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     check_least(options, COUNTS)
     from graphormer_sepnorm.inference.checkpoint import find_checkpoint
-    from graphormer_sepnorm.inference.embeddings import Embedder
+    from graphormer_sepnorm.inference.predict_table import predict_table
     from graphormer_sepnorm.inference.predictor import Predictor
-    from graphormer_sepnorm.inference.stream import predict_table
     from graphormer_sepnorm.inference.table_job import Outcome
 
     job = job_of(
@@ -56,10 +55,10 @@ def embed(arguments: list[str]) -> int:
     )
     outcome = Outcome()
     try:
-        embedder = Embedder(Predictor.load(options.model, options.device))
-        outcome.notes += filter(None, [embedder.note])
+        predictor = Predictor.load(options.model, options.device)
+        outcome.notes += filter(None, [predictor.embedding_note])
         started = time.monotonic()
-        predict_table(embedder, job, find_checkpoint(options.model), outcome)
+        predict_table(predictor, job, find_checkpoint(options.model), outcome)
     except KeyboardInterrupt:
         raise Interrupted(what_is_left(job, outcome, ["embed", *arguments])) from None
     return finished(job, outcome, started)

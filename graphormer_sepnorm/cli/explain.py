@@ -59,7 +59,7 @@ def explain(arguments: list[str]) -> int:
         raise ConfigError(f"{options.output}: what is written is a page; name a file .html")
     check_molecules(options, "explain", (*LAYOUT, "input_format", "jobs"))
     check_least(options, COUNTS)
-    from graphormer_sepnorm.inference.explanation import Explainer
+    from graphormer_sepnorm.inference.explain import Explainer
     from graphormer_sepnorm.inference.explanation_page import explain_smiles, explain_table
     from graphormer_sepnorm.inference.predictor import Predictor
     from graphormer_sepnorm.inference.table_job import Outcome

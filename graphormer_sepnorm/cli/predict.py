@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.cli import embed, explain
 from graphormer_sepnorm.cli.main import OneLineParser, check_least, run
@@ -81,7 +81,7 @@ def _info(arguments: list[str]) -> None:
         in_one_line,
         read_checkpoint,
     )
-    from graphormer_sepnorm.inference.description import describe, model_card
+    from graphormer_sepnorm.inference.model_card import describe, model_card
 
     file = find_checkpoint(options.model)
     checkpoint = read_checkpoint(file)
@@ -228,45 +228,44 @@ def _say(text: str) -> None:
 
 def _predict_arguments(options: argparse.Namespace) -> bool:
     """Predict what stands on the command line; return whether any of it could be."""
-    from graphormer_sepnorm.inference.stream import rounded
+    from graphormer_sepnorm.inference.predict_table import rounded
     from graphormer_sepnorm.inference.table_job import TableJob, check_places, forget_progress
     from graphormer_sepnorm.tables.writer import create_table
 
     job = TableJob("-", options.output, overwrite=options.overwrite)
     check_places(job)
     predictor = _ready(options, options.device)
-    predictions = predictor.predict(options.smiles, **limits_of(options))
-    rows = zip(
-        predictions.smiles,
-        predictions.numbers,
-        predictions.texts or ((),) * len(predictions.smiles),
-        predictions.warnings,
-        predictions.errors,
-        strict=True,
-    )
-    task, names = predictor.task, [*predictor.columns, *predictor.text_columns]
+    found = predictor.predict(options.smiles, **limits_of(options))
+    task, table = predictor.task, found.table
     if not job.to_file and options.output_format is None and sys.stdout.isatty():
         shown = {f"{kind}_{name}": kind for kind in _SHORT for name in task.targets}
         for name, unit in zip(task.targets, task.units, strict=True):
             shown[f"pred_{name}"] = f"{name} [{unit}]" if unit else name
-        table = [["smiles", *(shown.get(name, name) for name in names), ""]]
-        for smiles, numbers, texts, warning, error in rows:
-            # An interval may be missing where there is a value.
-            cells = ["" if math.isnan(number) else f"{number:.6g}" for number in numbers]
-            table.append([smiles, *cells, *texts, error or warning])
-        _say(aligned(table))
-        return not all(predictions.errors)
-    types = dict.fromkeys(predictor.columns, "float64")
-    columns = ["smiles", *names, "warning", "error"]
+        cells = [[*map(_short, column)] for column in table.values()]
+        said = [
+            error or warning for error, warning in zip(found.errors, found.warnings, strict=True)
+        ]
+        header = ["smiles", *(shown.get(name, name) for name in table), ""]
+        _say(aligned([header, *zip(found.smiles, *cells, said, strict=True)]))
+        return not all(found.errors)
+    types = dict.fromkeys(found.columns, "float64")
+    columns = ["smiles", *table, "warning", "error"]
+    cells = [[*map(rounded, cells)] if name in types else cells for name, cells in table.items()]
     writer = create_table(job.destination, columns, format=options.output_format, types=types)
     try:
         forget_progress(job)
-        writer.write((one[0], *map(rounded, one[1]), *one[2], *one[3:]) for one in rows)
+        writer.write(zip(found.smiles, *cells, found.warnings, found.errors, strict=True))
         writer.commit()
     except BaseException:
         writer.discard()
         raise
-    return not all(predictions.errors)
+    return not all(found.errors)
+
+
+def _short(cell: Any) -> str:
+    if not isinstance(cell, float):
+        return cell
+    return "" if math.isnan(cell) else f"{cell:.6g}"  # an interval may be missing
 
 
 def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
@@ -283,7 +282,7 @@ def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
             f"{options.model}; or take its vectors: python predict.py embed {options.model}"
         )
     if options.asked:
-        asked = {"interval": predictor.asked.interval, **options.asked}
+        asked = {"interval": predictor.interval, **options.asked}
         if asked["interval"] == "none":
             asked["interval"] = None
         predictor.ask(**asked)
@@ -300,7 +299,7 @@ def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
 def _predict_file(options: argparse.Namespace, arguments: list[str]) -> int:
     """Predict a file; return the exit status."""
     from graphormer_sepnorm.inference.checkpoint import find_checkpoint
-    from graphormer_sepnorm.inference.stream import predict_table
+    from graphormer_sepnorm.inference.predict_table import predict_table
     from graphormer_sepnorm.inference.table_job import Outcome, Shard
 
     job = job_of(

@@ -13,7 +13,6 @@ from sklearn.base import TransformerMixin
 from graphormer_sepnorm.estimators.checkpointed import Checkpointed
 from graphormer_sepnorm.estimators.inputs import smiles_of
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint, save_for_prediction
-from graphormer_sepnorm.inference.embeddings import Embedder
 
 
 class GraphormerEmbedding(TransformerMixin, Checkpointed):
@@ -51,7 +50,9 @@ class GraphormerEmbedding(TransformerMixin, Checkpointed):
             file = Path(folder) / "model.ckpt"
             save_for_prediction(read_checkpoint(self.model), file)
             self._keep(file.read_bytes())
-        if note := Embedder(self._predictor()).note:
+        predictor = self._predictor()
+        _ = predictor.reader.featuriser  # or it does not take SMILES
+        if note := predictor.embedding_note:
             warnings.warn(f"{self.model}: {note}", stacklevel=2)
         return self
 

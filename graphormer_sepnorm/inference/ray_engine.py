@@ -9,15 +9,14 @@ import re
 import shutil
 import warnings
 from collections.abc import Sequence
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError
 from graphormer_sepnorm.formatting import in_a_line, shortened
 from graphormer_sepnorm.inference.batching import CHUNK_ROWS
+from graphormer_sepnorm.inference.predict_table import Columns, find_columns, predict_chunk
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.inference.stream import Columns, find_columns, predict_chunk
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob
 from graphormer_sepnorm.process import cores, trim_now_and_then
 from graphormer_sepnorm.tables.formats import format_of
@@ -43,10 +42,10 @@ class Predict:
         import torch
 
         torch.set_num_threads(1)
-        device, asked = given
+        device, *asked = given
         self._job, self._names, self._columns = job, list(names), columns
         self._predictor = Predictor.load(model, device)
-        self._predictor.ask(*astuple(asked))
+        self._predictor.ask(*asked)
 
     def __call__(self, table: Any) -> Any:
         """Predict a table of pyarrow.
@@ -61,14 +60,12 @@ class Predict:
             raise ValueError(f"a file has other columns than the first one: {found}")
         columns = self._columns
         source = columns.molecules
-        cells = (table.column(place).to_pylist() for place in (source.smiles, *source.beside))
-        texts = [("", smiles, beside) for smiles, *beside in zip(*cells, strict=True)]
-        rows = predict_chunk(self._predictor, columns, self._job, source.read(texts))
+        cells = (table.column(place).to_pylist() for place in (source.smiles, *source.extra))
+        texts = [("", smiles, extra) for smiles, *extra in zip(*cells, strict=True)]
+        rows = predict_chunk(self._predictor, columns, self._job, source.parse(texts))
         trim_now_and_then()
-        added = [(*row.numbers, *row.texts, *row.remarks) for row in rows]
-        for place, name in enumerate(columns.added):
+        for name, values in zip(columns.added, zip(*rows, strict=True), strict=True):
             type = pyarrow.float64() if name in columns.numbers else pyarrow.string()
-            values = [row[place] for row in added]
             table = table.append_column(name, pyarrow.array(values, type, from_pandas=True))
         return table
 
@@ -165,7 +162,7 @@ def predict_library(
         columns = find_columns(first, predictor, job, outcome)
     ray, actors, on_gpu = start_ray(device, actors)
     ray.data.DataContext.get_current().enable_progress_bars = not job.quiet
-    given = ("cuda" if on_gpu else "cpu"), predictor.asked
+    given = ("cuda" if on_gpu else "cpu"), predictor.interval, predictor.neighbors
     try:
         job.partial.mkdir(parents=True)
         if format == "parquet":

@@ -188,8 +188,8 @@ def check_places(job: TableJob) -> None:
 
     Raises:
         DataError: There is no input; the output, or a file that is needed until it is complete,
-            would take the place of the input; the output is there already, or was begun by an
-            earlier job; or nobody may look there.
+            would replace the input; the output is there already, or was begun by an earlier job; or
+            nobody may look there.
     """
     source, output = Path(job.source), Path(job.destination)
     try:
@@ -201,9 +201,9 @@ def check_places(job: TableJob) -> None:
             raise DataError(
                 "--resume needs an input file and an output file of text, and no --evaluate"
             )
-        for place in (output, job.partial, job.progress_file) if job.to_file else ():
-            if job.source != "-" and place.exists() and place.samefile(source):
-                raise DataError(f"{place} is the input: give the output {output} another name")
+        for path in (output, job.partial, job.progress_file) if job.to_file else ():
+            if job.source != "-" and path.exists() and path.samefile(source):
+                raise DataError(f"{path} is the input: give the output {output} another name")
         if job.to_file and output.is_file() and not job.overwrite:
             raise DataError(
                 f"{output} is there already: give another name, or --overwrite to replace it"
@@ -219,7 +219,7 @@ def check_places(job: TableJob) -> None:
 
 
 def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> dict[str, Any]:
-    """Say what the rows of an output are made from.
+    """Return what the rows of an output are made from.
 
     Their last digits depend on how many are predicted together, and on which device.
     """
@@ -248,15 +248,11 @@ def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> d
 
 def save_progress(job: TableJob, mark: Mark, identity: dict[str, Any], outcome: Outcome) -> None:
     """Note how far the output is, atomically."""
-    state = {
-        "rows": outcome.rows,
-        "offset": mark.offset,
-        "warnings": outcome.warnings,
-        "errors": dict(outcome.errors),
-        "identity": identity,
-    }
+    state = {name: getattr(outcome, name) for name in ("rows", "warnings", "errors")}
     try:
-        write_json(job.progress_file, state, indent=1)
+        write_json(
+            job.progress_file, {**state, "offset": mark.offset, "identity": identity}, indent=1
+        )
     except OSError as error:
         raise DataError(cannot_be_written(job.progress_file, error)) from error
 

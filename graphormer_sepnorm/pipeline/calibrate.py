@@ -15,25 +15,26 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference.beside import LEVEL
 from graphormer_sepnorm.inference.checkpoint import CONFIDENCE, KEY
-from graphormer_sepnorm.inference.moved import SAMPLE, sampled
-from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.inference.predictor import LEVEL, SAMPLE, Predictor
 from graphormer_sepnorm.pipeline.held_out import HeldOut, tokens_of
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.uncertainty.calibration import Calibration
 from graphormer_sepnorm.uncertainty.conformal import LEVELS, limits_of
-from graphormer_sepnorm.uncertainty.neighbours import MOST_KEPT, Neighbours, drawn
+from graphormer_sepnorm.uncertainty.domain import (
+    MOST_KEPT,
+    MOST_TOKENS,
+    Neighbors,
+    TokenDistance,
+    sampled,
+)
 from graphormer_sepnorm.uncertainty.quality import (
-    OfIntervals,
-    OfProbabilities,
     evaluate_intervals,
     evaluate_probabilities,
     in_words,
     summarised,
 )
-from graphormer_sepnorm.uncertainty.token_distance import MOST_TOKENS, TokenDistance
 from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 
 # So many molecules that the model has not seen are enough to measure by.
@@ -58,7 +59,7 @@ class Measured:
     held: int
     predictions: np.ndarray | None
     columns: dict[str, np.ndarray]
-    quality: dict[str, OfIntervals | OfProbabilities]
+    quality: dict[str, dict[str, Any]]
     outside: np.ndarray
 
 
@@ -86,9 +87,9 @@ def measure(
     Returns:
         What it knows of its errors, and the checkpoint with that.
     """
-    held = held.take(drawn(len(held.numbers), MOST_HELD_OUT))
+    held = held.take(sampled(len(held.numbers), MOST_HELD_OUT))
     task, std = module.task, np.asarray(module.facts["target_std"])
-    kept, neighbours = _sketch(data, keep)
+    kept, neighbors = _sketch(data, keep)
     own, places = None, None
     if data.member_folds is not None:  # molecules of training are the unseen ones too
         own, places = data.numbers.dealt[kept], _places(kept, held.numbers)
@@ -108,12 +109,11 @@ def measure(
         told,
         held.folds,
         std,
-        neighbours,
+        neighbors,
         own_folds=own,
         places=places,
         exclusive=exclusive,
         tokens=tokens,
-        ranked=data.splits.groups is None,  # a benchmark goes by the order
         bounds=data.sides(held.numbers),
         limits=limits,
     )
@@ -126,8 +126,8 @@ def measure(
         if data.member_folds is not None:  # no label is looked at for it
             confidence = confidence.of_mean(tested, data.member_folds.count)
     checkpoint = {**checkpoint, CONFIDENCE: confidence.to_plain()}
-    if neighbours.smiles:
-        sample = sampled(Predictor(checkpoint, "cpu"), neighbours.smiles)
+    if neighbors.smiles:
+        sample = Predictor(checkpoint, "cpu").sample(neighbors.smiles)
         checkpoint[KEY] = {**checkpoint[KEY], SAMPLE: sample}
     if tested is None:
         outside = np.zeros(0, dtype=bool)
@@ -140,17 +140,17 @@ def measure(
     return measured, checkpoint
 
 
-def _sketch(data: MoleculeDataModule, keep: str) -> tuple[np.ndarray, Neighbours]:
+def _sketch(data: MoleculeDataModule, keep: str) -> tuple[np.ndarray, Neighbors]:
     """Return a sketch of the molecules of training, and their numbers in the store.
 
     They are known by their rows in a table, or by their places in the data set.
     """
     numbers, report = data.numbers.weighed(data.numbers.described), data.splits.report
-    numbers = numbers[drawn(len(numbers), MOST_KEPT)]
+    numbers = numbers[sampled(len(numbers), MOST_KEPT)]
     rows = numbers
     if report is not None:
         rows = np.concatenate([report.splits[split].rows for split in SPLITS])[numbers]
-    sketch = Neighbours.of(
+    sketch = Neighbors.of(
         _fingerprints(data, numbers),
         rows,
         data.splits.smiles_of(numbers) if keep in ("smiles", "labels") else (),
@@ -168,7 +168,7 @@ def _distances(
     """
     if not module.model.config.reads_graph_token:
         return None, None
-    kept = kept[drawn(len(kept), MOST_TOKENS)]
+    kept = kept[sampled(len(kept), MOST_TOKENS)]
     folds = None if data.member_folds is None else (data.numbers.dealt[kept], held.folds)
     seen, unseen = (tokens_of(module, data, numbers) for numbers in (kept, held.numbers))
     return TokenDistance.fit(seen, unseen, *(folds or ()))
@@ -199,7 +199,7 @@ def _tested(
     values = confidence.calibrated(told.values)
     expected = confidence.expected(told, nearest)
     ends = {level: confidence.intervals(values, expected, level) for level in LEVELS}
-    quality: dict[str, OfIntervals | OfProbabilities] = {}
+    quality: dict[str, dict[str, Any]] = {}
     for target, (name, one) in enumerate(zip(task.targets, confidence.targets, strict=True)):
         known = ~np.isnan(labels[:, target])
         if one is None or not known.any():
@@ -234,7 +234,7 @@ def _keep(measured: Measured, run: RunDirectory) -> None:
         "molecules_held_out": measured.held,
         "domain": asdict(domain),
         "test_molecules_outside": int(measured.outside.sum()),
-        "test": {name: asdict(one) for name, one in measured.quality.items()},
+        "test": measured.quality,
     }
     write_json(run.confidence_file, content)
 

@@ -22,7 +22,7 @@ from graphormer_sepnorm.baselines.blend import (
 )
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.errors import CheckpointError
-from graphormer_sepnorm.inference import stream
+from graphormer_sepnorm.inference import predict_table
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     joined,
@@ -140,7 +140,7 @@ def test_without_weight_no_descriptor_is_computed(monkeypatch: pytest.MonkeyPatc
 
 
 def test_processes_and_a_file_give_the_same_values(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(stream, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(predict_table, "CHUNK_ROWS", 2)
     torch.manual_seed(0)
     torch.save(blended(0.4), model := tmp_path / "a.ckpt")
     (tmp_path / "in.csv").write_text("\n".join(["smiles", *SMILES]))

@@ -19,7 +19,7 @@ from graphormer_sepnorm.baselines import fit as baselines
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.datasets import data_module
-from graphormer_sepnorm.inference import stream
+from graphormer_sepnorm.inference import predict_table
 from graphormer_sepnorm.pipeline import calibrate
 from graphormer_sepnorm.runs import scheduler
 from graphormer_sepnorm.training.callbacks import learning_curve
@@ -93,7 +93,7 @@ def model(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(stream, "CHUNK_ROWS", 4)
+    monkeypatch.setattr(predict_table, "CHUNK_ROWS", 4)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from rdkit import Chem
 from tiny_run import write_csv
 
-from graphormer_sepnorm.inference import table_molecules
+from graphormer_sepnorm.inference import predict_table
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.tables.writer import create_table
 
@@ -56,5 +56,5 @@ def interrupt(patch: pytest.MonkeyPatch, after: int) -> None:
 
     patch.setattr(Predictor, "predict_molecules", interrupted)
     patch.setattr(
-        table_molecules, "number_of_jobs", lambda *wanted: 1
+        predict_table, "number_of_jobs", lambda *wanted: 1
     )  # it is this process that counts

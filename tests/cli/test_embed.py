@@ -12,7 +12,7 @@ from reference.checkpoints import make_checkpoint
 from tiny_run import refused
 
 from graphormer_sepnorm.cli.predict import main
-from graphormer_sepnorm.inference import stream
+from graphormer_sepnorm.inference import predict_table
 from graphormer_sepnorm.inference.predictor import Predictor
 
 
@@ -63,7 +63,7 @@ def test_an_interrupted_job_goes_on_as_what_it_was(
 ):
     source, output, whole = table(tmp_path), tmp_path / "out.csv", tmp_path / "whole.csv"
     assert embed(model, source, whole, "--quiet") == 0
-    save = stream.save_progress
+    save = predict_table.save_progress
 
     def stop_at_the_second(job, mark, identity, outcome):
         if outcome.safe_rows:
@@ -71,7 +71,7 @@ def test_an_interrupted_job_goes_on_as_what_it_was(
         save(job, mark, identity, outcome)
 
     with monkeypatch.context() as patch:
-        patch.setattr(stream, "save_progress", stop_at_the_second)
+        patch.setattr(predict_table, "save_progress", stop_at_the_second)
         assert embed(model, source, output, "--jobs", "1") == 130
     said = capsys.readouterr().err
     assert f"predict.py embed {model} -i {source} -o {output} --jobs 1 --resume" in said

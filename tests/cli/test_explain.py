@@ -22,7 +22,7 @@ from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     KEY,
 )
-from graphormer_sepnorm.inference.explanation_methods import METHODS
+from graphormer_sepnorm.inference.explain import METHODS
 from graphormer_sepnorm.inference.predictor import Predictor
 
 GOOD = [n for n, text in enumerate(SMILES) if text not in ("xx", "", "[Si]", "C1CC")]

@@ -250,24 +250,24 @@ def test_a_table_has_the_same_columns_and_is_evaluated(blend: Fitted, tmp_path: 
 def test_an_interrupted_job_goes_on_only_with_the_same_questions(
     blend: Fitted, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
-    from graphormer_sepnorm.inference import stream
+    from graphormer_sepnorm.inference import predict_table
 
-    monkeypatch.setattr(stream, "CHUNK_ROWS", 40)
+    monkeypatch.setattr(predict_table, "CHUNK_ROWS", 40)
     job = [str(blend.run), "-i", str(blend.folder / "a.csv"), "-o", str(tmp_path / "b.csv")]
     job += ["--jobs", "1", "--quiet"]
     whole = [*job[:4], str(tmp_path / "a.csv"), *job[5:], "--interval", "0.5"]
     assert predict(whole) == 0
     calls = iter(range(100))
 
-    def twice(*arguments: Any, progress: Any = stream.save_progress) -> None:
+    def twice(*arguments: Any, progress: Any = predict_table.save_progress) -> None:
         progress(*arguments)
         if next(calls) == 1:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(stream, "save_progress", twice)
+    monkeypatch.setattr(predict_table, "save_progress", twice)
     assert predict([*job, "--interval", "0.5"]) == 130
     monkeypatch.undo()
-    monkeypatch.setattr(stream, "CHUNK_ROWS", 40)
+    monkeypatch.setattr(predict_table, "CHUNK_ROWS", 40)
     assert "another options" in refused(capsys, predict, *job, "--resume")
     assert predict([*job, "--interval", "0.5", "--resume"]) == 0
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()

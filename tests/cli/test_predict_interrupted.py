@@ -203,7 +203,7 @@ sys.path.insert(0, {str(REPOSITORY)!r})
 import numpy as np
 from pathlib import Path
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference import stream
+from graphormer_sepnorm.inference import predict_table
 from graphormer_sepnorm.inference.predictor import Predictions
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob
 
@@ -225,7 +225,7 @@ with open(folder / "in.csv", "w") as handle:
 def predict(rows_file, out):
     outcome = Outcome()
     job = TableJob(str(rows_file), str(out), quiet=True, evaluate=("id",), jobs=1)
-    stream.predict_table(Constant(), job, rows_file, outcome)
+    predict_table.predict_table(Constant(), job, rows_file, outcome)
     return outcome.rows
 
 small = folder / "small.csv"

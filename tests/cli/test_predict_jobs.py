@@ -66,7 +66,7 @@ def start(
 ) -> subprocess.Popen[str]:
     """Start the command with small chunks, in a process of its own."""
     program = (
-        "import sys; from graphormer_sepnorm.inference import stream; stream.CHUNK_ROWS = 64; "
+        "import sys; from graphormer_sepnorm.inference import stream; predict_table.CHUNK_ROWS = 64; "
         "from graphormer_sepnorm.cli.predict import main; sys.exit(main(sys.argv[1:]))"
     )
     return Forked(

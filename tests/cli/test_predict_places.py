@@ -16,7 +16,7 @@ from tiny_run import refused
 
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.cli.train import main as train
-from graphormer_sepnorm.inference import stream
+from graphormer_sepnorm.inference import predict_table
 from graphormer_sepnorm.inference.predictor import Predictor
 
 COMMAND = REPOSITORY / "predict.py"
@@ -37,7 +37,7 @@ def source(tmp_path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch):
-    monkeypatch.setattr(stream, "CHUNK_ROWS", 8)
+    monkeypatch.setattr(predict_table, "CHUNK_ROWS", 8)
 
 
 def test_a_pipe_is_read_once_and_whole(model, source, tmp_path):

@@ -7,7 +7,7 @@ from predict_tables import SMILES, interrupt, rows_of, table, table_of_many
 from tiny_run import refused
 
 from graphormer_sepnorm.cli.predict import main
-from graphormer_sepnorm.inference import stream
+from graphormer_sepnorm.inference import predict_table
 from graphormer_sepnorm.inference.table_job import Shard
 from graphormer_sepnorm.tables.opening import open_table
 
@@ -96,6 +96,6 @@ def test_progress_is_that_of_the_shard(model, tmp_path, capsys, monkeypatch, sma
     source = table_of_many("csv", tmp_path)
     options = [str(model), "-i", str(source), "-o", str(tmp_path / "out.csv")]
     assert main([*options, "--shard", "3/3"]) == 0
-    assert stream.CHUNK_ROWS == 4
+    assert predict_table.CHUNK_ROWS == 4
     assert "100%" in shown[-1]
     assert shown[-1].startswith("19 rows predicted")

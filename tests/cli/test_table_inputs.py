@@ -21,7 +21,7 @@ from graphormer_sepnorm.chem.descriptors import descriptor_names
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.inference import stream
+from graphormer_sepnorm.inference import predict_table
 from graphormer_sepnorm.inference.checkpoint import KEY, joined, read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.training.backbone import Backbone
@@ -88,7 +88,7 @@ def test_predictions_are_those_of_the_test(
     trained: Fitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also with the rows and columns in another order, and in several processes."""
-    monkeypatch.setattr(stream, "CHUNK_ROWS", 25)
+    monkeypatch.setattr(predict_table, "CHUNK_ROWS", 25)
     tested = {int(row["row"]): row for row in trained.predictions}
     order = np.random.default_rng(0).permutation(60)
     rows = [[row[3], row[0], row[1]] for row in (table_rows()[place] for place in order)]

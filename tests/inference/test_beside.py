@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from graphormer_sepnorm.inference.beside import LEVEL, Asked, Beside
 from rdkit import Chem
 from reference.confidence import fingerprints
 
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference.beside import LEVEL, Asked, Beside
 from graphormer_sepnorm.inference.predictions import Predictions
 from graphormer_sepnorm.uncertainty.conformal import Intervals
-from graphormer_sepnorm.uncertainty.domain import Domain
-from graphormer_sepnorm.uncertainty.neighbours import Neighbours
+from graphormer_sepnorm.uncertainty.domain import Domain, Neighbors
 from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 
 
@@ -43,7 +42,7 @@ def test_the_name_of_a_target_is_no_pattern() -> None:
 def test_as_many_neighbours_are_named_as_there_are() -> None:
     smiles = ["CCO", "CCCO", "CCCCO", "CCN", "CCCN", "c1ccccc1"]
     labels = np.array([[1.5], [np.nan], [3], [4], [5], [6]])
-    sketch = Neighbours.of(fingerprints(smiles), np.arange(6), smiles, labels)
+    sketch = Neighbors.of(fingerprints(smiles), np.arange(6), smiles, labels)
     confidence = Uncertainty((None,), Domain(0.0, 0.0, 0), sketch)
     task = Task("regression", ("a",), ("",), "mae")
     beside = Beside(Asked(neighbours=7), confidence, task)

@@ -22,7 +22,7 @@ from graphormer_sepnorm.inference.checkpoint import (
     read_checkpoint,
     save_for_prediction,
 )
-from graphormer_sepnorm.inference.description import describe, model_card
+from graphormer_sepnorm.inference.model_card import describe, model_card
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer

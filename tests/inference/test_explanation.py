@@ -16,14 +16,13 @@ from reference.trees import boosted_trees
 from graphormer_sepnorm.baselines.blend import Blend, Stacking
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
-from graphormer_sepnorm.inference import batching, explanation_methods
+from graphormer_sepnorm.inference import batching, explain
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     KEY,
     joined,
 )
-from graphormer_sepnorm.inference.explanation import Explainer
-from graphormer_sepnorm.inference.explanation_methods import METHODS, STEPS
+from graphormer_sepnorm.inference.explain import METHODS, STEPS, Explainer
 from graphormer_sepnorm.inference.explanation_page import Page
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.uncertainty.calibration import Calibration, Map
@@ -41,7 +40,7 @@ def predictor(request):
 @pytest.fixture(autouse=True)
 def _few_steps(monkeypatch):
     """Enough for what holds of any quadrature."""
-    monkeypatch.setattr(explanation_methods, "STEPS", 5)
+    monkeypatch.setattr(explain, "STEPS", 5)
 
 
 def contributions_of(explanations):
@@ -121,7 +120,7 @@ def test_atoms_and_fragments_have_the_same_sum(predictor):
 
 
 def test_integrated_gradients_add_up_to_the_prediction(predictor, monkeypatch):
-    monkeypatch.setattr(explanation_methods, "STEPS", STEPS)
+    monkeypatch.setattr(explain, "STEPS", STEPS)
     for one in predictor.explain(
         [SMILES[n] for n in GOOD], method="integrated_gradients"
     ).molecules:
@@ -212,7 +211,7 @@ def test_calibration_is_not_explained_and_it_says_so(temperature):
     nine = np.arange(1, 10) / 10
     one = Calibration(Map(), nine, nine, (9, 9))
     predictor = of_classes()
-    predictor.confidence = Uncertainty((one, one), None, None, None, (), None, temperature)
+    predictor.uncertainty = Uncertainty((one, one), None, None, None, (), None, temperature)
     assert ("calibration" in predictor.explain("CCO", "c_a").coverage) is (temperature != 1)
 
 

@@ -12,7 +12,7 @@ from reference.checkpoints import make_checkpoint
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.errors import CheckpointError
-from graphormer_sepnorm.inference import stream
+from graphormer_sepnorm.inference import predict_table
 from graphormer_sepnorm.inference.checkpoint import (
     KEY,
     joined,
@@ -68,7 +68,7 @@ def test_table_has_a_spread_behind_each_value(file: Path, tmp_path: Path, capsys
     for number, more in enumerate((["--jobs", "1"], ["--jobs", "2"], ["--batch_size", "2"])):
         output = tmp_path / f"{number}.parquet"
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(stream, "CHUNK_ROWS", 4 if number else 1024)
+            patch.setattr(predict_table, "CHUNK_ROWS", 4 if number else 1024)
             options = ["-i", str(table), "-o", str(output), "--device", "cpu", "--quiet", *more]
             assert predict([str(file), *options, "--evaluate", "a", "--evaluate", "b"]) == 0
         said.append(capsys.readouterr().out)

@@ -10,13 +10,13 @@ from graphormer_sepnorm.files import read_json, sha256_of
 from graphormer_sepnorm.formatting import aligned, four_digits, in_a_line, listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Kind, Task
-from graphormer_sepnorm.inference.beside import LEVEL
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,
     KEY,
     count_parameters_of,
 )
+from graphormer_sepnorm.inference.predictor import LEVEL
 from graphormer_sepnorm.model.config import EXTENSIONS, GraphormerConfig
 from graphormer_sepnorm.runs.directory import CHECKPOINTS, RunDirectory
 from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
@@ -57,8 +57,8 @@ def _facts(checkpoint: dict[str, Any], file: Path | None) -> Facts:
     steps = facts.get("standardise")
     rows += [("standardised", f"first of all, by {listed(steps)}")] if steps else []
     rows += _model(checkpoint)
-    if (confidence := checkpoint.get(CONFIDENCE)) is not None:
-        rows += _confidence(confidence, facts["task"]["kind"])
+    if (plain := checkpoint.get(CONFIDENCE)) is not None:
+        rows += _uncertainty(plain, facts["task"]["kind"])
     rows += _training(checkpoint)
     if file is not None and file.parent.name == CHECKPOINTS:
         rows += _run(facts, file)
@@ -121,9 +121,9 @@ def _metrics(name: str, values: dict[str, Any]) -> Facts:
     return [(name, ", ".join(shown))] if shown else []
 
 
-def _confidence(confidence: dict[str, Any], kind: Kind) -> Facts:
-    known = Uncertainty.from_plain(confidence, kind)
-    targets = [one for one in confidence["targets"] if one is not None]
+def _uncertainty(plain: dict[str, Any], kind: Kind) -> Facts:
+    known = Uncertainty.from_plain(plain, kind)
+    targets = [one for one in plain["targets"] if one is not None]
     counts = [one["labels"] if "labels" in one else sum(one["counts"]) for one in targets]
     most = max(counts, default=0)
     if kind == "regression":
@@ -138,10 +138,10 @@ def _confidence(confidence: dict[str, Any], kind: Kind) -> Facts:
     if known.domain is not None:
         rule = known.domain.rule
         rows.append(("domain", f"outside it: {rule}" if rule else "no border"))
-    if (sketch := known.neighbours) is not None:
-        kept = ["fingerprints"] + ["SMILES"] * bool(sketch.smiles)
-        kept += ["labels"] * (sketch.labels is not None) + ["[CLS]"] * (known.tokens is not None)
-        rows.append(("it keeps", f"{listed(kept)} of {len(sketch):,} training molecules"))
+    if (sketch := known.neighbors) is not None:
+        stored = ["fingerprints"] + ["SMILES"] * bool(sketch.smiles)
+        stored += ["labels"] * (sketch.labels is not None) + ["[CLS]"] * (known.tokens is not None)
+        rows.append(("it keeps", f"{listed(stored)} of {len(sketch):,} training molecules"))
     return rows
 
 

@@ -16,7 +16,7 @@ from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
 
 
-class Featurised(NamedTuple):
+class Featurized(NamedTuple):
     """What became of some molecules.
 
     Attributes:
@@ -30,12 +30,6 @@ class Featurised(NamedTuple):
     places: np.ndarray
     errors: list[str]
     warnings: list[str]
-
-
-def with_remarks(molecules: Sequence[ParsedMolecule], warnings: Sequence[str]) -> tuple[str, ...]:
-    """Return warnings with what was not read of each molecule: no matter of the model's domain."""
-    both = zip((one.remark for one in molecules), warnings, strict=True)
-    return tuple("; ".join(filter(None, texts)) for texts in both)
 
 
 class MoleculeReader:
@@ -105,15 +99,22 @@ class MoleculeReader:
         """Return the molecules in the form that the model was trained on, see `standardised`."""
         return [standardised(one, self.steps) for one in molecules] if self.steps else molecules
 
+    def with_remarks(
+        self, molecules: Sequence[ParsedMolecule], warnings: Sequence[str]
+    ) -> tuple[str, ...]:
+        """Return warnings with what was not read of each molecule."""
+        both = zip((one.remark for one in molecules), warnings, strict=True)
+        return tuple("; ".join(filter(None, texts)) for texts in both)
+
     def atom_order(self, molecule: Any) -> np.ndarray:
         """Return which atom of its graph each atom of a molecule is, int64 ``[atoms]``."""
         if self.featuriser.atom_order is None:
             return np.arange(molecule.GetNumAtoms())
         return np.asarray(self.featuriser.atom_order(molecule), dtype=np.int64)
 
-    def featurise(
+    def featurize(
         self, molecules: Sequence[ParsedMolecule], max_atoms: int = MAX_ATOMS
-    ) -> Featurised:
+    ) -> Featurized:
         """Return the graphs of the molecules that the model understands."""
         errors, warnings = [parsed.reason for parsed in molecules], [""] * len(molecules)
         places = []
@@ -128,7 +129,7 @@ class MoleculeReader:
             errors[place] = reason
         places = [place for place in places if not errors[place]]
         if graphs is None:
-            return Featurised(None, np.array(places, np.int64), errors, warnings)
+            return Featurized(None, np.array(places, np.int64), errors, warnings)
         for number in self._with_unseen_codes(graphs):
             place = places[number]
             errors[place], warnings[place] = self._what_is_new(
@@ -147,7 +148,7 @@ class MoleculeReader:
             warnings[place] = "; ".join(filter(None, remarks))
         if len(understood) < len(graphs):
             graphs = graphs.take(understood) if understood else None
-        return Featurised(graphs, np.array(places, np.int64)[understood], errors, warnings)
+        return Featurized(graphs, np.array(places, np.int64)[understood], errors, warnings)
 
     def _with_unseen_codes(self, graphs: PackedGraphs) -> list[int]:
         """Return the numbers of the graphs that have such codes; of most molecules none has."""
