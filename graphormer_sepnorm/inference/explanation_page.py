@@ -188,7 +188,7 @@ class Page:
 
     def _strongest(self, values: np.ndarray, names: Sequence[str]) -> str:
         """Return a list of what contributes most, up or down."""
-        order = np.argsort(-np.abs(values), kind="stable")[:_STRONGEST].tolist()
+        order: list[int] = np.argsort(-np.abs(values), kind="stable")[:_STRONGEST].tolist()
         return self._list(values[order].tolist(), [names[number] for number in order])
 
     def _list(self, values: Iterable[float], names: Iterable[str]) -> str:

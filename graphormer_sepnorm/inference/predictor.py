@@ -281,7 +281,7 @@ class Predictor:
             apart = self.blend.apart(values, trees)
             values, disagree = self.blend.combined(each, trees)
             spread = None if spread is None else disagree
-        finite = np.isfinite(values).all(axis=1)
+        finite: np.ndarray = np.isfinite(values).all(axis=1)
         for place in places[~finite].tolist():
             errors[place], warnings[place] = "the model gives no finite value for it", ""
         inputs = Inputs(
@@ -464,7 +464,7 @@ class Predictor:
 
     @torch.inference_mode()
     def _values(self, graphs: PackedGraphs) -> tuple[np.ndarray, np.ndarray]:
-        """Values of each network, ``[networks, graphs, targets]``, and its [CLS], ``[.., .., C]``."""
+        """Values of each network, ``[networks, graphs, targets]``, and [CLS], ``[.., .., C]``."""
         batch = self.collate(graphs)
         values, tokens = [], []
         for network in self.networks:

@@ -202,6 +202,8 @@ import resource, sys
 sys.path.insert(0, {str(REPOSITORY)!r})
 import numpy as np
 from pathlib import Path
+from graphormer_sepnorm.chem.molecules import ParsedMolecule
+from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference import predict_table
 from graphormer_sepnorm.inference.predictor import Predictions
@@ -210,13 +212,12 @@ from graphormer_sepnorm.inference.table_job import Outcome, TableJob
 class Constant:
     device = "cpu"
     task = Task("regression", ("y",), ("",), "mae")
-    columns = ("pred_y",)
-    text_columns = ()
+    extra_inputs = ExtraInputs()
     def predict_molecules(self, molecules, *rest):
         n = len(molecules)
-        return Predictions((), np.zeros((n, 1)), ("",) * n, ("",) * n)
+        return Predictions((), np.zeros((n, 1)), ("",) * n, ("",) * n, ("y",))
 
-stream.parse_text = lambda *text, **options: None
+predict_table.parse_smiles = lambda text: ParsedMolecule(None, "")
 folder = Path(sys.argv[1])
 with open(folder / "in.csv", "w") as handle:
     handle.write("id,smiles,note\\n")

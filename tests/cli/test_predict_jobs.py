@@ -66,8 +66,9 @@ def start(
 ) -> subprocess.Popen[str]:
     """Start the command with small chunks, in a process of its own."""
     program = (
-        "import sys; from graphormer_sepnorm.inference import stream; predict_table.CHUNK_ROWS = 64; "
-        "from graphormer_sepnorm.cli.predict import main; sys.exit(main(sys.argv[1:]))"
+        "import sys; from graphormer_sepnorm.inference import predict_table; "
+        "predict_table.CHUNK_ROWS = 64; from graphormer_sepnorm.cli.predict import main; "
+        "sys.exit(main(sys.argv[1:]))"
     )
     return Forked(
         [sys.executable, "-c", program, str(model), "-i", str(source), "-o", str(output), *more],
