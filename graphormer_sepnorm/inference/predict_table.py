@@ -3,6 +3,9 @@
 Output goes to ``NAME.partial`` and has its own name when it is complete. Next to it,
 ``NAME.progress.json`` says how many rows are safely in it and what they were made from; by that an
 interrupted job is continued, on a CPU to the identical file.
+
+The way of a row: read here (`Row`), parsed and predicted in any process (`MoleculeColumns.parse`,
+`predict_chunk`), written here.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,6 +31,7 @@ from graphormer_sepnorm.chem.molecules import (
 )
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed
+from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.batching import CHUNK_ROWS
 from graphormer_sepnorm.inference.evaluation import Evaluation
 from graphormer_sepnorm.inference.predictor import Predictor
@@ -60,59 +64,41 @@ Unparsed = tuple[str, Any, list[Any]]
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, eq=False)
-class Molecules:
+class Molecules(NamedTuple):
     """The molecules of some rows.
 
     Attributes:
         parsed: Each, or why a row has none.
+        smiles: As given; of SDF records and InChI canonical, and empty where there is no molecule.
         extra: float64 ``[rows, names]``, the columns that a model reads too; nan = missing.
-        texts: The SMILES that they were read from; of SDF records and InChI None.
     """
 
     parsed: list[ParsedMolecule]
+    smiles: list[str]
     extra: np.ndarray
-    texts: list[Any]
-
-    @property
-    def smiles(self) -> list[str]:
-        """As given; of records and InChI canonical, and empty where there is no molecule."""
-        return [
-            str(text)
-            if text is not None
-            else ("" if one.molecule is None else canonical_smiles(one.molecule))
-            for one, text in zip(self.parsed, self.texts, strict=True)
-        ]
-
-    def in_order_of_smiles(self) -> list[ParsedMolecule]:
-        """Return them with the atoms of each in the order of `smiles`."""
-        return [
-            one
-            if text is not None or one.molecule is None
-            else replace(one, molecule=in_written_order(one.molecule))
-            for one, text in zip(self.parsed, self.texts, strict=True)
-        ]
 
 
 @dataclass(frozen=True)
 class MoleculeColumns:
-    """Where the molecules of a table stand, and what a model reads in addition to them.
+    """The columns of a table that hold molecules, and what a model reads in addition to them.
 
     Attributes:
         smiles: Position of the SMILES; None: the molecules are in the SDF records.
         extra: Positions of the columns that are read too.
         names: Their names.
+        written_order: Whether the atoms of records and InChI get the order of their SMILES.
     """
 
     smiles: int | None
-    extra: tuple[int, ...] = ()
-    names: tuple[str, ...] = ()
+    extra: tuple[int, ...]
+    names: tuple[str, ...]
+    written_order: bool
 
     @classmethod
     def find(
         cls, reader: TableReader, job: TableJob, names: Sequence[str], outcome: Outcome
     ) -> MoleculeColumns:
-        """Find them in a table; where that was not the only way to read it, the outcome says so.
+        """Find them in a table; where that was not the only way to read it, the outcome notes it.
 
         Raises:
             DataError: There is no such column, or the table is a list of SMILES without a header.
@@ -127,7 +113,7 @@ class MoleculeColumns:
             raise DataError(f"{error} (the model reads {listed(names)})") from error
         choice = "" if job.smiles_column else smiles_choice(reader.columns, smiles)
         outcome.notes += filter(None, (*reader.notes, choice))
-        return cls(smiles, extra, tuple(names))
+        return cls(smiles, extra, tuple(names), job.verb == "explained")
 
     def cells(self, row: Row) -> Unparsed:
         """Return the part of a row that is parsed in any process."""
@@ -138,20 +124,26 @@ class MoleculeColumns:
 
     def parse(self, rows: Sequence[Unparsed]) -> Molecules:
         """Return the molecules of some rows."""
-        in_records = self.smiles is None
-        parse = parse_molblock if in_records else parse_smiles
-        molecules, extra = [], np.full((len(rows), len(self.names)), np.nan)
+        parsed, smiles, extra = [], [], np.full((len(rows), len(self.names)), np.nan)
         for number, (problem, text, cells) in enumerate(rows):
-            given: Any = text if in_records or not is_empty(text) else None
-            parsed = ParsedMolecule(None, problem) if problem else parse(given)
-            if parsed.readable:
+            one = ParsedMolecule(None, problem) if problem else self._molecule(text)
+            if one.molecule is not None:
                 try:
                     extra[number] = parse_or_missing(cells, self.names)
                 except ValueError as error:
-                    parsed = ParsedMolecule(None, str(error))
-            molecules.append(parsed)
-        texts = [None if in_records or is_inchi(text) else text for _, text, _ in rows]
-        return Molecules(molecules, extra, texts)
+                    one = ParsedMolecule(None, str(error))
+            if self.smiles is None or is_inchi(text):
+                text = "" if one.molecule is None else canonical_smiles(one.molecule)
+                if self.written_order and one.molecule is not None:
+                    one = replace(one, molecule=in_written_order(one.molecule))
+            parsed.append(one)
+            smiles.append(str(text))
+        return Molecules(parsed, smiles, extra)
+
+    def _molecule(self, text: Any) -> ParsedMolecule:
+        if self.smiles is None:
+            return parse_molblock(text)
+        return parse_smiles(None if is_empty(text) else text)
 
 
 def computed(
@@ -172,12 +164,12 @@ def computed(
 
     Args:
         reader: The table.
-        columns: Where its molecules stand.
+        columns: Its columns of molecules.
         compute: Runs in any process.
         size: How many rows at a time.
         device: Where it is computed.
-        job: Says in how many processes.
-        outcome: Knows how many rows are done.
+        job: Has the number of processes.
+        outcome: Has the number of rows that are done.
         rows: Those that are left to do; None: all.
         total: How many these are, if that is known.
     """
@@ -206,11 +198,11 @@ class Columns:
     """Columns of input and output.
 
     Attributes:
-        molecules: Where the molecules stand, and what the model reads in addition to them.
+        molecules: Those of the molecules, and of what the model reads in addition to them.
         added: Names of our columns: SMILES of records, if any, predictions, warning, error.
         numbers: Which of these hold numbers.
         with_smiles: Whether the SMILES of records are added.
-        labels: Of each target that is evaluated: its number, the position of its label in the
+        labels: Of each target that is evaluated: its index, the position of its label in the
             table, and of its prediction among those that are added.
         similarity: Position of the similarity to the most similar training molecule among those
             that are added; None: the model does not know it.
@@ -249,14 +241,7 @@ def find_columns(
     labels: list[tuple[int, int, int]] = []
     if job.evaluate:
         task = predictor.task
-        if task.one_of and len(job.evaluate) != 1:
-            raise DataError(
-                f"--evaluate names {len(job.evaluate)} columns: name the one that has the classes "
-                f"of {task.one_of} ({listed(task.classes)})"
-            )
-        targets: Sequence[int] = range(len(task.targets))
-        if not task.one_of:
-            targets = _targets_of(job.evaluate, task.targets)
+        targets = _evaluated_targets(job.evaluate, task)
         outcome.evaluation = Evaluation(task, targets)
         positions = [find_column(reader.columns, name, reader.name) for name in job.evaluate]
         positions *= len(targets) if task.one_of else 1
@@ -272,27 +257,32 @@ def find_columns(
     )
 
 
-def _targets_of(columns: Sequence[str], targets: Sequence[str]) -> Sequence[int]:
-    """Return which target each column of labels is of.
+def _evaluated_targets(columns: Sequence[str], task: Task) -> Sequence[int]:
+    """Return the target of each column of labels.
 
     Columns that are called like targets are theirs, in whatever order they are named; others stand
-    for all targets, in their order.
+    for all targets, in their order. Classes of which a molecule is of one have one column.
 
     Raises:
         DataError: There are fewer or more of them, or one is called like a target elsewhere.
     """
-    # As columns are found: A is a, unless there are both.
-    alike = str.lower if len({name.lower() for name in targets}) == len(targets) else str
-    numbers = {alike(name): number for number, name in enumerate(targets)}
-    found = [numbers.get(alike(name), -1) for name in columns]
-    if -1 not in found and len({*found}) == len(found):
+    every = range(len(task.targets))
+    if task.one_of and len(columns) == 1:
+        return every
+    numbers = {name.lower(): number for number, name in enumerate(task.targets)}
+    numbers |= {name: number for number, name in enumerate(task.targets)}
+    found = [numbers.get(name, numbers.get(name.lower(), -1)) for name in columns]
+    if -1 not in found and len({*found}) == len(found) and not task.one_of:
         return found
-    if len(found) == len(targets) and all(one in (-1, place) for place, one in enumerate(found)):
-        return range(len(targets))
+    in_order = len(found) == len(every) and all(
+        a in (-1, b) for a, b in zip(found, every, strict=True)
+    )
+    if in_order and not task.one_of:
+        return every
+    what = f"the one with {task.one_of}" if task.one_of else "one column for each, in this order"
     raise DataError(
-        f"--evaluate names {len(columns)} columns ({', '.join(columns)}), the model has "
-        f"{len(targets)} targets ({', '.join(targets)}): name one column for each, in this order, "
-        "or some that are called like targets, each with an --evaluate of its own"
+        f"--evaluate names {len(columns)} columns ({listed(columns)}), the model has {len(every)} "
+        f"targets ({listed(task.targets)}): name {what}, or some that are called like targets"
     )
 
 
@@ -310,18 +300,17 @@ def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome
         columns = find_columns(reader, predictor, job, outcome)
         if job.shard and job.shard.number > 1:  # the parts are put behind each other
             reader.announced = False
-        identity = None
+        identity = mark = None
         if job.can_resume:
             identity = identify(job, checkpoint, CHUNK_ROWS, predictor.device)
-        mark = earlier_progress(job, identity, outcome) if job.resume and identity else None
+            mark = earlier_progress(job, identity, outcome) if job.resume else None
+        number = "float32" if job.verb == "embedded" else "float64"
         writer = create_table(
             job.destination,
             (*reader.columns, *columns.added),
             format=job.output_format,
             like=reader,
-            types=dict.fromkeys(
-                columns.numbers, "float32" if job.verb == "embedded" else "float64"
-            ),
+            types=dict.fromkeys(columns.numbers, number),
             resume=mark,
         )
         try:
@@ -348,7 +337,6 @@ def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome
                     outcome.count(warnings, errors)
                     if identity:
                         save_progress(job, writer.mark(), identity, outcome)
-                        outcome.safe_rows = outcome.rows
             writer.commit()
         except BaseException:
             writer.close()

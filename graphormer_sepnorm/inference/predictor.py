@@ -201,14 +201,13 @@ class Predictor:
         ):
             if asked is not None and there is None:
                 raise ConfigError(
-                    f"--{name} {asked}: the model does not know it; models that train.py fit "
-                    "makes of a table do, without --keep none"
+                    f"--{name} {asked}: only models that train.py fit makes of a table, without "
+                    "--keep none, have it"
                 )
         if interval is not None and known is not None and interval > known.highest_level:
-            highest = math.floor(known.highest_level * 1000) / 1000
             raise ConfigError(
                 f"--interval {interval:g}: the model was tried on too few molecules for it; the "
-                f"highest is {highest:g}"
+                f"highest is {math.floor(known.highest_level * 1000) / 1000:g}"
             )
         self.interval, self.neighbors = interval, neighbours
         return self
@@ -258,23 +257,23 @@ class Predictor:
         molecules = self.reader.prepared(molecules)
         graphs, places, errors, warnings = self.reader.featurize(molecules, max_atoms)
         understood = [molecules[place].molecule for place in places]
-        shape = len(places), len(self.task.targets)
-        each, apart = np.full((len(self.networks), *shape), np.nan), np.full(shape, np.nan)
+        graphs = self.with_extra(graphs, understood, None if columns is None else columns[places])
+        for place, row in zip(places, graphs.extra, strict=True):
+            remarks = [warnings[place], *self.extra_inputs.remarks(row)]
+            warnings[place] = "; ".join(filter(None, remarks))
         tokens = None if self.uncertainty is None else self.uncertainty.tokens
-        distance = np.full(len(places), np.nan)
-        if graphs is not None:
-            own = None if columns is None else columns[places]
-            graphs = self.with_extra(graphs, understood, own)
-            for place, row in zip(places, graphs.extra, strict=True):
-                remarks = [warnings[place], *self.extra_inputs.remarks(row)]
-                warnings[place] = "; ".join(filter(None, remarks))
-            for rows in by_size(graphs.num_atoms, batch_size):
-                each[:, rows], seen = self._values(graphs.take(rows))
-                if tokens is not None:
-                    distance[rows] = tokens.of(seen)
-        values = each.mean(axis=0)
+        distance = None if tokens is None else np.full(len(places), np.nan)
+        each = np.full((len(self.networks), len(places), len(self.task.targets)), np.nan)
+        for rows in by_size(graphs.num_atoms, batch_size):
+            each[:, rows], seen = self._values(graphs.take(rows))
+            if tokens is not None and distance is not None:
+                distance[rows] = tokens.of(seen)
+        values, apart = (
+            each.mean(axis=0),
+            None if self.blend is None else np.full_like(each[0], np.nan),
+        )
         spread = each.std(axis=0, ddof=1) if len(each) > 1 else None
-        if graphs is not None and self.blend is not None and self._asks_trees:
+        if len(places) and self.blend is not None and self._asks_trees:
             names = self.extra_inputs.descriptors
             descriptors, own = np.hsplit(graphs.extra, [len(names)])
             trees = self.blend.trees_of_molecules(understood, own, (names, descriptors))
@@ -284,32 +283,25 @@ class Predictor:
         finite: np.ndarray = np.isfinite(values).all(axis=1)
         for place in places[~finite].tolist():
             errors[place], warnings[place] = "the model gives no finite value for it", ""
-        inputs = Inputs(
-            values,
-            spread,
-            None if self.blend is None else apart,
-            None if tokens is None else distance,
-        )
-        places = places[finite].tolist()
-        said = [warnings[place] for place in places]
+        known: list[int] = places[finite].tolist()
         arrays, cells = estimate_uncertainty(
             self.uncertainty,
             self.task,
-            inputs.take(finite),
-            [molecules[place].molecule for place in places],
-            said,
+            Inputs(values, spread, apart, distance).take(finite),
+            [molecules[place].molecule for place in known],
+            remarks := [warnings[place] for place in known],
             self.interval,
             self.neighbors,
         )
-        for place, warning in zip(places, said, strict=True):
+        for place, warning in zip(known, remarks, strict=True):
             warnings[place] = warning
         return Predictions(
             smiles=(),
             errors=tuple(errors),
             warnings=self.reader.with_remarks(molecules, warnings),
             targets=self.task.targets,
-            cells={name: scattered(column, places, errors) for name, column in cells.items()},
-            **{name: scattered(array, places, errors) for name, array in arrays.items()},
+            cells={name: scattered(column, known, errors) for name, column in cells.items()},
+            **{name: scattered(array, known, errors) for name, array in arrays.items()},
         )
 
     def predict_graphs(self, graphs: Sequence[Any], batch_size: int = BATCH_SIZE) -> Predictions:
@@ -330,12 +322,12 @@ class Predictor:
         errors = [""] * len(graphs)
         if len(graphs):
             packed = PackedGraphs.concatenate([*packed_blocks(graphs)])
+            for rows in by_size(packed.num_atoms, batch_size):
+                values[:, rows], _ = self._values(packed.take(rows))
             new = self.vocabulary.new_elements(packed.atom_codes)
             for number in np.arange(len(graphs)).repeat(packed.num_atoms)[new].tolist():
                 errors[number] = "not understood by this model: an atom's first code is new to it"
-            for rows in by_size(packed.num_atoms, batch_size):
-                values[:, rows], _ = self._values(packed.take(rows))
-            values[:, [bool(error) for error in errors]] = np.nan
+                values[:, number] = np.nan
         return Predictions(
             (),
             values.mean(axis=0),
@@ -379,7 +371,7 @@ class Predictor:
         graphs, places, errors, warnings = self.reader.featurize(molecules, max_atoms)
         values = np.full((len(molecules), self.model.config.width), np.nan, np.float32)
         of_atoms = [values[:0]] * len(molecules)
-        for rows in () if graphs is None else by_size(graphs.num_atoms, batch_size):
+        for rows in by_size(graphs.num_atoms, batch_size):
             batch = self.collate(graphs.take(rows))
             with torch.inference_mode():
                 tokens, encoded = (one.float().cpu().numpy() for one in self.model.encode(batch))

@@ -1,4 +1,4 @@
-"""A table to predict: what is asked for, what has come of it, and how it goes on after an end."""
+"""A table to predict: what is asked for, the outcome, and how an interrupted job is resumed."""
 
 from __future__ import annotations
 
@@ -54,20 +54,17 @@ class Shard(NamedTuple):
         Raises:
             ConfigError: It is something else.
         """
-        match = re.fullmatch(r"(\d+)/(\d+)", text)
-        shard = cls(*map(int, match.groups())) if match else None
-        if shard is None or not 1 <= shard.number <= shard.of:
-            raise ConfigError(f"--shard is {text}: give K/N with K from 1 to N, such as 3/16")
-        return shard
+        if match := re.fullmatch(r"(\d+)/(\d+)", text):
+            shard = cls(*map(int, match.groups()))
+            if 1 <= shard.number <= shard.of:
+                return shard
+        raise ConfigError(f"--shard is {text}: give K/N with K from 1 to N, such as 3/16")
 
     def __str__(self) -> str:
         return f"{self.number}/{self.of}"
 
     def rows(self, total: int, chunk_rows: int) -> range:
-        """Return which rows of a table belong to it, from 0.
-
-        None of them where chunks, of rows that are predicted together, are fewer than shards.
-        """
+        """Return which rows of a table belong to it, from 0; none where there are few chunks."""
         chunks = -(-total // chunk_rows)
         first, last = (chunks * part // self.of for part in (self.number - 1, self.number))
         return range(min(first * chunk_rows, total), min(last * chunk_rows, total))
@@ -81,19 +78,16 @@ class TableJob:
         source: The table; ``-`` is standard input.
         destination: The table to write; ``-`` is standard output.
         smiles_column: Its name; None finds it.
-        sheet: See `Layout`.
-        header_row: See `Layout`.
-        input_format: None goes by the name.
-        output_format: None goes by the name; CSV for standard output.
+        sheet, header_row: See `Layout`.
+        input_format, output_format: None goes by the name; CSV for standard output.
         batch_size: Molecules computed at once.
         max_atoms: Larger molecules get an error.
         jobs: Processes that predict; None: see `number_of_jobs`.
-        evaluate: Columns with labels: called like targets, or one per target in their order; empty:
-            no evaluation.
+        evaluate: Columns with labels: called like targets, or one per target in their order.
         resume: Continue an interrupted job, if there is one.
-        overwrite: Replace an output that is there, or begin an interrupted job anew.
+        overwrite: Replace an output that is there, or start an interrupted job over.
         quiet: No progress on stderr.
-        verb: What is done with the rows: predicted, embedded or explained.
+        verb: What is done with the rows.
         asked: What predictions come with, for the identity of an interrupted job.
         shard: Which part of the table is predicted; None: all of it.
     """
@@ -117,11 +111,7 @@ class TableJob:
     shard: Shard | None = None
 
     def opened(self) -> TableReader:
-        """Open the table.
-
-        Raises:
-            DataError: It cannot be read.
-        """
+        """Open the table."""
         layout = Layout(self.sheet, self.header_row, self.smiles_column)
         return open_table(self.source, self.input_format, layout)
 
@@ -148,7 +138,7 @@ class TableJob:
 
     @property
     def progress_file(self) -> Path:
-        """Where the state of an interrupted job is kept."""
+        """Where the state of an interrupted job is stored."""
         return beside(behind_link(Path(self.destination)), ".progress.json")
 
 
@@ -161,7 +151,7 @@ class Outcome:
         earlier_rows: Rows that an earlier run had written.
         safe_rows: Rows that an interruption cannot take away any more.
         warnings: Rows with a warning.
-        errors: Rows without a prediction, by the first words of the reason.
+        errors: Rows without a prediction, by the kind of reason.
         notes: What the user should know, one line each.
         evaluation: Labels against predictions, if that was asked for.
     """
@@ -175,12 +165,11 @@ class Outcome:
     evaluation: Evaluation | None = None
 
     def count(self, warnings: Sequence[str], errors: Sequence[str]) -> None:
-        """Count rows that are done, by what is said of each."""
+        """Count rows that are done, by the warning and the error of each."""
         self.rows += len(errors)
         self.warnings += sum(map(bool, warnings))
         for error in filter(None, errors):
-            kinds = (kind for kind in _KINDS if kind in error)
-            self.errors[next(kinds, "other")] += 1
+            self.errors[next((kind for kind in _KINDS if kind in error), "other")] += 1
 
 
 def check_places(job: TableJob) -> None:
@@ -188,8 +177,8 @@ def check_places(job: TableJob) -> None:
 
     Raises:
         DataError: There is no input; the output, or a file that is needed until it is complete,
-            would replace the input; the output is there already, or was begun by an earlier job; or
-            nobody may look there.
+            would replace the input; the output is there already, or a part of it, of an earlier
+            job; or a path cannot be used.
     """
     source, output = Path(job.source), Path(job.destination)
     try:
@@ -201,18 +190,19 @@ def check_places(job: TableJob) -> None:
             raise DataError(
                 "--resume needs an input file and an output file of text, and no --evaluate"
             )
-        for path in (output, job.partial, job.progress_file) if job.to_file else ():
+        if not job.to_file:
+            return
+        for path in (output, job.partial, job.progress_file):
             if job.source != "-" and path.exists() and path.samefile(source):
                 raise DataError(f"{path} is the input: give the output {output} another name")
-        if job.to_file and output.is_file() and not job.overwrite:
+        if output.is_file() and not job.overwrite:
             raise DataError(
                 f"{output} is there already: give another name, or --overwrite to replace it"
             )
-        if job.to_file and job.partial.exists() and not (job.resume or job.overwrite):
+        if job.partial.exists() and not (job.resume or job.overwrite):
             ways = "--resume continues it, " if job.can_resume else ""
             raise DataError(
-                f"{job.partial} is there, of a job that was interrupted: {ways}--overwrite begins "
-                "anew"
+                f"{job.partial} is there, of an interrupted job: {ways}--overwrite starts over"
             )
     except OSError as error:  # a name that is too long, a folder that may not be entered
         raise DataError(f"{error.filename} cannot be used ({error.strerror})") from error
@@ -249,12 +239,12 @@ def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> d
 def save_progress(job: TableJob, mark: Mark, identity: dict[str, Any], outcome: Outcome) -> None:
     """Note how far the output is, atomically."""
     state = {name: getattr(outcome, name) for name in ("rows", "warnings", "errors")}
+    state |= {"offset": mark.offset, "identity": identity}
     try:
-        write_json(
-            job.progress_file, {**state, "offset": mark.offset, "identity": identity}, indent=1
-        )
+        write_json(job.progress_file, state, indent=1)
     except OSError as error:
         raise DataError(cannot_be_written(job.progress_file, error)) from error
+    outcome.safe_rows = outcome.rows
 
 
 def earlier_progress(job: TableJob, identity: dict[str, Any], outcome: Outcome) -> Mark | None:
@@ -272,12 +262,12 @@ def earlier_progress(job: TableJob, identity: dict[str, Any], outcome: Outcome) 
     except FileNotFoundError:
         return None  # interrupted before the first rows were safe
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{job.progress_file} is damaged: begin anew with --overwrite") from error
+        raise DataError(f"{job.progress_file} is damaged: start over with --overwrite") from error
     changed = [name for name in identity if before.get(name) != identity[name]]
     if changed:
         raise DataError(
-            f"{job.partial} was begun with another {' and another '.join(changed)}: continue it "
-            "with the same, or begin anew with --overwrite"
+            f"{job.partial} was started with another {' and another '.join(changed)}: continue it "
+            "with the same, or start over with --overwrite"
         )
     outcome.rows = outcome.earlier_rows = outcome.safe_rows = rows
     outcome.warnings, outcome.errors = warnings, errors
@@ -285,9 +275,9 @@ def earlier_progress(job: TableJob, identity: dict[str, Any], outcome: Outcome) 
 
 
 def forget_progress(job: TableJob) -> None:
-    """Remove what an earlier job noted of the partial file that this one has just begun anew.
+    """Remove the progress of an earlier job, whose partial file a new one has just replaced.
 
-    Also where this one cannot be continued: by those notes the earlier one would go on in its rows.
+    Also where the new one cannot be resumed: else the earlier one would continue in its rows.
     """
     if job.to_file:
         job.progress_file.unlink(missing_ok=True)

@@ -77,7 +77,7 @@ def test_an_interrupted_job_goes_on_as_what_it_was(
     assert f"predict.py embed {model} -i {source} -o {output} --jobs 1 --resume" in said
     # Predictions are not to be written behind embeddings.
     words = (model, "-i", source, "-o", output, "--resume")
-    assert "was begun with another options" in refused(capsys, main, *words)
+    assert "was started with another options" in refused(capsys, main, *words)
     assert embed(model, source, output, "--quiet", "--resume") == 0
     assert output.read_bytes() == whole.read_bytes()
 

@@ -85,7 +85,7 @@ def test_a_page_says_what_python_says(model, tmp_path, capsys, monkeypatch, jobs
         assert numbers_in(output, number) == pytest.approx(expected, abs=0.51)
         assert all(fragment_smiles(one.molecule, atoms) in row for atoms in one.fragments[:5])
     said = capsys.readouterr().err
-    assert re.search(r"note: baseline and contributions miss .* by \S+ mol/L at most\n", said)
+    assert re.search(r"note: baseline and contributions differ .* by up to \S+ mol/L\n", said)
     assert "11 rows, 7 explained, 4 without an explanation" in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "why.html"]
 
@@ -131,7 +131,7 @@ def test_of_classes_and_blends_it_says_what_is_explained(tmp_path, capsys):
     text = output.read_text(encoding="utf-8")
     assert re.search(r"probability 0\.\d+, log-odds", text)
     assert "contribution to b [log-odds]" in text
-    share = "explained is what the network says, without trees (75% of the blend)"
+    share = "explained is the value of the network, without trees (75% of the blend)"
     assert share in text
     assert f"note: {share}\n" in capsys.readouterr().err
 
@@ -147,7 +147,7 @@ def test_a_column_beside_the_molecules_is_read(tmp_path, capsys):
     four, seven = (numbers_in(tmp_path / "why.html", number) for number in (0, 1))
     assert four[1] != seven[1]  # the baseline
     assert "pH" in rows_of(tmp_path / "why.html")[2]
-    assert "what the network reads from pH is in the baseline" in capsys.readouterr().err
+    assert "the effect of pH is in the baseline" in capsys.readouterr().err
     words = ("explain", tmp_path / "a.ckpt", "CCO", "-o", tmp_path / "other.html")
     assert "reads pH beside the molecule" in refused(capsys, main, *words)
 

@@ -120,13 +120,13 @@ def test_a_job_is_not_continued_with_something_else(
     capsys.readouterr()
     partial = (tmp_path / "out.csv.partial").read_bytes()
     words = (*arguments, "--resume")
-    assert "begun with another options" in refused(capsys, main, *words, "--max_atoms", "7")
+    assert "started with another options" in refused(capsys, main, *words, "--max_atoms", "7")
     other = tmp_path / "other.ckpt"
     torch.manual_seed(1)
     torch.save(make_checkpoint(), other)
-    assert "begun with another model" in refused(capsys, main, other, *words[1:])
+    assert "started with another model" in refused(capsys, main, other, *words[1:])
     source.write_text(source.read_text() + "12,CCC\n")
-    assert "begun with another input" in refused(capsys, main, *words)
+    assert "started with another input" in refused(capsys, main, *words)
     assert (tmp_path / "out.csv.partial").read_bytes() == partial
     progress = tmp_path / "out.csv.progress.json"
     state = json.loads(progress.read_text())
@@ -135,7 +135,7 @@ def test_a_job_is_not_continued_with_something_else(
         progress.write_text(json.dumps(other_version))
         assert f"another version of {name}" in refused(capsys, main, *words)
     progress.write_text("{")
-    assert "is damaged: begin anew with --overwrite" in refused(capsys, main, *words)
+    assert "is damaged: start over with --overwrite" in refused(capsys, main, *words)
     assert state["rows"] == 4
     assert main([*arguments, "--overwrite", "--quiet"]) == 0
     assert len(rows_of(output)) == len(SMILES) + 2

@@ -82,7 +82,7 @@ def test_an_interrupted_shard_continues_as_that_shard(
         assert main(options) == 130
     capsys.readouterr()
     other = ["3/3" if word == "2/3" else word for word in options]
-    assert "begun with another options" in refused(capsys, main, *other, "--resume")
+    assert "started with another options" in refused(capsys, main, *other, "--resume")
     assert main([*options, "--resume"]) == 0
     assert output.read_bytes() == whole.read_bytes()
 

@@ -23,7 +23,11 @@ SMILES = ["CCO", "c1ccccc1", "no molecule", "CC(=O)N", "", "[Si]", "C#N", "c1ccn
 GOOD = [0, 1, 3, 6, 7]
 
 
-@pytest.fixture(params=[{}, EVERYTHING, {"norm_position": "post"}], ids=["pre", "all", "post"])
+@pytest.fixture(
+    scope="module",
+    params=[{}, EVERYTHING, {"norm_position": "post"}],
+    ids=["pre", "all", "post"],
+)
 def predictor(request):
     return Predictor(make_checkpoint(**request.param), device="cpu")
 

@@ -13,10 +13,7 @@ from reference.checkpoints import make_checkpoint
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.inference import predict_table
-from graphormer_sepnorm.inference.checkpoint import (
-    KEY,
-    joined,
-)
+from graphormer_sepnorm.inference.checkpoint import KEY, joined
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.tables.opening import open_table
 
@@ -65,7 +62,7 @@ def test_table_has_a_spread_behind_each_value(file: Path, tmp_path: Path, capsys
     table = tmp_path / "in.csv"
     table.write_text("smiles,a,b\n" + "".join(f"{one},1,2\n" for one in SMILES))
     outputs, said = [], []
-    for number, more in enumerate((["--jobs", "1"], ["--jobs", "2"], ["--batch_size", "2"])):
+    for number, more in enumerate((["--jobs", "2"], ["--batch_size", "2"])):
         output = tmp_path / f"{number}.parquet"
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(predict_table, "CHUNK_ROWS", 4 if number else 1024)

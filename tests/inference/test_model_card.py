@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import re
 
@@ -50,18 +51,17 @@ def checkpoint():
 
 def test_description_holds_what_predicting_needs_to_know(checkpoint, tmp_path):
     torch.save(checkpoint, tmp_path / "model.ckpt")
-    lines = describe(checkpoint, tmp_path / "model.ckpt").splitlines()
-    text = "\n".join(lines)
-    assert "property [mol/L]; 902 labels from -11.6 to 1.58, mean -3" in text
-    assert "a test (fingerprint none), 902 molecules of 1 to 55 atoms\n" in text
-    assert "epoch 5, step 150" in text
-    assert "mae 0.6543" in text
-    assert "by molecule-1" in text
     checkpoint[KEY]["training_summary"]["connected"] = True
-    assert "1 to 55 atoms, each of one piece\n" in describe(checkpoint, tmp_path / "model.ckpt")
+    text = describe(checkpoint, tmp_path / "model.ckpt")
     model = Graphormer(GraphormerConfig(**checkpoint[KEY]["model"]))
-    assert f"{count_parameters(model):,} parameters" in text
-    assert all(line == line.rstrip() for line in lines)
+    for said in (
+        "property [mol/L]; 902 labels from -11.6 to 1.58, mean -3",
+        "a test (fingerprint none), 902 molecules of 1 to 55 atoms, each of one piece\n",
+        *("epoch 5, step 150", "mae 0.6543", "by molecule-1"),
+        f"{count_parameters(model):,} parameters",
+    ):
+        assert said in text
+    assert all(line == line.rstrip() for line in text.splitlines())
 
 
 def test_hundreds_of_targets_are_counted():
@@ -71,10 +71,13 @@ def test_hundreds_of_targets_are_counted():
     assert text.count("predicts") == 1
 
 
-def test_description_of_older_and_of_other_checkpoints():
-    assert "predicts" in describe(make_checkpoint())  # without a summary
-    assert "not possible" in describe(make_checkpoint(featuriser=None))
-    assert "probability of class 1" in describe(make_checkpoint(kind="binary"))
+def test_description_of_other_checkpoints():
+    for options, said in (
+        ({}, "predicts"),  # without a summary
+        ({"featuriser": None}, "not possible"),
+        ({"kind": "binary"}, "probability of class 1"),
+    ):
+        assert said in describe(make_checkpoint(**options))
 
 
 def test_description_says_how_the_model_is_not_graphormer():
@@ -115,17 +118,18 @@ def test_description_of_what_stands_beside_a_network(manifold):
     assert "1 of 2 targets by the network alone" in text
 
 
-def test_probabilities_are_calibrated_where_a_map_changes_them():
-    classes = confidence("binary").to_plain()
-    (one,) = classes["targets"]
-    said = describe(make_checkpoint(kind="binary") | {CONFIDENCE: classes})
-    assert "probabilities as they come, by up to 34 labels" in said
-    one["map"] |= {"a": 2.0, "b": 2.0}
-    text = describe(make_checkpoint(kind="binary") | {CONFIDENCE: classes})
-    assert "calibrated (temperature)" in text
-    one["map"] |= {"a": 1.0, "b": 1.0}
-    text = describe(make_checkpoint(kind="binary") | {CONFIDENCE: classes | {"temperature": 2.0}})
-    assert "calibrated (temperature)" in text
+@pytest.mark.parametrize(
+    ("slope", "temperature", "said"),
+    [
+        (1.0, 1.0, "probabilities as they come, by up to 34 labels"),
+        (2.0, 1.0, "calibrated (temperature)"),
+        (1.0, 2.0, "calibrated (temperature)"),
+    ],
+)
+def test_probabilities_are_calibrated_where_a_map_changes_them(slope, temperature, said):
+    classes = copy.deepcopy(confidence("binary").to_plain()) | {"temperature": temperature}
+    classes["targets"][0]["map"] |= {"a": slope, "b": slope}
+    assert said in describe(make_checkpoint(kind="binary") | {CONFIDENCE: classes})
 
 
 def test_a_card_has_the_same_facts(checkpoint, tmp_path):
