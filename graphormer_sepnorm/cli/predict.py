@@ -23,7 +23,6 @@ from graphormer_sepnorm.cli.table_verbs import (
     check_molecules,
     finished,
     job_of,
-    limits_of,
     run_job,
 )
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
@@ -216,13 +215,13 @@ def _print(text: str) -> None:
 def _predict_arguments(options: argparse.Namespace) -> bool:
     """Predict what stands on the command line; return whether any of it could be."""
     from graphormer_sepnorm.inference.predict_table import rounded
-    from graphormer_sepnorm.inference.table_job import TableJob, check_places, forget_progress
+    from graphormer_sepnorm.inference.table_job import check_places, forget_progress
     from graphormer_sepnorm.tables.writer import create_table
 
-    job = TableJob("-", options.output, overwrite=options.overwrite)
+    job = job_of(options)
     check_places(job)
     predictor = _ready(options, options.device)
-    found = predictor.predict(options.smiles, **limits_of(options))
+    found = predictor.predict(options.smiles, job.batch_size, job.max_atoms)
     if not job.to_file and options.output_format is None and sys.stdout.isatty():
         _print(_for_terminal(predictor, found))
         return not all(found.errors)

@@ -114,12 +114,6 @@ def run_job(
     return finished(job, outcome, started), outcome
 
 
-def limits_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the limits that were given; the defaults are the predictor's."""
-    given = {"batch_size": options.batch_size, "max_atoms": options.max_atoms}
-    return {name: value for name, value in given.items() if value is not None}
-
-
 def check_molecules(options: argparse.Namespace, verb: str, of_tables: tuple[str, ...]) -> None:
     """Raise a ConfigError for no molecules, for molecules in two ways, and options `of_tables`."""
     if options.input is None:

@@ -41,7 +41,6 @@ import torch
 from torch import Tensor
 
 from graphormer_sepnorm import __version__
-from graphormer_sepnorm.config import MAX_MEMBERS
 from graphormer_sepnorm.errors import CheckpointError, did_you_mean
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import shortened
@@ -152,10 +151,7 @@ def check_checkpoint(checkpoint: Any) -> None:
     missing = [name for name in REQUIRED if name not in facts]
     if missing or "state_dict" not in checkpoint:
         raise CheckpointError(f"it is incomplete: {', '.join(missing or ['state_dict'])}")
-    networks = networks_of(checkpoint)
-    if len(networks) > MAX_MEMBERS:
-        raise CheckpointError(f"it has {len(networks)} members, expected at most {MAX_MEMBERS}")
-    for weights in networks:
+    for weights in networks_of(checkpoint):
         _check_network(facts["model"], weights)
 
 

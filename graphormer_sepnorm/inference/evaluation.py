@@ -1,10 +1,11 @@
-"""How well predictions agree with labels that stand in the same table."""
+"""Metrics of predictions for a table that has labels."""
 
 from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,17 +21,17 @@ from graphormer_sepnorm.tables.columns import (
 
 
 def label_of(task: Task, target: int, cell: object) -> float:
-    """Return a label as it stands in a table; nan where it is missing.
+    """Return the label in a cell of a table; nan where it is missing.
 
     Args:
         task: What is predicted.
-        target: Number of the target.
-        cell: A number; of classes 0 or 1, or a word for them, or, where what class 1 is called, or
-            class 0, is no such word, that or, where only one is known, another name; of several
-            classes the name of the molecule's.
+        target: Index of the target.
+        cell: A number; of two classes 0 or 1, a word for them, or the names that the model has for
+            them (where only one is known, any other name is the other class); of several classes
+            the name of the molecule's.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not a label.
     """
     if task.one_of:
         name = cell.strip() if isinstance(cell, str) else ""
@@ -68,21 +69,31 @@ class Evaluation:
 
     Args:
         task: What is predicted.
-        targets: Numbers of those that are compared.
+        labels: Of each target that is compared the position of its label in a row.
 
     Attributes:
         known: How many rows have the fingerprint of a molecule that the model was trained on.
     """
 
-    def __init__(self, task: Task, targets: Sequence[int]) -> None:
+    def __init__(self, task: Task, labels: Mapping[int, int]) -> None:
         self.task = task
-        self.targets = targets
+        self._positions = labels
         self._labels = [array("d") for _ in task.targets]
         self._predictions = [array("d") for _ in task.targets]
         self._unpredicted = [0] * len(task.targets)
         self._unusable = [0] * len(task.targets)
         self._example = [""] * len(task.targets)
         self.known = 0
+
+    def add_rows(
+        self, rows: Sequence[Sequence[object]], found: Mapping[str, Sequence[Any]]
+    ) -> None:
+        """Add the cells of some rows, and the columns that were predicted for them."""
+        for target, position in self._positions.items():
+            predictions = found[f"pred_{self.task.targets[target]}"]
+            for cells, prediction in zip(rows, predictions, strict=True):
+                self.add(target, cells[position], prediction)
+        self.known += sum(similarity == 1 for similarity in found.get("similarity", ()))
 
     def add(self, target: int, cell: object, prediction: float) -> None:
         """Add a label as it stands in the table, and its prediction, nan if there is none.
@@ -118,7 +129,7 @@ class Evaluation:
             values = self.task.evaluate(labels, predictions)
             shown = (f"{one.label} {one.shown(values[one.name])}" for one in self.task.metrics)
             lines.append(f"{self.task.one_of}  {', '.join(shown)}")
-        for number in self.targets:
+        for number in self._positions:
             name, unit = self.task.targets[number], self.task.units[number]
             labels = np.frombuffer(self._labels[number])
             scores = [

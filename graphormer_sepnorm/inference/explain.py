@@ -35,23 +35,15 @@ STEPS = 32
 
 @dataclass(frozen=True)
 class Subject:
-    """Graphs, and the network whose prediction for them is explained.
+    """Graphs, and the network whose prediction for them is explained."""
 
-    Attributes:
-        network: In evaluation mode.
-        target: Which of its outputs.
-        sizes: int64 ``[G]``, atoms of each graph.
-        fragments: Of each graph the atoms of each of its fragments, numbered in the graph.
-        collate: Gives a batch of the graphs with these numbers, one of them several times perhaps.
-        batch_size: Graphs computed at once, where a method makes many of one.
-    """
-
-    network: Graphormer
-    target: int
-    sizes: np.ndarray
-    fragments: Sequence[Sequence[Sequence[int]]]
+    network: Graphormer  # in evaluation mode
+    target: int  # which of its outputs
+    sizes: np.ndarray  # int64 [G], atoms of each graph
+    fragments: Sequence[Sequence[Sequence[int]]]  # of each graph, the atoms of each of them
+    # Gives a batch of the graphs with these indices, one of them several times perhaps.
     collate: Callable[[Sequence[int]], GraphBatch]
-    batch_size: int
+    batch_size: int  # graphs computed at once, where a method makes many of one
 
     def outputs(self, graphs: Sequence[int], masks: Sequence[np.ndarray]) -> np.ndarray:
         """Return the outputs for graphs some of whose atoms are masked.
@@ -232,7 +224,7 @@ class Explainer:
         unit: Of the contributions.
         coverage: See `Explanations`.
         binary: Whether the prediction is a probability, and what is explained its log-odds.
-        columns: What the network reads from a table beside the molecule.
+        columns: What the network reads from a table in addition to the molecule.
 
     Raises:
         ConfigError: There is no such target or method, or none of several targets is named.
@@ -266,26 +258,18 @@ class Explainer:
             copy.deepcopy(network).requires_grad_(False) for network in predictor.networks
         ]
         self._path_length = config.max_path_length
-        self.coverage = "; ".join(self._left_out())
-
-    def _left_out(self) -> Iterator[str]:
-        """Say what of the prediction is not explained."""
-        blend, uncertainty = self._predictor.blend, self._predictor.uncertainty
-        others, averaged = [], self.binary and len(self._networks) > 1
-        if blend is not None and blend.trees.known[self._number]:
-            if blend.stacking is not None or blend.weights[self._number] < 1:
-                others.append(f"trees ({1 - blend.weights[self._number]:.0%} of the blend)")
-            averaged &= blend.stacking is None  # else log-odds are averaged
-        if blend is not None and blend.exclusive:
-            others.append("that classes add up to 1")
-        if averaged:
-            others.append("that probabilities of members are averaged, not log-odds")
-        if uncertainty is not None and uncertainty.calibrated_by(self._number) != "none":
+        others, extra = [], predictor.extra_inputs.in_words()
+        if predictor.blend is not None:
+            others.append("the trees of the blend")
+        if self.binary and len(self._networks) > 1:
+            others.append("the averaging of probabilities, not log-odds")
+        known = predictor.uncertainty
+        if known is not None and known.calibrated_by(self._number) != "none":
             others.append("calibration")
-        if others:
-            yield f"explained is the value of the network, without {', '.join(others)}"
-        if extra := self._predictor.extra_inputs.in_words():
-            yield f"the effect of {extra} is in the baseline, not in atoms"
+        coverage = [f"explained is the value of the network, without {', '.join(others)}"]
+        coverage = coverage if others else []
+        coverage += [f"the effect of {extra} is in the baseline, not in atoms"] if extra else []
+        self.coverage = "; ".join(coverage)
 
     def explain(
         self,

@@ -108,11 +108,7 @@ def _write(
 def page_of(
     explainer: Explainer, model: str, chunks: Iterable[Sequence[Explanation]]
 ) -> Iterator[str]:
-    """Yield a page piece by piece.
-
-    Colors mean the same on all of the page: they are chosen by the first chunks that are not all
-    errors.
-    """
+    """Yield a page piece by piece; its colors are chosen by the first chunks with a molecule."""
     first, chunks = [], iter(chunks)
     for chunk in chunks:
         first += chunk

@@ -17,19 +17,12 @@ from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
 
 
 class Featurized(NamedTuple):
-    """What became of n molecules.
+    """What became of n molecules."""
 
-    Attributes:
-        graphs: Of those that the model understands, in their order.
-        places: int64 ``[len(graphs)]``, which of the molecules these are.
-        errors: ``[n]``, the reason why a molecule has no graph, or the empty string.
-        warnings: ``[n]``, what to know about its graph; mostly the empty string.
-    """
-
-    graphs: PackedGraphs
-    places: np.ndarray
-    errors: list[str]
-    warnings: list[str]
+    graphs: PackedGraphs  # of those that the model understands, in their order
+    places: np.ndarray  # int64 [len(graphs)], which of the molecules these are
+    errors: list[str]  # [n], the reason why a molecule has no graph, or the empty string
+    warnings: list[str]  # [n], what to know about its graph; mostly the empty string
 
 
 class MoleculeReader:
@@ -117,7 +110,8 @@ class MoleculeReader:
             if atoms > max_atoms:
                 errors[place] = f"too large: {atoms} atoms, the limit is {max_atoms} (--max_atoms)"
         places = [place for place, parsed in enumerate(molecules) if not errors[place]]
-        graphs, reasons = self.featuriser.featurise_many([molecules[n].molecule for n in places])
+        readable: list[Any] = [molecules[place].molecule for place in places]
+        graphs, reasons = self.featuriser.featurise_many(readable)
         for place, reason in zip(places, reasons, strict=True):
             errors[place] = reason
         places = [place for place in places if not errors[place]]
@@ -128,7 +122,8 @@ class MoleculeReader:
             graphs = PackedGraphs.of([graph]).take(np.empty(0, np.int64))
         new = self._with_unseen_codes(graphs)
         for number, place in enumerate(places):
-            molecule, atoms = molecules[place].molecule, int(graphs.num_atoms[number])
+            molecule: Any = molecules[place].molecule
+            atoms = int(graphs.num_atoms[number])
             remarks = [self.featuriser.remarks(molecule)]
             if number in new:
                 errors[place], remark = self._what_is_new(graphs[number], molecule)

@@ -80,19 +80,12 @@ class Molecules(NamedTuple):
 
 @dataclass(frozen=True)
 class MoleculeColumns:
-    """The columns of a table that hold molecules, and what a model reads in addition to them.
+    """The columns of a table that hold molecules, and what a model reads in addition to them."""
 
-    Attributes:
-        smiles: Position of the SMILES; None: the molecules are in the SDF records.
-        extra: Positions of the columns that are read too.
-        names: Their names.
-        written_order: Whether the atoms of records and InChI get the order of their SMILES.
-    """
-
-    smiles: int | None
-    extra: tuple[int, ...]
-    names: tuple[str, ...]
-    written_order: bool
+    smiles: int | None  # position; None: the molecules are in the SDF records
+    extra: tuple[int, ...]  # positions of the columns that are read too
+    names: tuple[str, ...]  # their names
+    written_order: bool  # whether atoms of records and InChI get the order of their SMILES
 
     @classmethod
     def find(
@@ -154,24 +147,12 @@ def computed(
     device: str,
     job: TableJob,
     outcome: Outcome,
-    rows: Iterator[Row] | None = None,
-    total: int | None = None,
 ) -> Iterator[tuple[list[Row], Result]]:
     """Yield some rows of a table at a time, in order, and what is computed of their molecules.
 
-    It shows how far it is, by the outcome, which the caller keeps up to date. Closing the generator
-    leaves no process.
-
-    Args:
-        reader: The table.
-        columns: Its columns of molecules.
-        compute: Runs in any process.
-        size: How many rows at a time.
-        device: Where it is computed.
-        job: Has the number of processes.
-        outcome: Has the number of rows that are done.
-        rows: Those that are left to do; None: all.
-        total: How many these are, if that is known.
+    These are the rows of the job's shard, without those that the outcome knows of an earlier run.
+    Progress is shown by the outcome, which the caller keeps up to date. Closing the generator
+    leaves no process; `compute` runs in any process, for `size` rows at a time.
     """
 
     def parse_and_compute(cells: Sequence[Unparsed]) -> Result:
@@ -179,8 +160,13 @@ def computed(
         trim_now_and_then()
         return result
 
-    left = iter(reader) if rows is None else rows
-    chunks = iter(lambda: list(itertools.islice(left, size)), [])
+    rows, total = iter(reader), None
+    if job.shard:
+        with job.opened() as counted:
+            part = job.shard.rows(counted.count(), size)
+        rows, total = itertools.islice(rows, part.start, part.stop), len(part)
+    rows = itertools.islice(rows, outcome.rows, None)
+    chunks = iter(lambda: list(itertools.islice(rows, size)), [])
     parts = ((chunk, [columns.cells(row) for row in chunk]) for chunk in chunks)
     work = map_in_order(parse_and_compute, parts, number_of_jobs(job.jobs, device))
     progress = TableProgress(reader, job.verb, job.quiet, outcome.rows, total)
@@ -195,31 +181,19 @@ def computed(
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of input and output.
-
-    Attributes:
-        molecules: Those of the molecules, and of what the model reads in addition to them.
-        added: Names of our columns: SMILES of records, if any, predictions, warning, error.
-        numbers: Which of these hold numbers.
-        with_smiles: Whether the SMILES of records are added.
-        labels: Of each target that is evaluated: its index, the position of its label in the
-            table, and of its prediction among those that are added.
-        similarity: Position of the similarity to the most similar training molecule among those
-            that are added; None: the model does not know it.
-    """
+    """Columns of input and output."""
 
     molecules: MoleculeColumns
-    added: tuple[str, ...]
-    numbers: frozenset[str]
-    with_smiles: bool
-    labels: tuple[tuple[int, int, int], ...]
-    similarity: int | None
+    # Of each column that is added, our name and that in the output, where ours may be taken: SMILES
+    # of records, if any, predictions, warning, error.
+    added: dict[str, str]
+    numbers: tuple[str, ...]  # names in the output of those that hold numbers
 
 
 def find_columns(
     reader: TableReader, predictor: Predictor, job: TableJob, outcome: Outcome
 ) -> Columns:
-    """Find the columns that are read and name those that are added.
+    """Find the columns that are read and name those that are added; prepare the evaluation.
 
     Raises:
         DataError: A column is missing, or labels do not fit the targets.
@@ -229,32 +203,23 @@ def find_columns(
     found = (predictor.embed_molecules if embeds else predictor.predict_molecules)([])
     names = () if embeds else predictor.extra_inputs.columns
     molecules = MoleculeColumns.find(reader, job, names, outcome)
-    to_sdf = (job.output_format or format_to_write(job.destination)) == "sdf"
-    with_smiles = molecules.smiles is None and not to_sdf
-    ours = [*["smiles"][: int(with_smiles)], *found.table, "warning", "error"]
-    added: list[str] = []
+    ours = [*found.table, "warning", "error"]
+    if (
+        molecules.smiles is None
+        and (job.output_format or format_to_write(job.destination)) != "sdf"
+    ):
+        ours.insert(0, "smiles")
+    added: dict[str, str] = {}
     for name in ours:
-        free = free_name(name, [*reader.columns, *added])
-        if free != name:
-            outcome.notes.append(f"the table has a column {name!r}: ours is called {free!r}")
-        added.append(free)
-    labels: list[tuple[int, int, int]] = []
+        added[name] = free_name(name, [*reader.columns, *added.values()])
+        if added[name] != name:
+            outcome.notes.append(f"the table has a column {name!r}: ours is called {added[name]!r}")
     if job.evaluate:
-        task = predictor.task
-        targets = _evaluated_targets(job.evaluate, task)
-        outcome.evaluation = Evaluation(task, targets)
+        targets = _evaluated_targets(job.evaluate, predictor.task)
         positions = [find_column(reader.columns, name, reader.name) for name in job.evaluate]
-        positions *= len(targets) if task.one_of else 1
-        for target, position in zip(targets, positions, strict=True):
-            labels.append((target, position, ours.index(f"pred_{task.targets[target]}")))
-    return Columns(
-        molecules,
-        tuple(added),
-        frozenset(added[ours.index(name)] for name in found.columns),
-        with_smiles,
-        tuple(labels),
-        ours.index("similarity") if "similarity" in found.table else None,
-    )
+        labels = dict(zip(targets, itertools.cycle(positions), strict=False))
+        outcome.evaluation = Evaluation(predictor.task, labels)
+    return Columns(molecules, added, tuple(added[name] for name in found.columns))
 
 
 def _evaluated_targets(columns: Sequence[str], task: Task) -> Sequence[int]:
@@ -307,7 +272,7 @@ def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome
         number = "float32" if job.verb == "embedded" else "float64"
         writer = create_table(
             job.destination,
-            (*reader.columns, *columns.added),
+            (*reader.columns, *columns.added.values()),
             format=job.output_format,
             like=reader,
             types=dict.fromkeys(columns.numbers, number),
@@ -316,25 +281,21 @@ def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome
         try:
             if mark is None:
                 forget_progress(job)
-            rows, total = iter(reader), None
-            if job.shard:
-                with job.opened() as counted:
-                    part = job.shard.rows(counted.count(), CHUNK_ROWS)
-                rows, total = itertools.islice(rows, part.start, part.stop), len(part)
-            rows = itertools.islice(rows, outcome.rows, None)  # an earlier run predicted these
             compute = partial(predict_chunk, predictor, columns, job)
-            options = CHUNK_ROWS, predictor.device, job, outcome, rows, total
+            options = CHUNK_ROWS, predictor.device, job, outcome
             work = computed(reader, columns.molecules, compute, *options)
             with contextlib.closing(work):  # type: ignore[type-var]
-                for chunk, predicted in work:
+                for chunk, found in work:
                     writer.write(
-                        ((*row.cells, *ours) for row, ours in zip(chunk, predicted, strict=True)),
+                        (
+                            (*row.cells, *ours)
+                            for row, *ours in zip(chunk, *found.values(), strict=True)
+                        ),
                         [row.record for row in chunk],
                     )
                     if outcome.evaluation is not None:
-                        _evaluate(outcome.evaluation, columns, chunk, predicted)
-                    *_, warnings, errors = zip(*predicted, strict=True)
-                    outcome.count(warnings, errors)
+                        outcome.evaluation.add_rows([row.cells for row in chunk], found)
+                    outcome.count(found["warning"], found["error"])
                     if identity:
                         save_progress(job, writer.mark(), identity, outcome)
             writer.commit()
@@ -349,18 +310,20 @@ def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome
 
 def predict_chunk(
     predictor: Predictor, columns: Columns, job: TableJob, molecules: Molecules
-) -> list[tuple[Any, ...]]:
-    """Return the cells that are added to each row of a chunk; runs in any process."""
+) -> dict[str, Sequence[Any]]:
+    """Return the columns that are added to a chunk, by our names; runs in any process."""
     options = job.batch_size, job.max_atoms
     found: Any
     if job.verb == "embedded":
         found = predictor.embed_molecules(molecules.parsed, *options)
     else:
         found = predictor.predict_molecules(molecules.parsed, *options, molecules.extra)
-    cells: list[Sequence[Any]] = [molecules.smiles] if columns.with_smiles else []
-    for column in found.table.values():
-        cells.append([*map(rounded, column)] if isinstance(column, np.ndarray) else column)
-    return [*zip(*cells, found.warnings, found.errors, strict=True)]
+    cells = {
+        name: [*map(rounded, column)] if isinstance(column, np.ndarray) else column
+        for name, column in found.table.items()
+    }
+    smiles = {"smiles": molecules.smiles} if "smiles" in columns.added else {}
+    return smiles | cells | {"warning": found.warnings, "error": found.errors}
 
 
 def rounded(value: Any) -> float:
@@ -371,17 +334,3 @@ def rounded(value: Any) -> float:
     if value.dtype == np.float32:
         return float(str(value))  # the shortest text that is this number
     return float(f"{value:.6g}")
-
-
-def _evaluate(
-    evaluation: Evaluation,
-    columns: Columns,
-    rows: Sequence[Row],
-    predicted: Sequence[tuple[Any, ...]],
-) -> None:
-    """Compare what was predicted for some rows with their labels."""
-    for row, cells in zip(rows, predicted, strict=True):
-        for target, label, value in columns.labels:
-            evaluation.add(target, row.cells[label], cells[value])
-        if columns.similarity is not None:
-            evaluation.known += cells[columns.similarity] == 1

@@ -156,10 +156,9 @@ class Predictor:
         targets = listed([f"{name} [{unit}]" if unit else name for name, unit in each])
         config, count = self.model.config, len(self.networks)
         networks = f"{count} networks" if count > 1 else "a network"
-        trees = " and trees" if self.blend is not None else ""
         return (
-            f"{type(self).__name__}({targets}; {networks} of {config.layers} layers with "
-            f"{config.norm}{trees}, on {self.device})"
+            f"Predictor({targets}; {networks} of {config.layers} layers with {config.norm}"
+            f"{' and trees' if self.blend is not None else ''}, on {self.device})"
         )
 
     @property
@@ -173,10 +172,10 @@ class Predictor:
         return self.predict_molecules([]).text_columns
 
     def ask(self, interval: float | None = None, neighbours: int = 0) -> Self:
-        """Say what predictions shall come with from now on.
+        """Set what predictions come with from now on.
 
-        A model that knows its errors gives intervals of level 0.9 for real values without being
-        asked. For classes an interval is a set: the classes that a molecule may be of.
+        A model with uncertainty gives intervals of level 0.9 for real values by default. For
+        classes an interval is a set: the classes that a molecule may be of.
 
         Args:
             interval: Level, above 0 and below 1; None: no intervals.
@@ -201,8 +200,8 @@ class Predictor:
         ):
             if asked is not None and there is None:
                 raise ConfigError(
-                    f"--{name} {asked}: only models that train.py fit makes of a table, without "
-                    "--keep none, have it"
+                    f"--{name} {asked}: the model does not know it; models that train.py fit "
+                    "makes of a table do, without --keep none"
                 )
         if interval is not None and known is not None and interval > known.highest_level:
             raise ConfigError(
@@ -280,7 +279,7 @@ class Predictor:
             apart = self.blend.apart(values, trees)
             values, disagree = self.blend.combined(each, trees)
             spread = None if spread is None else disagree
-        finite: np.ndarray = np.isfinite(values).all(axis=1)
+        finite = np.asarray(np.isfinite(values).all(axis=1))
         for place in places[~finite].tolist():
             errors[place], warnings[place] = "the model gives no finite value for it", ""
         known: list[int] = places[finite].tolist()
@@ -397,12 +396,11 @@ class Predictor:
     @property
     def embedding_note(self) -> str:
         """What to know about [CLS] of this network; mostly the empty string."""
-        config = self.model.config
-        if config.reads_graph_token:
+        if self.model.config.reads_graph_token:
             return ""
         return (
             "this model reads its predictions from the atoms, not from [CLS]: take the "
-            f"{config.readout} of theirs (from Python atoms=True)"
+            f"{self.model.config.readout} of theirs (from Python atoms=True)"
         )
 
     def explain(
@@ -438,13 +436,7 @@ class Predictor:
     def with_extra(
         self, graphs: PackedGraphs, molecules: Sequence[Any], columns: np.ndarray | None
     ) -> PackedGraphs:
-        """Return graphs with what the network reads in addition to them.
-
-        Args:
-            graphs: n of them.
-            molecules: RDKit's, whose graphs these are.
-            columns: The values of ``extra_inputs.columns``, ``[n, C]``; None: there are none.
-        """
+        """Return graphs of molecules with the extra inputs, of which `columns` are ``[n, C]``."""
         descriptors = compute_descriptors(molecules, self.extra_inputs.descriptors)
         own = graphs.extra if columns is None else np.asarray(columns, np.float32)
         return replace(graphs, extra=np.hstack([descriptors, own]))
@@ -485,7 +477,7 @@ class Predictor:
         close = np.isclose(*(values / scale), rtol=0, atol=_MOVED, equal_nan=True)
         if differ := int((~close).any(axis=1).sum()):
             log.warning(
-                f"{file}: the model was trained with RDKit {made_with}, here is {RDKIT_VERSION}: "
-                f"{differ} of {len(sample)} of its training molecules have another prediction now; "
-                f"rdkit=={made_with} gives those of its training"
+                f"{file}: trained with RDKit {made_with}, here is {RDKIT_VERSION}: the predictions "
+                f"of {differ} of {len(sample)} training molecules have changed; install "
+                f"rdkit=={made_with} to have those of the training"
             )

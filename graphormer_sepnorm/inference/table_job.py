@@ -72,43 +72,25 @@ class Shard(NamedTuple):
 
 @dataclass(frozen=True)
 class TableJob:
-    """What is to be predicted, from where to where.
+    """What is to be predicted, from where to where."""
 
-    Attributes:
-        source: The table; ``-`` is standard input.
-        destination: The table to write; ``-`` is standard output.
-        smiles_column: Its name; None finds it.
-        sheet, header_row: See `Layout`.
-        input_format, output_format: None goes by the name; CSV for standard output.
-        batch_size: Molecules computed at once.
-        max_atoms: Larger molecules get an error.
-        jobs: Processes that predict; None: see `number_of_jobs`.
-        evaluate: Columns with labels: called like targets, or one per target in their order.
-        resume: Continue an interrupted job, if there is one.
-        overwrite: Replace an output that is there, or start an interrupted job over.
-        quiet: No progress on stderr.
-        verb: What is done with the rows.
-        asked: What predictions come with, for the identity of an interrupted job.
-        shard: Which part of the table is predicted; None: all of it.
-    """
-
-    source: str
-    destination: str
-    smiles_column: str | None = None
-    sheet: str | None = None
+    source: str  # the table; - is standard input
+    destination: str  # the table to write; - is standard output
+    smiles_column: str | None = None  # its name; None finds it
+    sheet: str | None = None  # see `Layout`
     header_row: int | None = None
-    input_format: str | None = None
-    output_format: str | None = None
-    batch_size: int = BATCH_SIZE
-    max_atoms: int = MAX_ATOMS
-    jobs: int | None = None
-    evaluate: tuple[str, ...] = ()
-    resume: bool = False
-    overwrite: bool = False
-    quiet: bool = False
+    input_format: str | None = None  # None goes by the name
+    output_format: str | None = None  # CSV for standard output
+    batch_size: int = BATCH_SIZE  # molecules computed at once
+    max_atoms: int = MAX_ATOMS  # larger molecules get an error
+    jobs: int | None = None  # processes that predict; None: see `number_of_jobs`
+    evaluate: tuple[str, ...] = ()  # columns of labels, see `find_columns`
+    resume: bool = False  # an interrupted job, if there is one
+    overwrite: bool = False  # an output that is there, or an interrupted job
+    quiet: bool = False  # no progress on stderr
     verb: Literal["predicted", "embedded", "explained"] = "predicted"
-    asked: str = ""
-    shard: Shard | None = None
+    asked: str = ""  # what predictions come with, for the identity of an interrupted job
+    shard: Shard | None = None  # the part of the table; None: all of it
 
     def opened(self) -> TableReader:
         """Open the table."""
@@ -144,25 +126,15 @@ class TableJob:
 
 @dataclass
 class Outcome:
-    """What a job has done so far.
+    """What a job has done so far."""
 
-    Attributes:
-        rows: Rows written, those of an earlier run included.
-        earlier_rows: Rows that an earlier run had written.
-        safe_rows: Rows that an interruption cannot take away any more.
-        warnings: Rows with a warning.
-        errors: Rows without a prediction, by the kind of reason.
-        notes: What the user should know, one line each.
-        evaluation: Labels against predictions, if that was asked for.
-    """
-
-    rows: int = 0
-    earlier_rows: int = 0
-    safe_rows: int = 0
-    warnings: int = 0
-    errors: Counter[str] = field(default_factory=Counter)
-    notes: list[str] = field(default_factory=list)
-    evaluation: Evaluation | None = None
+    rows: int = 0  # written, those of an earlier run included
+    earlier_rows: int = 0  # that an earlier run had written
+    safe_rows: int = 0  # that an interruption cannot take away any more
+    warnings: int = 0  # rows with a warning
+    errors: Counter[str] = field(default_factory=Counter)  # rows without a value, by the reason
+    notes: list[str] = field(default_factory=list)  # what the user should know, one line each
+    evaluation: Evaluation | None = None  # labels against predictions, if that was asked for
 
     def count(self, warnings: Sequence[str], errors: Sequence[str]) -> None:
         """Count rows that are done, by the warning and the error of each."""

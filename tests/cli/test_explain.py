@@ -131,7 +131,7 @@ def test_of_classes_and_blends_it_says_what_is_explained(tmp_path, capsys):
     text = output.read_text(encoding="utf-8")
     assert re.search(r"probability 0\.\d+, log-odds", text)
     assert "contribution to b [log-odds]" in text
-    share = "explained is the value of the network, without trees (75% of the blend)"
+    share = "explained is the value of the network, without the trees of the blend"
     assert share in text
     assert f"note: {share}\n" in capsys.readouterr().err
 

@@ -12,7 +12,7 @@ from reference.checkpoints import make_checkpoint
 from reference.models import EVERYTHING
 from reference.trees import boosted_trees
 
-from graphormer_sepnorm.baselines.blend import Blend, Stacking
+from graphormer_sepnorm.baselines.blend import Blend
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.inference import batching, explain
@@ -147,36 +147,22 @@ def test_an_ensemble_is_explained_by_the_mean_of_its_members(method):
     np.testing.assert_allclose(found, np.mean(alone, axis=0), rtol=1e-4, atol=1e-5)
 
 
-def of_classes(blend=None, members=1, **options):
-    checkpoint = make_checkpoint(kind="binary", targets=("c_a", "c_b"), **options)
-    if options:
-        checkpoint[KEY]["task"]["one_of"] = "c"
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+@pytest.mark.parametrize("members", [1, 2])
+@pytest.mark.parametrize("blended", [False, True])
+def test_what_is_not_explained_is_said(blended, members, temperature):
+    checkpoint = make_checkpoint(kind="binary", targets=("c_a", "c_b"))
     if members > 1:
         checkpoint = joined({f"member {n}": checkpoint for n in range(members)})
-    return Predictor(checkpoint | ({BLEND: blend.to_plain()} if blend else {}), "cpu")
-
-
-STACKING = Stacking(1.5, np.array([0.4, 0.0]))
-
-
-@pytest.mark.parametrize(
-    ("target", "weight", "stacking", "exclusive", "members", "without"),
-    [
-        ("c_a", 0.3, None, False, 1, "trees (70% of the blend)"),
-        ("c_b", 0.3, None, False, 1, ""),  # of which there are no trees
-        ("c_a", 1.0, STACKING, False, 1, "trees (0% of the blend)"),
-        ("c_a", 0.5, STACKING, True, 1, "trees (50% of the blend), that classes add up to 1"),
-        ("c_b", 0.5, None, True, 1, "that classes add up to 1"),
-        ("c_b", 1.0, None, False, 2, "that probabilities of members are averaged, not log-odds"),
-        ("c_a", 0.5, STACKING, False, 2, "trees (50% of the blend)"),
-    ],
-)
-def test_what_is_not_explained_is_said(target, weight, stacking, exclusive, members, without):
-    trees, _ = boosted_trees("binary", targets=2, without=1)
-    blend = Blend.of_trees(trees, weight, exclusive, stacking)
-    found = of_classes(blend, members, **({"exclusive": True} if exclusive else {}))
-    explained = "explained is the value of the network, without "
-    assert found.explain("CC(C)CO", target).coverage == (explained + without if without else "")
+    if blended:
+        checkpoint |= {BLEND: Blend.of_trees(boosted_trees("binary", targets=2)[0], 0.3).to_plain()}
+    predictor = Predictor(checkpoint, "cpu")
+    nine = np.arange(1, 10) / 10
+    one = Calibration(Map(), nine, nine, (9, 9))
+    predictor.uncertainty = Uncertainty((one, one), None, None, None, (), None, temperature)
+    coverage = Explainer(predictor, "c_a").coverage
+    said = [word in coverage for word in ("trees", "averaging", "calibration")]
+    assert said == [blended, members > 1, temperature != 1]
 
 
 def test_trees_of_a_blend_are_not_explained():
@@ -188,15 +174,6 @@ def test_trees_of_a_blend_are_not_explained():
     np.testing.assert_allclose(contributions_of(found), contributions_of(network))
     assert found.molecules[0].prediction == blended.predict("CC(C)CO").values[0, 0]
     assert found.molecules[0].value == network.molecules[0].value
-
-
-@pytest.mark.parametrize("temperature", [1.0, 2.5])
-def test_calibration_is_not_explained_and_it_says_so(temperature):
-    nine = np.arange(1, 10) / 10
-    one = Calibration(Map(), nine, nine, (9, 9))
-    predictor = of_classes()
-    predictor.uncertainty = Uncertainty((one, one), None, None, None, (), None, temperature)
-    assert ("calibration" in predictor.explain("CCO", "c_a").coverage) is (temperature != 1)
 
 
 def with_extra_inputs():
