@@ -41,7 +41,7 @@ import torch
 from torch import Tensor
 
 from graphormer_sepnorm import __version__
-from graphormer_sepnorm.errors import CheckpointError, did_you_mean
+from graphormer_sepnorm.errors import CheckpointError, GraphormerError, did_you_mean
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import shortened
 from graphormer_sepnorm.model.config import GraphormerConfig
@@ -121,7 +121,7 @@ def in_one_line(file: str | Path) -> Iterator[None]:
     """
     try:
         yield
-    except CheckpointError as error:
+    except GraphormerError as error:
         raise CheckpointError(f"{file} cannot be used: {error}") from error
     except Exception as error:  # a damaged file can be wrong in nearly any way
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]

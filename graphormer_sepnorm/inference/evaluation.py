@@ -77,13 +77,10 @@ class Evaluation:
 
     def __init__(self, task: Task, labels: Mapping[int, int]) -> None:
         self.task = task
-        self._positions = labels
-        self._labels = [array("d") for _ in task.targets]
-        self._predictions = [array("d") for _ in task.targets]
-        self._unpredicted = [0] * len(task.targets)
-        self._unusable = [0] * len(task.targets)
-        self._example = [""] * len(task.targets)
         self.known = 0
+        self._positions = labels
+        self._pairs = {target: array("d") for target in labels}  # label, prediction, label, ...
+        self._unusable: dict[int, list[str]] = {target: [] for target in labels}
 
     def add_rows(
         self, rows: Sequence[Sequence[object]], found: Mapping[str, Sequence[Any]]
@@ -103,48 +100,46 @@ class Evaluation:
         try:
             label = label_of(self.task, target, cell)
         except ValueError:
-            self._example[target] = self._example[target] or " ".join(str(cell).split())[:40]
-            self._unusable[target] += 1
+            examples = self._unusable[target]
+            examples.append("" if examples else " ".join(str(cell).split())[:40])
             return
-        if not math.isnan(label) and math.isnan(prediction):
-            self._unpredicted[target] += 1
-        elif not math.isnan(label):
-            self._labels[target].append(label)
-            self._predictions[target].append(prediction)
+        if not math.isnan(label):
+            self._pairs[target].extend((label, prediction))
+
+    def _compared(self, target: int) -> tuple[np.ndarray, np.ndarray]:
+        """Labels and predictions of a target, where there are both."""
+        pairs = np.frombuffer(self._pairs[target]).reshape(-1, 2)
+        labels, predictions = pairs[~np.isnan(pairs[:, 1])].T.copy()
+        return labels, predictions
 
     def metrics(self, target: int) -> dict[str, float]:
         """Return the metrics of one target by their names, in its unit; nan where undefined."""
-        labels = np.frombuffer(self._labels[target])
-        predictions = np.frombuffer(self._predictions[target])
+        labels, predictions = self._compared(target)
         return {one.name: one.of(labels, predictions) for one in metrics_of(self.task.kind)}
 
     def text(self) -> str:
         """Return a line or two per target; of classes one of all of them before."""
         lines = []
         if self.task.one_of:
-            labels, predictions = (
-                np.stack([np.frombuffer(column) for column in columns], axis=1)
-                for columns in (self._labels, self._predictions)
-            )
+            both = zip(*map(self._compared, self._positions), strict=True)
+            labels, predictions = (np.stack(columns, axis=1) for columns in both)
             values = self.task.evaluate(labels, predictions)
             shown = (f"{one.label} {one.shown(values[one.name])}" for one in self.task.metrics)
             lines.append(f"{self.task.one_of}  {', '.join(shown)}")
-        for number in self._positions:
-            name, unit = self.task.targets[number], self.task.units[number]
-            labels = np.frombuffer(self._labels[number])
+        for target in self._positions:
+            name, unit = self.task.targets[target], self.task.units[target]
+            labels, _ = self._compared(target)
             scores = [
                 f"{METRICS[metric].label} {METRICS[metric].shown(value, unit)}"
-                for metric, value in self.metrics(number).items()
+                for metric, value in self.metrics(target).items()
             ]
             counts = [f"{len(labels):,} rows"]
             if self.task.kind == "binary":
                 counts.append(f"{int(labels.sum()):,} of class 1")
-            unusable = f"with a label that cannot be used, such as {self._example[number]!r}"
-            for count, what in (
-                (self._unpredicted[number], "with a label but no prediction"),
-                (self._unusable[number], unusable),
-            ):
-                counts += [f"{count:,} {what}"] if count else []
+            if unpredicted := len(self._pairs[target]) // 2 - len(labels):
+                counts.append(f"{unpredicted:,} with a label but no prediction")
+            if bad := self._unusable[target]:
+                counts.append(f"{len(bad):,} with a label that cannot be used, such as {bad[0]!r}")
             lines.append(f"{name}  {', '.join(scores)}  ({'; '.join(counts)})")
         if self.known:
             have = "row has" if self.known == 1 else "rows have"

@@ -11,7 +11,7 @@ from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.featuriser import CodeTable, Featuriser
 from graphormer_sepnorm.chem.molecules import MAX_ATOMS, ParsedMolecule, count_pieces
 from graphormer_sepnorm.chem.standardise import standardised
-from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
 
@@ -37,7 +37,8 @@ class MoleculeReader:
         steps: What is done to a molecule first, see `standardised`.
 
     Raises:
-        CheckpointError: It was trained by features that this version does not make.
+        ConfigError: It was trained by features that this version does not make.
+        CheckpointError: The codes of its vocabulary are not those of the features.
     """
 
     def __init__(
@@ -52,13 +53,7 @@ class MoleculeReader:
         self._featuriser: Featuriser | None = None
         if facts["featuriser"] is None:
             return
-        try:
-            self._featuriser = made = get_featuriser(facts["featuriser"])
-        except ConfigError as error:
-            raise CheckpointError(
-                f"the model takes features that this version does not make ({error}): use the "
-                "version of graphormer_sepnorm that wrote it"
-            ) from error
+        self._featuriser = made = get_featuriser(facts["featuriser"])
         refusal = f"is not one of {made.name}"
         self._atoms = _seen_codes(vocabulary.atoms, made.atom_tables, f"vocabulary.atoms {refusal}")
         self._bonds = _seen_codes(vocabulary.bonds, made.bond_tables, f"vocabulary.bonds {refusal}")

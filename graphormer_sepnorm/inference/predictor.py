@@ -15,7 +15,7 @@ import torch
 from graphormer_sepnorm.baselines.blend import Blend
 from graphormer_sepnorm.chem.descriptors import compute_descriptors
 from graphormer_sepnorm.chem.molecules import MAX_ATOMS, RDKIT_VERSION, ParsedMolecule
-from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
+from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
@@ -87,9 +87,9 @@ class Predictor:
         facts: All that the checkpoint knows, see `graphormer_sepnorm.inference.checkpoint`.
 
     Raises:
-        ConfigError: The device is not there.
-        CheckpointError: The model was trained by features or with a network that this version does
-            not know; or it needs a descriptor that this release of RDKit lacks.
+        ConfigError: The device is not there, or the model was trained by other features than those
+            of this version.
+        DataError: It needs a descriptor that this release of RDKit lacks.
     """
 
     def __init__(
@@ -104,10 +104,7 @@ class Predictor:
         self.vocabulary = GraphVocabulary.from_plain(self.facts["vocabulary"])
         self.reader = MoleculeReader(self.facts, self.vocabulary, refuse_new_elements)
         self.extra_inputs = ExtraInputs.of_facts(self.facts)
-        try:
-            compute_descriptors([], self.extra_inputs.descriptors)
-        except DataError as error:
-            raise CheckpointError(str(error)) from error
+        compute_descriptors([], self.extra_inputs.descriptors)  # or this RDKit lacks one
         self._mean = np.asarray(self.facts["target_mean"])
         self._std = np.asarray(self.facts["target_std"])
         self.blend = Blend.from_plain(checkpoint[BLEND]) if BLEND in checkpoint else None

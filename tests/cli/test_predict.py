@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import io
-import subprocess
 import sys
 
 import numpy as np
@@ -14,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from predict_tables import SMILES, rows_of, table, write_csv
 from reference.checkpoints import make_checkpoint
-from reference.processes import REPOSITORY
+from reference.processes import REPOSITORY, run_python
 from tiny_run import refused
 
 from graphormer_sepnorm.cli.predict import main
@@ -134,7 +133,7 @@ CELLS = st.text(
 
 @settings(
     deadline=None,
-    max_examples=40,
+    max_examples=25,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
@@ -163,10 +162,8 @@ def test_random_tables_come_back_cell_by_cell(model, tmp_path, small_chunks, hea
 
 
 def test_standard_input_to_standard_output(model, tmp_path):
-    command = [sys.executable, str(REPOSITORY / "predict.py"), str(model), "-i", "-"]
-    done = subprocess.run(
-        command, input="CCO ethanol\nbad one\n", capture_output=True, text=True, check=True
-    )
+    words = (REPOSITORY / "predict.py", model, "-i", "-")
+    done = run_python(*words, cwd=tmp_path, text="CCO ethanol\nbad one\n")
     header, first, second = done.stdout.splitlines()
     assert header == "smiles,name,pred_property,warning,error"
     assert first.startswith("CCO,ethanol,")
