@@ -127,7 +127,7 @@ LIBRARIES = {
     },
     "networkx": set(),
     "matplotlib": {"training/", "compare/", "inference/", "chem/"},
-    "jinja2": {"compare/report/"},
+    "jinja2": {"compare/report/", "inference/explanation_page.py"},
     "torchmetrics": {"training/"},
     "jsonargparse": {"cli/options.py"},
     "rich": {"runs/scheduler.py"},

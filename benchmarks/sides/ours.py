@@ -58,7 +58,7 @@ def slim(
 
 def slim_checkpoint(options: Options) -> dict:
     """Return an untrained slim model that knows the atoms and bonds of the row's molecules."""
-    featurise = get_featuriser(FEATURISER).featurise
+    featurize = get_featuriser(FEATURISER).featurise
     molecules = [parse_smiles(text).molecule for text in set(read_smiles(options))]
     graphs = [featurize(molecule) for molecule in molecules if molecule is not None]
     vocabulary = GraphVocabulary(

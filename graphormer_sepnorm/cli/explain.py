@@ -62,10 +62,10 @@ def explain(arguments: list[str]) -> int:
     from graphormer_sepnorm.inference.explain import Explainer
     from graphormer_sepnorm.inference.explanation_page import explain_smiles, explain_table
     from graphormer_sepnorm.inference.predictor import Predictor
-    from graphormer_sepnorm.inference.table_job import Outcome
+    from graphormer_sepnorm.inference.table_job import Outcome, check_places
 
-    job = job_of(options, output_format="html", jobs=options.jobs, verb="explained")
-    outcome = Outcome()
+    job, outcome = job_of(options, output_format="html", verb="explained"), Outcome()
+    check_places(job)  # before the model is loaded
     predictor = Predictor.load(options.model, options.device)
     explainer = Explainer(predictor, options.target, options.method)
     started = time.monotonic()

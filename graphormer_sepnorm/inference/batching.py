@@ -72,23 +72,16 @@ def given_columns(
     Raises:
         DataError: One is missing, has another length, or does not hold numbers.
     """
-    values = np.empty((molecules, len(names)))
-    for number, name in enumerate(names):
-        if columns is None or name not in columns:
-            raise DataError(
-                f"the model reads {listed(names)} beside the molecule: predict a table with such "
-                "columns (-i FILE, from Python columns={...})"
-            )
+    values, given = np.empty((molecules, len(names))), {} if columns is None else columns
+    for index, name in enumerate(names):
         try:
-            given = np.asarray(columns[name], dtype=np.float64)
-        except (TypeError, ValueError) as error:
+            values[:, index] = np.asarray(given[name], np.float64)
+        except (KeyError, TypeError, ValueError) as error:
             raise DataError(
-                f"{name} does not hold numbers ({error}): give one for each molecule, nan where it "
-                "is missing"
+                f"the model reads {listed(names)} beside the molecule: give {name} as one number "
+                "for each, nan where it is missing, in a table (-i FILE) or from Python as "
+                f"columns={{...}} ({type(error).__name__}: {error})"
             ) from error
-        if given.shape not in ((), (molecules,)):
-            raise DataError(f"{name} is of shape {given.shape}: give one number for each molecule")
-        values[:, number] = given
     return np.where(np.abs(values) <= np.finfo(np.float32).max, values, np.nan)
 
 

@@ -1,9 +1,8 @@
-"""Why a model says what it says of a molecule: contributions of its atoms to the prediction.
+"""Contributions of the atoms of a molecule to its prediction.
 
 They come of comparing a molecule with itself, some atoms masked. A masked atom has the row of an
 unknown atom, which is zero, instead of the rows of its features. It keeps its position: its degree,
-its bonds and their kinds, its distances. What the network says when all atoms are masked is the
-baseline.
+its bonds and their kinds, its distances. The output with all atoms masked is the baseline.
 
 G graphs · M atoms of all of them
 """
@@ -11,6 +10,7 @@ G graphs · M atoms of all of them
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -35,29 +35,21 @@ STEPS = 32
 
 @dataclass(frozen=True)
 class Subject:
-    """Graphs, and the network whose prediction for them is explained.
+    """Graphs, and the network whose prediction for them is explained."""
 
-    Attributes:
-        network: In evaluation mode.
-        target: Which of its outputs.
-        sizes: int64 ``[G]``, atoms of each graph.
-        fragments: Of each graph the atoms of each of its fragments, numbered in the graph.
-        collate: Gives a batch of the graphs with these numbers, one of them several times perhaps.
-        batch_size: Graphs computed at once, where a method makes many of one.
-    """
-
-    network: Graphormer
-    target: int
-    sizes: np.ndarray
-    fragments: Sequence[Sequence[Sequence[int]]]
+    network: Graphormer  # in evaluation mode
+    target: int  # which of its outputs
+    sizes: np.ndarray  # int64 [G], atoms of each graph
+    fragments: Sequence[Sequence[Sequence[int]]]  # of each graph, the atoms of each of them
+    # Gives a batch of the graphs with these indices, one of them several times perhaps.
     collate: Callable[[Sequence[int]], GraphBatch]
-    batch_size: int
+    batch_size: int  # graphs computed at once, where a method makes many of one
 
     def outputs(self, graphs: Sequence[int], masks: Sequence[np.ndarray]) -> np.ndarray:
-        """Return what the network says of graphs some of whose atoms are masked.
+        """Return the outputs for graphs some of whose atoms are masked.
 
         Args:
-            graphs: Their numbers; one may be there several times.
+            graphs: Their indices; one may be there several times.
             masks: For each, which of its atoms are masked: bool ``[atoms]``.
 
         Returns:
@@ -74,18 +66,18 @@ class Subject:
         return outputs
 
     def with_all(self, masked: bool) -> np.ndarray:
-        """Return what it says of the graphs with all atoms masked, or with none, ``[G]``."""
+        """Return the outputs for the graphs with all atoms masked, or with none, ``[G]``."""
         masks = [np.full(size, masked) for size in self.sizes]
         return self.outputs(range(len(masks)), masks)
 
 
 def integrated_gradients(subject: Subject) -> np.ndarray:
-    """Return what each atom's features contribute: these, times their mean gradient.
+    """Return the contribution of each atom's features: these, times their mean gradient.
 
-    The mean is on the way from the baseline, where all atoms are masked, of the tokens as they
-    enter the network. Sundararajan, Taly and Yan 2017, "Axiomatic Attribution for Deep Networks"
-    (arXiv 1703.01365), Eq. 1, by Gauss-Legendre quadrature. Completeness: contributions and
-    baseline add up to what the network says, but for the error of the quadrature.
+    The mean is over the straight path of the input tokens from the baseline, where all atoms are
+    masked. Sundararajan, Taly and Yan 2017, "Axiomatic Attribution for Deep Networks" (arXiv
+    1703.01365), Eq. 1, by Gauss-Legendre quadrature. Completeness: contributions and baseline add
+    up to the output, but for the error of the quadrature.
     """
     network, batch = subject.network, subject.collate(range(len(subject.sizes)))
     with torch.no_grad():
@@ -114,19 +106,16 @@ def leave_one_fragment_out(subject: Subject) -> np.ndarray:
     After Wu et al. 2023, "Chemistry-intuitive explanation of graph neural networks for molecular
     property prediction with substructure masking" (Nature Communications 14, 2585).
     """
-    graphs, masks, atoms_of = [], [], []
-    first = 0
+    graphs, masks, members = [], [], []
     for graph, (size, fragments) in enumerate(zip(subject.sizes, subject.fragments, strict=True)):
+        first = int(subject.sizes[:graph].sum())
         for atoms in fragments:
-            mask = np.zeros(size, dtype=bool)
-            mask[list(atoms)] = True
             graphs.append(graph)
-            masks.append(mask)
-            atoms_of.append(first + np.asarray(atoms))
-        first += size
-    contributions = np.zeros(first)
+            masks.append(np.isin(np.arange(size), atoms))
+            members.append(first + np.asarray(atoms))
+    contributions = np.zeros(subject.sizes.sum())
     effects = subject.with_all(False)[graphs] - subject.outputs(graphs, masks)
-    for atoms, effect in zip(atoms_of, effects, strict=True):
+    for atoms, effect in zip(members, effects, strict=True):
         contributions[atoms] = effect / len(atoms)
     return contributions
 
@@ -163,10 +152,10 @@ class Explanation:
         read_as: What the model read, whose atoms the contributions are of: `smiles`, or that of the
             standardised molecule.
         molecule: As RDKit reads that; None where it cannot be read.
-        prediction: What the model predicts: real unit or probability; nan where there is an error.
-        value: What its network says, which is explained: real unit or log-odds; the mean of the
-            members of an ensemble. Trees of a blend are not in it.
-        baseline: What the network says when all atoms are unknown.
+        prediction: Of the model: real unit or probability; nan where there is an error.
+        value: Of its network, which is explained: real unit or log-odds; the mean of the members of
+            an ensemble, without the trees of a blend.
+        baseline: The value when all atoms are unknown.
         contributions: float64 ``[atoms]``, in the order of `read_as`.
         fragments: The atoms of each fragment (`fragments_of`).
         warning: What to know about the prediction; mostly the empty string.
@@ -188,20 +177,20 @@ class Explanation:
 
     @property
     def rest(self) -> float:
-        """What baseline and contributions lack of the value."""
+        """The difference between the value and baseline plus contributions."""
         return float(self.value - self.baseline - self.contributions.sum())
-
-    def _repr_svg_(self) -> str | None:
-        """Draw the molecule with its atoms coloured; a notebook shows it."""
-        if self.error:
-            return None
-        largest = full_color([self.contributions])
-        return draw_contributions(self.molecule, self.contributions, largest)
 
     @property
     def of_fragments(self) -> np.ndarray:
         """The sum of the contributions of each fragment, float64 ``[fragments]``."""
         return np.array([self.contributions[list(atoms)].sum() for atoms in self.fragments])
+
+    def _repr_svg_(self) -> str | None:
+        """Draw the molecule with its atoms colored; a notebook shows it."""
+        if self.error:
+            return None
+        largest = full_color([self.contributions])
+        return draw_contributions(self.molecule, self.contributions, largest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,7 +224,7 @@ class Explainer:
         unit: Of the contributions.
         coverage: See `Explanations`.
         binary: Whether the prediction is a probability, and what is explained its log-odds.
-        columns: What the network reads from a table beside the molecule.
+        columns: What the network reads from a table in addition to the molecule.
 
     Raises:
         ConfigError: There is no such target or method, or none of several targets is named.
@@ -269,26 +258,18 @@ class Explainer:
             copy.deepcopy(network).requires_grad_(False) for network in predictor.networks
         ]
         self._path_length = config.max_path_length
-        self.coverage = "; ".join(self._left_out())
-
-    def _left_out(self) -> Iterator[str]:
-        """Say what of the prediction is not explained."""
-        blend, uncertainty = self._predictor.blend, self._predictor.uncertainty
-        others, averaged = [], self.binary and len(self._networks) > 1
-        if blend is not None and blend.trees.known[self._number]:
-            if blend.stacking is not None or blend.weights[self._number] < 1:
-                others.append(f"trees ({1 - blend.weights[self._number]:.0%} of the blend)")
-            averaged &= blend.stacking is None  # else log-odds are averaged
-        if blend is not None and blend.exclusive:
-            others.append("that classes add up to 1")
-        if averaged:
-            others.append("that probabilities of members are averaged, not log-odds")
-        if uncertainty is not None and uncertainty.calibrated_by(self._number) != "none":
+        others, extra = [], predictor.extra_inputs.in_words()
+        if predictor.blend is not None:
+            others.append("the trees of the blend")
+        if self.binary and len(self._networks) > 1:
+            others.append("the averaging of probabilities, not log-odds")
+        known = predictor.uncertainty
+        if known is not None and known.calibrated_by(self._number) != "none":
             others.append("calibration")
-        if others:
-            yield f"explained is what the network says, without {', '.join(others)}"
-        if extra := self._predictor.extra_inputs.in_words():
-            yield f"what the network reads from {extra} is in the baseline, not in atoms"
+        coverage = [f"explained is the value of the network, without {', '.join(others)}"]
+        coverage = coverage if others else []
+        coverage += [f"the effect of {extra} is in the baseline, not in atoms"] if extra else []
+        self.coverage = "; ".join(coverage)
 
     def explain(
         self,
@@ -298,17 +279,12 @@ class Explainer:
         columns: np.ndarray | None = None,
     ) -> Explanations:
         """See `Predictor.explain`; `columns` as for `Predictor.predict_molecules`."""
-        parts = in_chunks(
-            smiles,
-            lambda molecules, rows: self.explain_molecules(
-                molecules,
-                smiles[rows],
-                batch_size,
-                max_atoms,
-                None if columns is None else columns[rows],
-            ),
-        )
-        molecules = tuple(one for part in parts for one in part)
+
+        def of_chunk(molecules: list[ParsedMolecule], rows: slice) -> list[Explanation]:
+            own = None if columns is None else columns[rows]
+            return self.explain_molecules(molecules, smiles[rows], batch_size, max_atoms, own)
+
+        molecules = tuple(itertools.chain(*in_chunks(smiles, of_chunk)))
         return Explanations(self.target, self.unit, self.method, self.coverage, molecules)
 
     def explain_molecules(
@@ -335,16 +311,15 @@ class Explainer:
             for row, (text, parsed) in enumerate(zip(smiles, molecules, strict=True))
         ]
         graphs, places, _, _ = reader.featurize(molecules, max_atoms)
-        good = [number for number, place in enumerate(places) if not predicted.errors[place]]
-        if graphs is None or not good:
-            return found
-        graphs, places = graphs.take(good), places[good]
+        good = [index for index, place in enumerate(places) if not predicted.errors[place]]
+        graphs, places = graphs.take(np.array(good, np.int64)), places[good]
         understood = [molecules[place].molecule for place in places]
         own = None if columns is None else columns[places]
         graphs = self._predictor.with_extra(graphs, understood, own)
         for rows in by_size(graphs.num_atoms, batch_size):
-            chosen = [found[place] for place in places[rows]]
-            explained = self._explain(graphs.take(rows), chosen, batch_size)
+            explained = self._explain(
+                graphs.take(rows), [found[place] for place in places[rows]], batch_size
+            )
             for place, explanation in zip(places[rows], explained, strict=True):
                 found[place] = explanation
         return found
@@ -353,38 +328,34 @@ class Explainer:
         self, graphs: PackedGraphs, found: Sequence[Explanation], batch_size: int
     ) -> Iterator[Explanation]:
         """Yield the explanations of the molecules of a batch, whose graphs these are."""
+        store = GraphStore.from_graphs([graphs], self._path_length)
+        collate = Collator(store, self._predictor.vocabulary)
         orders = [self._predictor.reader.atom_order(one.molecule) for one in found]
         fragments = [fragments_of(one.molecule) for one in found]
-        collate = Collator(
-            GraphStore.from_graphs([graphs], self._path_length), self._predictor.vocabulary
-        )
+        in_graphs = [
+            [order[list(atoms)].tolist() for atoms in own]
+            for order, own in zip(orders, fragments, strict=True)
+        ]
         # Of each network: value and baseline of each molecule, contributions of all atoms.
-        values, baselines, contributions = [], [], []
+        each = []
         for network in self._networks:
             subject = Subject(
                 network,
                 self._number,
                 graphs.num_atoms,
-                [
-                    [order[list(atoms)].tolist() for atoms in own]
-                    for order, own in zip(orders, fragments, strict=True)
-                ],
-                lambda numbers: collate(numbers).to(self._predictor.device),
+                in_graphs,
+                lambda numbers: collate(numbers).to(self.device),
                 batch_size,
             )
-            values.append(subject.with_all(False))
-            baselines.append(subject.with_all(True))
-            contributions.append(METHODS[self.method](subject))
-        value, baseline = (
-            np.mean(each, axis=0) * self._scale + self._shift for each in (values, baselines)
-        )
-        contribution = np.mean(contributions, axis=0) * self._scale
-        of_molecules = np.split(contribution, np.cumsum(graphs.num_atoms)[:-1])
-        for place, one in enumerate(found):
+            whole, baseline = subject.with_all(False), subject.with_all(True)
+            each.append(np.concatenate([whole, baseline, METHODS[self.method](subject)]))
+        parts = np.split(np.mean(each, axis=0) * self._scale, [len(found), 2 * len(found)])
+        of_molecules = np.split(parts[2], np.cumsum(graphs.num_atoms)[:-1])
+        for index, one in enumerate(found):
             yield replace(
                 one,
-                value=float(value[place]),
-                baseline=float(baseline[place]),
-                contributions=of_molecules[place][orders[place]],
-                fragments=tuple(fragments[place]),
+                value=float(parts[0][index] + self._shift),
+                baseline=float(parts[1][index] + self._shift),
+                contributions=of_molecules[index][orders[index]],
+                fragments=tuple(fragments[index]),
             )

@@ -1,4 +1,4 @@
-"""What a model says about itself: facts as lines, or as a card in Markdown."""
+"""The facts of a model as lines, or as a card in Markdown."""
 
 from __future__ import annotations
 
@@ -10,12 +10,7 @@ from graphormer_sepnorm.files import read_json, sha256_of
 from graphormer_sepnorm.formatting import aligned, four_digits, in_a_line, listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Kind, Task
-from graphormer_sepnorm.inference.checkpoint import (
-    BLEND,
-    CONFIDENCE,
-    KEY,
-    count_parameters_of,
-)
+from graphormer_sepnorm.inference.checkpoint import BLEND, CONFIDENCE, KEY, model_weights
 from graphormer_sepnorm.inference.predictor import LEVEL
 from graphormer_sepnorm.model.config import EXTENSIONS, GraphormerConfig
 from graphormer_sepnorm.runs.directory import CHECKPOINTS, RunDirectory
@@ -27,7 +22,7 @@ Facts = list[tuple[str, str]]
 def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
     """Return a text of aligned lines: what is predicted, by what, trained on what, how well.
 
-    By the file there are its path and size, and the test of the run that it lies in.
+    The file adds its path and size, and the test of the run that it lies in.
     """
     return aligned(_facts(checkpoint, file))
 
@@ -52,9 +47,8 @@ def _facts(checkpoint: dict[str, Any], file: Path | None) -> Facts:
     rows = [("file", f"{file} ({file.stat().st_size / 1e6:.1f} MB)")] if file is not None else []
     rows += [(name, str(value)) for name, value in (facts.get("card") or {}).items()]
     rows += _targets(facts)
-    extra = ExtraInputs.of_facts(facts)
+    extra, steps = ExtraInputs.of_facts(facts), facts.get("standardise")
     rows += [("from", f"the molecule, {extra.in_words()}")] if len(extra) else []
-    steps = facts.get("standardise")
     rows += [("standardised", f"first of all, by {listed(steps)}")] if steps else []
     rows += _model(checkpoint)
     if (plain := checkpoint.get(CONFIDENCE)) is not None:
@@ -62,10 +56,12 @@ def _facts(checkpoint: dict[str, Any], file: Path | None) -> Facts:
     rows += _training(checkpoint)
     if file is not None and file.parent.name == CHECKPOINTS:
         rows += _run(facts, file)
-    featuriser = facts["featuriser"]
-    rows.append(("from SMILES", f"by {featuriser}" if featuriser else "not possible"))
-    packages = facts.get("packages", {})
-    return [*rows, ("made with", ", ".join(f"{name} {value}" for name, value in packages.items()))]
+    featuriser, packages = facts["featuriser"], facts.get("packages", {})
+    return [
+        *rows,
+        ("from SMILES", f"by {featuriser}" if featuriser else "not possible"),
+        ("made with", ", ".join(f"{name} {version}" for name, version in packages.items())),
+    ]
 
 
 def _targets(facts: dict[str, Any]) -> Facts:
@@ -86,7 +82,13 @@ def _targets(facts: dict[str, Any]) -> Facts:
 
 
 def _model(checkpoint: dict[str, Any]) -> Facts:
-    model, parameters = checkpoint[KEY]["model"], count_parameters_of(checkpoint)
+    model = checkpoint[KEY]["model"]
+    # BatchNorm's statistics and scalings are stored with the weights and are not parameters.
+    parameters = sum(
+        value.numel()
+        for name, value in model_weights(checkpoint).items()
+        if not name.rpartition(".")[2].startswith(("running_", "num_batches", "training_"))
+    )
     text = f"Graphormer, norm {model['norm']} ([CLS]+atoms), {model['layers']} layers, width "
     text += f"{model['width']}, {model['heads']} heads, {parameters:,} parameters"
     rows = [("model", text)]
@@ -123,7 +125,7 @@ def _metrics(name: str, values: dict[str, Any]) -> Facts:
 
 def _uncertainty(plain: dict[str, Any], kind: Kind) -> Facts:
     known = Uncertainty.from_plain(plain, kind)
-    targets = [one for one in plain["targets"] if one is not None]
+    targets = [target for target in plain["targets"] if target is not None]
     counts = [one["labels"] if "labels" in one else sum(one["counts"]) for one in targets]
     most = max(counts, default=0)
     if kind == "regression":
@@ -134,14 +136,18 @@ def _uncertainty(plain: dict[str, Any], kind: Kind) -> Facts:
         maps = {known.calibrated_by(target) for target in range(len(known.targets))}
         how = "as they come" if maps == {"none"} else f"calibrated ({', '.join(sorted(maps))})"
         text = f"probabilities {how}, by up to {most:,} labels of unseen molecules"
-    rows = [("how sure", text)]
+    rows = [("uncertainty", text)]
     if known.domain is not None:
         rule = known.domain.rule
         rows.append(("domain", f"outside it: {rule}" if rule else "no border"))
     if (sketch := known.neighbors) is not None:
-        stored = ["fingerprints"] + ["SMILES"] * bool(sketch.smiles)
-        stored += ["labels"] * (sketch.labels is not None) + ["[CLS]"] * (known.tokens is not None)
-        rows.append(("it keeps", f"{listed(stored)} of {len(sketch):,} training molecules"))
+        parts = {
+            "SMILES": sketch.smiles,
+            "labels": sketch.labels is not None,
+            "[CLS]": known.tokens,
+        }
+        stored = ["fingerprints", *(name for name, there in parts.items() if there)]
+        rows.append(("it stores", f"{listed(stored)} of {len(sketch):,} training molecules"))
     return rows
 
 
@@ -154,8 +160,8 @@ def _training(checkpoint: dict[str, Any]) -> Facts:
     if atoms := summary.get("atoms"):
         text += f" of {atoms['min']} to {atoms['max']} atoms"
         text += ", each of one piece" if summary.get("connected") else ""
-    begun = facts.get("from_pretrained")
-    rows = [("begun with", begun)] if begun else []
+    start = facts.get("from_pretrained")
+    rows = [("pre-trained", start)] if start else []
     rows.append(("trained on", text))
     if "global_step" in checkpoint and "epoch" in checkpoint:
         steps = f"epoch {checkpoint['epoch'] + 1}, step {checkpoint['global_step']:,}"
@@ -164,7 +170,7 @@ def _training(checkpoint: dict[str, Any]) -> Facts:
 
 
 def _run(facts: dict[str, Any], file: Path) -> Facts:
-    """What the directory of its run knows of how it was tested."""
+    """Return what the directory of its run records of its test."""
     run = RunDirectory(file.parent.parent)
     if not run.finished or run.tested != file:
         return []

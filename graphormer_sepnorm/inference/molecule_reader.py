@@ -11,25 +11,18 @@ from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.featuriser import CodeTable, Featuriser
 from graphormer_sepnorm.chem.molecules import MAX_ATOMS, ParsedMolecule, count_pieces
 from graphormer_sepnorm.chem.standardise import standardised
-from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
 
 
 class Featurized(NamedTuple):
-    """What became of some molecules.
+    """What became of n molecules."""
 
-    Attributes:
-        graphs: Of those that the model understands, in their order; None: it understands none.
-        places: int64 ``[len(graphs)]``, which of the molecules these are.
-        errors: For each molecule the reason why it has no graph, or the empty string.
-        warnings: For each molecule what to know about its graph; mostly the empty string.
-    """
-
-    graphs: PackedGraphs | None
-    places: np.ndarray
-    errors: list[str]
-    warnings: list[str]
+    graphs: PackedGraphs  # of those that the model understands, in their order
+    places: np.ndarray  # int64 [len(graphs)], which of the molecules these are
+    errors: list[str]  # [n], the reason why a molecule has no graph, or the empty string
+    warnings: list[str]  # [n], what to know about its graph; mostly the empty string
 
 
 class MoleculeReader:
@@ -44,7 +37,8 @@ class MoleculeReader:
         steps: What is done to a molecule first, see `standardised`.
 
     Raises:
-        CheckpointError: It was trained by features that this version does not make.
+        ConfigError: It was trained by features that this version does not make.
+        CheckpointError: The codes of its vocabulary are not those of the features.
     """
 
     def __init__(
@@ -59,25 +53,14 @@ class MoleculeReader:
         self._featuriser: Featuriser | None = None
         if facts["featuriser"] is None:
             return
-        try:
-            self._featuriser = made = get_featuriser(facts["featuriser"])
-        except ConfigError as error:
-            raise CheckpointError(
-                f"the model takes features that this version does not make ({error}): use the "
-                "version of graphormer_sepnorm that wrote it"
-            ) from error
-        self._atoms, self._bonds = (
-            _seen_codes(part, tables, f"vocabulary.{name} is not one of {made.name}")
-            for name, part, tables in (
-                ("atoms", vocabulary.atoms, made.atom_tables),
-                ("bonds", vocabulary.bonds, made.bond_tables),
-            )
-        )
+        self._featuriser = made = get_featuriser(facts["featuriser"])
+        refusal = f"is not one of {made.name}"
+        self._atoms = _seen_codes(vocabulary.atoms, made.atom_tables, f"vocabulary.atoms {refusal}")
+        self._bonds = _seen_codes(vocabulary.bonds, made.bond_tables, f"vocabulary.bonds {refusal}")
         # Elements that it was fine-tuned on; of others all that it has seen.
         elements = summary.get("elements")
-        self._tuned_on = np.ones(len(self._atoms), dtype=bool)
+        self._tuned_on = np.full(len(self._atoms), elements is None)
         if elements is not None:
-            self._tuned_on[:] = False
             self._tuned_on[[code for code in elements if code in vocabulary.atoms.seen[0]]] = True
 
     @property
@@ -117,46 +100,47 @@ class MoleculeReader:
     ) -> Featurized:
         """Return the graphs of the molecules that the model understands."""
         errors, warnings = [parsed.reason for parsed in molecules], [""] * len(molecules)
-        places = []
         for place, parsed in enumerate(molecules):
             atoms = 0 if parsed.molecule is None else parsed.molecule.GetNumAtoms()
             if atoms > max_atoms:
                 errors[place] = f"too large: {atoms} atoms, the limit is {max_atoms} (--max_atoms)"
-            elif parsed.molecule is not None:
-                places.append(place)
-        graphs, reasons = self.featuriser.featurise_many([molecules[n].molecule for n in places])
+        places = [place for place, parsed in enumerate(molecules) if not errors[place]]
+        readable: list[Any] = [molecules[place].molecule for place in places]
+        graphs, reasons = self.featuriser.featurise_many(readable)
         for place, reason in zip(places, reasons, strict=True):
             errors[place] = reason
         places = [place for place in places if not errors[place]]
         if graphs is None:
-            return Featurized(None, np.array(places, np.int64), errors, warnings)
-        for number in self._with_unseen_codes(graphs):
-            place = places[number]
-            errors[place], warnings[place] = self._what_is_new(
-                graphs[number], molecules[place].molecule
-            )
-        understood = [number for number, place in enumerate(places) if not errors[place]]
-        for number in understood:
-            place, atoms = places[number], int(graphs.num_atoms[number])
-            molecule = molecules[place].molecule
-            remarks = [warnings[place], self.featuriser.remarks(molecule)]
+            none = np.zeros((1, len(self.featuriser.atom_tables)), np.int64)
+            bonds = np.zeros((0, len(self.featuriser.bond_tables)), np.int64)
+            graph = MolecularGraph(none, np.zeros((2, 0), np.int64), bonds)
+            graphs = PackedGraphs.of([graph]).take(np.empty(0, np.int64))
+        new = self._with_unseen_codes(graphs)
+        for number, place in enumerate(places):
+            molecule: Any = molecules[place].molecule
+            atoms = int(graphs.num_atoms[number])
+            remarks = [self.featuriser.remarks(molecule)]
+            if number in new:
+                errors[place], remark = self._what_is_new(graphs[number], molecule)
+                remarks.insert(0, remark)
             if self._largest_seen is not None and atoms > self._largest_seen:
                 largest = f"the largest molecule in training had {self._largest_seen}"
                 remarks.append(f"{atoms} atoms; {largest}")
             if self._only_connected and (pieces := count_pieces(molecule)) > 1:
                 remarks.append(f"{pieces} pieces; molecules in training had one")
-            warnings[place] = "; ".join(filter(None, remarks))
+            warnings[place] = "" if errors[place] else "; ".join(filter(None, remarks))
+        understood = [number for number, place in enumerate(places) if not errors[place]]
         if len(understood) < len(graphs):
-            graphs = graphs.take(understood) if understood else None
+            graphs = graphs.take(np.array(understood, np.int64))
         return Featurized(graphs, np.array(places, np.int64)[understood], errors, warnings)
 
-    def _with_unseen_codes(self, graphs: PackedGraphs) -> list[int]:
-        """Return the numbers of the graphs that have such codes; of most molecules none has."""
+    def _with_unseen_codes(self, graphs: PackedGraphs) -> set[int]:
+        """Return the indices of the graphs that have such codes; of most molecules none has."""
         of_atom = np.arange(len(graphs)).repeat(graphs.num_atoms)
         of_bond = np.arange(len(graphs)).repeat(graphs.num_bonds)
         atoms, bonds = self._unseen(graphs)
         new = atoms.any(axis=1) | ~self._tuned_on[graphs.atom_codes[:, 0]]
-        return np.union1d(of_atom[new], of_bond[bonds.any(axis=1)]).tolist()
+        return {*of_atom[new].tolist(), *of_bond[bonds.any(axis=1)].tolist()}
 
     def _what_is_new(self, graph: MolecularGraph, molecule: Any) -> tuple[str, str]:
         """Return why the model cannot understand a molecule, and what else is new to it.
@@ -165,29 +149,29 @@ class MoleculeReader:
         nothing at all. Other codes are a warning, and so is an element that only what a fine-tuned
         network began with has seen.
         """
-        atoms, bonds = self._unseen(graph)
+
+        def named(atoms: np.ndarray) -> str:
+            labels = self.featuriser.atom_labels(molecule)
+            found = sorted({labels[atom] for atom in np.flatnonzero(atoms)})
+            hydrogen = "H (written as an atom, as deuterium is)"
+            return ", ".join(hydrogen if label == "H" else label for label in found)
+
         elements = self._vocabulary.new_elements(graph.atom_codes)
         if elements.any():
-            what = self._elements(molecule, elements)
-            said = f"not understood by this model: {what} did not occur in its training data"
-            return (said, "") if self._refuse_new_elements else ("", said)
+            what = f"{named(elements)} did not occur in its training data"
+            reason = f"not understood by this model: {what}"
+            return (reason, "") if self._refuse_new_elements else ("", reason)
+        atoms, bonds = self._unseen(graph)
         words = [
             *_words(graph.atom_codes, atoms, self.featuriser.atom_tables),
             *_words(graph.bond_codes, bonds, self.featuriser.bond_tables),
         ]
-        new = [f"not seen in training: {', '.join(words)}"] if words else []
+        remarks = [f"not seen in training: {', '.join(words)}"] if words else []
         foreign = ~self._tuned_on[graph.atom_codes[:, 0]]
         if foreign.any():
-            what = self._elements(molecule, foreign)
-            new.append(f"not in its own training data, only in pre-training: {what}")
-        return "", "; ".join(new)
-
-    def _elements(self, molecule: Any, atoms: np.ndarray) -> str:
-        """Return the elements of some atoms, bool ``[atoms]``, in words."""
-        labels = self.featuriser.atom_labels(molecule)
-        new = sorted({labels[atom] for atom in np.flatnonzero(atoms)})
-        hydrogen = "H (written as an atom, as deuterium is)"
-        return ", ".join(hydrogen if one == "H" else one for one in new)
+            what = named(foreign)
+            remarks.append(f"not in its own training data, only in pre-training: {what}")
+        return "", "; ".join(remarks)
 
     def _unseen(self, graphs: MolecularGraph | PackedGraphs) -> tuple[np.ndarray, np.ndarray]:
         """Return which codes of atoms and bonds did not occur, bool, in the shape of the codes."""
@@ -198,11 +182,7 @@ class MoleculeReader:
 
 
 def _seen_codes(part: Vocabulary, tables: Sequence[CodeTable], refusal: str) -> np.ndarray:
-    """Return whether a code occurred in training, bool ``[largest code + 1, columns]``.
-
-    Raises:
-        CheckpointError: The tables have no such codes.
-    """
+    """Return whether a code occurred in training, bool ``[largest code + 1, columns]``."""
     # One code more than there are values: some have a code for "none of these".
     known = np.zeros((max(len(table) for table in tables) + 1, len(tables)), dtype=bool)
     if len(part.seen) != len(tables):
@@ -217,11 +197,11 @@ def _seen_codes(part: Vocabulary, tables: Sequence[CodeTable], refusal: str) -> 
 def _words(codes: np.ndarray, unseen: np.ndarray, tables: Sequence[CodeTable]) -> list[str]:
     found = []
     for column in np.flatnonzero(unseen.any(axis=0)).tolist():
+        table = tables[column]
         for code in np.unique(codes[unseen[:, column], column]).tolist():
-            table = tables[column]
             value = table.values[code] if code < len(table) else "other"
+            words = f"{table.name} {value}"
             if isinstance(value, bool):
-                found.append(table.name if value else f"not {table.name}")
-            else:
-                found.append(f"{table.name} {value}")
+                words = table.name if value else f"not {table.name}"
+            found.append(words)
     return found

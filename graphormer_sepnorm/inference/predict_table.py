@@ -3,6 +3,9 @@
 Output goes to ``NAME.partial`` and has its own name when it is complete. Next to it,
 ``NAME.progress.json`` says how many rows are safely in it and what they were made from; by that an
 interrupted job is continued, on a CPU to the identical file.
+
+The way of a row: read here (`Row`), parsed and predicted in any process (`MoleculeColumns.parse`,
+`predict_chunk`), written here.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,6 +31,7 @@ from graphormer_sepnorm.chem.molecules import (
 )
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed
+from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.batching import CHUNK_ROWS
 from graphormer_sepnorm.inference.evaluation import Evaluation
 from graphormer_sepnorm.inference.predictor import Predictor
@@ -60,59 +64,34 @@ Unparsed = tuple[str, Any, list[Any]]
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, eq=False)
-class Molecules:
+class Molecules(NamedTuple):
     """The molecules of some rows.
 
     Attributes:
         parsed: Each, or why a row has none.
+        smiles: As given; of SDF records and InChI canonical, and empty where there is no molecule.
         extra: float64 ``[rows, names]``, the columns that a model reads too; nan = missing.
-        texts: The SMILES that they were read from; of SDF records and InChI None.
     """
 
     parsed: list[ParsedMolecule]
+    smiles: list[str]
     extra: np.ndarray
-    texts: list[Any]
-
-    @property
-    def smiles(self) -> list[str]:
-        """As given; of records and InChI canonical, and empty where there is no molecule."""
-        return [
-            str(text)
-            if text is not None
-            else ("" if one.molecule is None else canonical_smiles(one.molecule))
-            for one, text in zip(self.parsed, self.texts, strict=True)
-        ]
-
-    def in_order_of_smiles(self) -> list[ParsedMolecule]:
-        """Return them with the atoms of each in the order of `smiles`."""
-        return [
-            one
-            if text is not None or one.molecule is None
-            else replace(one, molecule=in_written_order(one.molecule))
-            for one, text in zip(self.parsed, self.texts, strict=True)
-        ]
 
 
 @dataclass(frozen=True)
 class MoleculeColumns:
-    """Where the molecules of a table stand, and what a model reads in addition to them.
+    """The columns of a table that hold molecules, and what a model reads in addition to them."""
 
-    Attributes:
-        smiles: Position of the SMILES; None: the molecules are in the SDF records.
-        extra: Positions of the columns that are read too.
-        names: Their names.
-    """
-
-    smiles: int | None
-    extra: tuple[int, ...] = ()
-    names: tuple[str, ...] = ()
+    smiles: int | None  # position; None: the molecules are in the SDF records
+    extra: tuple[int, ...]  # positions of the columns that are read too
+    names: tuple[str, ...]  # their names
+    written_order: bool  # whether atoms of records and InChI get the order of their SMILES
 
     @classmethod
     def find(
         cls, reader: TableReader, job: TableJob, names: Sequence[str], outcome: Outcome
     ) -> MoleculeColumns:
-        """Find them in a table; where that was not the only way to read it, the outcome says so.
+        """Find them in a table; where that was not the only way to read it, the outcome notes it.
 
         Raises:
             DataError: There is no such column, or the table is a list of SMILES without a header.
@@ -127,7 +106,7 @@ class MoleculeColumns:
             raise DataError(f"{error} (the model reads {listed(names)})") from error
         choice = "" if job.smiles_column else smiles_choice(reader.columns, smiles)
         outcome.notes += filter(None, (*reader.notes, choice))
-        return cls(smiles, extra, tuple(names))
+        return cls(smiles, extra, tuple(names), job.verb == "explained")
 
     def cells(self, row: Row) -> Unparsed:
         """Return the part of a row that is parsed in any process."""
@@ -138,20 +117,26 @@ class MoleculeColumns:
 
     def parse(self, rows: Sequence[Unparsed]) -> Molecules:
         """Return the molecules of some rows."""
-        in_records = self.smiles is None
-        parse = parse_molblock if in_records else parse_smiles
-        molecules, extra = [], np.full((len(rows), len(self.names)), np.nan)
+        parsed, smiles, extra = [], [], np.full((len(rows), len(self.names)), np.nan)
         for number, (problem, text, cells) in enumerate(rows):
-            given: Any = text if in_records or not is_empty(text) else None
-            parsed = ParsedMolecule(None, problem) if problem else parse(given)
-            if parsed.readable:
+            one = ParsedMolecule(None, problem) if problem else self._molecule(text)
+            if one.molecule is not None:
                 try:
                     extra[number] = parse_or_missing(cells, self.names)
                 except ValueError as error:
-                    parsed = ParsedMolecule(None, str(error))
-            molecules.append(parsed)
-        texts = [None if in_records or is_inchi(text) else text for _, text, _ in rows]
-        return Molecules(molecules, extra, texts)
+                    one = ParsedMolecule(None, str(error))
+            if self.smiles is None or is_inchi(text):
+                text = "" if one.molecule is None else canonical_smiles(one.molecule)
+                if self.written_order and one.molecule is not None:
+                    one = replace(one, molecule=in_written_order(one.molecule))
+            parsed.append(one)
+            smiles.append(str(text))
+        return Molecules(parsed, smiles, extra)
+
+    def _molecule(self, text: Any) -> ParsedMolecule:
+        if self.smiles is None:
+            return parse_molblock(text)
+        return parse_smiles(None if is_empty(text) else text)
 
 
 def computed(
@@ -162,24 +147,12 @@ def computed(
     device: str,
     job: TableJob,
     outcome: Outcome,
-    rows: Iterator[Row] | None = None,
-    total: int | None = None,
 ) -> Iterator[tuple[list[Row], Result]]:
     """Yield some rows of a table at a time, in order, and what is computed of their molecules.
 
-    It shows how far it is, by the outcome, which the caller keeps up to date. Closing the generator
-    leaves no process.
-
-    Args:
-        reader: The table.
-        columns: Where its molecules stand.
-        compute: Runs in any process.
-        size: How many rows at a time.
-        device: Where it is computed.
-        job: Says in how many processes.
-        outcome: Knows how many rows are done.
-        rows: Those that are left to do; None: all.
-        total: How many these are, if that is known.
+    These are the rows of the job's shard, without those that the outcome knows of an earlier run.
+    Progress is shown by the outcome, which the caller keeps up to date. Closing the generator
+    leaves no process; `compute` runs in any process, for `size` rows at a time.
     """
 
     def parse_and_compute(cells: Sequence[Unparsed]) -> Result:
@@ -187,8 +160,13 @@ def computed(
         trim_now_and_then()
         return result
 
-    left = iter(reader) if rows is None else rows
-    chunks = iter(lambda: list(itertools.islice(left, size)), [])
+    rows, total = iter(reader), None
+    if job.shard:
+        with job.opened() as counted:
+            part = job.shard.rows(counted.count(), size)
+        rows, total = itertools.islice(rows, part.start, part.stop), len(part)
+    rows = itertools.islice(rows, outcome.rows, None)
+    chunks = iter(lambda: list(itertools.islice(rows, size)), [])
     parts = ((chunk, [columns.cells(row) for row in chunk]) for chunk in chunks)
     work = map_in_order(parse_and_compute, parts, number_of_jobs(job.jobs, device))
     progress = TableProgress(reader, job.verb, job.quiet, outcome.rows, total)
@@ -203,31 +181,19 @@ def computed(
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of input and output.
-
-    Attributes:
-        molecules: Where the molecules stand, and what the model reads in addition to them.
-        added: Names of our columns: SMILES of records, if any, predictions, warning, error.
-        numbers: Which of these hold numbers.
-        with_smiles: Whether the SMILES of records are added.
-        labels: Of each target that is evaluated: its number, the position of its label in the
-            table, and of its prediction among those that are added.
-        similarity: Position of the similarity to the most similar training molecule among those
-            that are added; None: the model does not know it.
-    """
+    """Columns of input and output."""
 
     molecules: MoleculeColumns
-    added: tuple[str, ...]
-    numbers: frozenset[str]
-    with_smiles: bool
-    labels: tuple[tuple[int, int, int], ...]
-    similarity: int | None
+    # Of each column that is added, our name and that in the output, where ours may be taken: SMILES
+    # of records, if any, predictions, warning, error.
+    added: dict[str, str]
+    numbers: tuple[str, ...]  # names in the output of those that hold numbers
 
 
 def find_columns(
     reader: TableReader, predictor: Predictor, job: TableJob, outcome: Outcome
 ) -> Columns:
-    """Find the columns that are read and name those that are added.
+    """Find the columns that are read and name those that are added; prepare the evaluation.
 
     Raises:
         DataError: A column is missing, or labels do not fit the targets.
@@ -237,62 +203,51 @@ def find_columns(
     found = (predictor.embed_molecules if embeds else predictor.predict_molecules)([])
     names = () if embeds else predictor.extra_inputs.columns
     molecules = MoleculeColumns.find(reader, job, names, outcome)
-    to_sdf = (job.output_format or format_to_write(job.destination)) == "sdf"
-    with_smiles = molecules.smiles is None and not to_sdf
-    ours = [*["smiles"][: int(with_smiles)], *found.table, "warning", "error"]
-    added: list[str] = []
+    ours = [*found.table, "warning", "error"]
+    if (
+        molecules.smiles is None
+        and (job.output_format or format_to_write(job.destination)) != "sdf"
+    ):
+        ours.insert(0, "smiles")
+    added: dict[str, str] = {}
     for name in ours:
-        free = free_name(name, [*reader.columns, *added])
-        if free != name:
-            outcome.notes.append(f"the table has a column {name!r}: ours is called {free!r}")
-        added.append(free)
-    labels: list[tuple[int, int, int]] = []
+        added[name] = free_name(name, [*reader.columns, *added.values()])
+        if added[name] != name:
+            outcome.notes.append(f"the table has a column {name!r}: ours is called {added[name]!r}")
     if job.evaluate:
-        task = predictor.task
-        if task.one_of and len(job.evaluate) != 1:
-            raise DataError(
-                f"--evaluate names {len(job.evaluate)} columns: name the one that has the classes "
-                f"of {task.one_of} ({listed(task.classes)})"
-            )
-        targets: Sequence[int] = range(len(task.targets))
-        if not task.one_of:
-            targets = _targets_of(job.evaluate, task.targets)
-        outcome.evaluation = Evaluation(task, targets)
+        targets = _evaluated_targets(job.evaluate, predictor.task)
         positions = [find_column(reader.columns, name, reader.name) for name in job.evaluate]
-        positions *= len(targets) if task.one_of else 1
-        for target, position in zip(targets, positions, strict=True):
-            labels.append((target, position, ours.index(f"pred_{task.targets[target]}")))
-    return Columns(
-        molecules,
-        tuple(added),
-        frozenset(added[ours.index(name)] for name in found.columns),
-        with_smiles,
-        tuple(labels),
-        ours.index("similarity") if "similarity" in found.table else None,
-    )
+        labels = dict(zip(targets, itertools.cycle(positions), strict=False))
+        outcome.evaluation = Evaluation(predictor.task, labels)
+    return Columns(molecules, added, tuple(added[name] for name in found.columns))
 
 
-def _targets_of(columns: Sequence[str], targets: Sequence[str]) -> Sequence[int]:
-    """Return which target each column of labels is of.
+def _evaluated_targets(columns: Sequence[str], task: Task) -> Sequence[int]:
+    """Return the target of each column of labels.
 
     Columns that are called like targets are theirs, in whatever order they are named; others stand
-    for all targets, in their order.
+    for all targets, in their order. Classes of which a molecule is of one have one column.
 
     Raises:
         DataError: There are fewer or more of them, or one is called like a target elsewhere.
     """
-    # As columns are found: A is a, unless there are both.
-    alike = str.lower if len({name.lower() for name in targets}) == len(targets) else str
-    numbers = {alike(name): number for number, name in enumerate(targets)}
-    found = [numbers.get(alike(name), -1) for name in columns]
-    if -1 not in found and len({*found}) == len(found):
+    every = range(len(task.targets))
+    if task.one_of and len(columns) == 1:
+        return every
+    numbers = {name.lower(): number for number, name in enumerate(task.targets)}
+    numbers |= {name: number for number, name in enumerate(task.targets)}
+    found = [numbers.get(name, numbers.get(name.lower(), -1)) for name in columns]
+    if -1 not in found and len({*found}) == len(found) and not task.one_of:
         return found
-    if len(found) == len(targets) and all(one in (-1, place) for place, one in enumerate(found)):
-        return range(len(targets))
+    in_order = len(found) == len(every) and all(
+        a in (-1, b) for a, b in zip(found, every, strict=True)
+    )
+    if in_order and not task.one_of:
+        return every
+    what = f"the one with {task.one_of}" if task.one_of else "one column for each, in this order"
     raise DataError(
-        f"--evaluate names {len(columns)} columns ({', '.join(columns)}), the model has "
-        f"{len(targets)} targets ({', '.join(targets)}): name one column for each, in this order, "
-        "or some that are called like targets, each with an --evaluate of its own"
+        f"--evaluate names {len(columns)} columns ({listed(columns)}), the model has {len(every)} "
+        f"targets ({listed(task.targets)}): name {what}, or some that are called like targets"
     )
 
 
@@ -310,45 +265,39 @@ def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome
         columns = find_columns(reader, predictor, job, outcome)
         if job.shard and job.shard.number > 1:  # the parts are put behind each other
             reader.announced = False
-        identity = None
+        identity = mark = None
         if job.can_resume:
             identity = identify(job, checkpoint, CHUNK_ROWS, predictor.device)
-        mark = earlier_progress(job, identity, outcome) if job.resume and identity else None
+            mark = earlier_progress(job, identity, outcome) if job.resume else None
+        number = "float32" if job.verb == "embedded" else "float64"
         writer = create_table(
             job.destination,
-            (*reader.columns, *columns.added),
+            (*reader.columns, *columns.added.values()),
             format=job.output_format,
             like=reader,
-            types=dict.fromkeys(
-                columns.numbers, "float32" if job.verb == "embedded" else "float64"
-            ),
+            types=dict.fromkeys(columns.numbers, number),
             resume=mark,
         )
         try:
             if mark is None:
                 forget_progress(job)
-            rows, total = iter(reader), None
-            if job.shard:
-                with job.opened() as counted:
-                    part = job.shard.rows(counted.count(), CHUNK_ROWS)
-                rows, total = itertools.islice(rows, part.start, part.stop), len(part)
-            rows = itertools.islice(rows, outcome.rows, None)  # an earlier run predicted these
             compute = partial(predict_chunk, predictor, columns, job)
-            options = CHUNK_ROWS, predictor.device, job, outcome, rows, total
+            options = CHUNK_ROWS, predictor.device, job, outcome
             work = computed(reader, columns.molecules, compute, *options)
             with contextlib.closing(work):  # type: ignore[type-var]
-                for chunk, predicted in work:
+                for chunk, found in work:
                     writer.write(
-                        ((*row.cells, *ours) for row, ours in zip(chunk, predicted, strict=True)),
+                        (
+                            (*row.cells, *ours)
+                            for row, *ours in zip(chunk, *found.values(), strict=True)
+                        ),
                         [row.record for row in chunk],
                     )
                     if outcome.evaluation is not None:
-                        _evaluate(outcome.evaluation, columns, chunk, predicted)
-                    *_, warnings, errors = zip(*predicted, strict=True)
-                    outcome.count(warnings, errors)
+                        outcome.evaluation.add_rows([row.cells for row in chunk], found)
+                    outcome.count(found["warning"], found["error"])
                     if identity:
                         save_progress(job, writer.mark(), identity, outcome)
-                        outcome.safe_rows = outcome.rows
             writer.commit()
         except BaseException:
             writer.close()
@@ -361,18 +310,20 @@ def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome
 
 def predict_chunk(
     predictor: Predictor, columns: Columns, job: TableJob, molecules: Molecules
-) -> list[tuple[Any, ...]]:
-    """Return the cells that are added to each row of a chunk; runs in any process."""
+) -> dict[str, Sequence[Any]]:
+    """Return the columns that are added to a chunk, by our names; runs in any process."""
     options = job.batch_size, job.max_atoms
     found: Any
     if job.verb == "embedded":
         found = predictor.embed_molecules(molecules.parsed, *options)
     else:
         found = predictor.predict_molecules(molecules.parsed, *options, molecules.extra)
-    cells: list[Sequence[Any]] = [molecules.smiles] if columns.with_smiles else []
-    for column in found.table.values():
-        cells.append([*map(rounded, column)] if isinstance(column, np.ndarray) else column)
-    return [*zip(*cells, found.warnings, found.errors, strict=True)]
+    cells = {
+        name: [*map(rounded, column)] if isinstance(column, np.ndarray) else column
+        for name, column in found.table.items()
+    }
+    smiles = {"smiles": molecules.smiles} if "smiles" in columns.added else {}
+    return smiles | cells | {"warning": found.warnings, "error": found.errors}
 
 
 def rounded(value: Any) -> float:
@@ -383,17 +334,3 @@ def rounded(value: Any) -> float:
     if value.dtype == np.float32:
         return float(str(value))  # the shortest text that is this number
     return float(f"{value:.6g}")
-
-
-def _evaluate(
-    evaluation: Evaluation,
-    columns: Columns,
-    rows: Sequence[Row],
-    predicted: Sequence[tuple[Any, ...]],
-) -> None:
-    """Compare what was predicted for some rows with their labels."""
-    for row, cells in zip(rows, predicted, strict=True):
-        for target, label, value in columns.labels:
-            evaluation.add(target, row.cells[label], cells[value])
-        if columns.similarity is not None:
-            evaluation.known += cells[columns.similarity] == 1

@@ -182,7 +182,7 @@ def estimate_uncertainty(
     interval: float | None,
     neighbors: int,
 ) -> tuple[dict[str, np.ndarray], dict[str, list[str]]]:
-    """Return what predictions come with, by the names of `Predictions`: arrays, and columns of text.
+    """Return what predictions come with: arrays, by the names of `Predictions`, and text columns.
 
     Args:
         uncertainty: Of the model; None: it has none.

@@ -15,7 +15,7 @@ import torch
 from graphormer_sepnorm.baselines.blend import Blend
 from graphormer_sepnorm.chem.descriptors import compute_descriptors
 from graphormer_sepnorm.chem.molecules import MAX_ATOMS, RDKIT_VERSION, ParsedMolecule
-from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
+from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
@@ -87,9 +87,9 @@ class Predictor:
         facts: All that the checkpoint knows, see `graphormer_sepnorm.inference.checkpoint`.
 
     Raises:
-        ConfigError: The device is not there.
-        CheckpointError: The model was trained by features or with a network that this version does
-            not know; or it needs a descriptor that this release of RDKit lacks.
+        ConfigError: The device is not there, or the model was trained by other features than those
+            of this version.
+        DataError: It needs a descriptor that this release of RDKit lacks.
     """
 
     def __init__(
@@ -104,10 +104,7 @@ class Predictor:
         self.vocabulary = GraphVocabulary.from_plain(self.facts["vocabulary"])
         self.reader = MoleculeReader(self.facts, self.vocabulary, refuse_new_elements)
         self.extra_inputs = ExtraInputs.of_facts(self.facts)
-        try:
-            compute_descriptors([], self.extra_inputs.descriptors)
-        except DataError as error:
-            raise CheckpointError(str(error)) from error
+        compute_descriptors([], self.extra_inputs.descriptors)  # or this RDKit lacks one
         self._mean = np.asarray(self.facts["target_mean"])
         self._std = np.asarray(self.facts["target_std"])
         self.blend = Blend.from_plain(checkpoint[BLEND]) if BLEND in checkpoint else None
@@ -156,10 +153,9 @@ class Predictor:
         targets = listed([f"{name} [{unit}]" if unit else name for name, unit in each])
         config, count = self.model.config, len(self.networks)
         networks = f"{count} networks" if count > 1 else "a network"
-        trees = " and trees" if self.blend is not None else ""
         return (
-            f"{type(self).__name__}({targets}; {networks} of {config.layers} layers with "
-            f"{config.norm}{trees}, on {self.device})"
+            f"Predictor({targets}; {networks} of {config.layers} layers with {config.norm}"
+            f"{' and trees' if self.blend is not None else ''}, on {self.device})"
         )
 
     @property
@@ -173,10 +169,10 @@ class Predictor:
         return self.predict_molecules([]).text_columns
 
     def ask(self, interval: float | None = None, neighbours: int = 0) -> Self:
-        """Say what predictions shall come with from now on.
+        """Set what predictions come with from now on.
 
-        A model that knows its errors gives intervals of level 0.9 for real values without being
-        asked. For classes an interval is a set: the classes that a molecule may be of.
+        A model with uncertainty gives intervals of level 0.9 for real values by default. For
+        classes an interval is a set: the classes that a molecule may be of.
 
         Args:
             interval: Level, above 0 and below 1; None: no intervals.
@@ -205,10 +201,9 @@ class Predictor:
                     "makes of a table do, without --keep none"
                 )
         if interval is not None and known is not None and interval > known.highest_level:
-            highest = math.floor(known.highest_level * 1000) / 1000
             raise ConfigError(
                 f"--interval {interval:g}: the model was tried on too few molecules for it; the "
-                f"highest is {highest:g}"
+                f"highest is {math.floor(known.highest_level * 1000) / 1000:g}"
             )
         self.interval, self.neighbors = interval, neighbours
         return self
@@ -258,58 +253,51 @@ class Predictor:
         molecules = self.reader.prepared(molecules)
         graphs, places, errors, warnings = self.reader.featurize(molecules, max_atoms)
         understood = [molecules[place].molecule for place in places]
-        shape = len(places), len(self.task.targets)
-        each, apart = np.full((len(self.networks), *shape), np.nan), np.full(shape, np.nan)
+        graphs = self.with_extra(graphs, understood, None if columns is None else columns[places])
+        for place, row in zip(places, graphs.extra, strict=True):
+            remarks = [warnings[place], *self.extra_inputs.remarks(row)]
+            warnings[place] = "; ".join(filter(None, remarks))
         tokens = None if self.uncertainty is None else self.uncertainty.tokens
-        distance = np.full(len(places), np.nan)
-        if graphs is not None:
-            own = None if columns is None else columns[places]
-            graphs = self.with_extra(graphs, understood, own)
-            for place, row in zip(places, graphs.extra, strict=True):
-                remarks = [warnings[place], *self.extra_inputs.remarks(row)]
-                warnings[place] = "; ".join(filter(None, remarks))
-            for rows in by_size(graphs.num_atoms, batch_size):
-                each[:, rows], seen = self._values(graphs.take(rows))
-                if tokens is not None:
-                    distance[rows] = tokens.of(seen)
-        values = each.mean(axis=0)
+        distance = None if tokens is None else np.full(len(places), np.nan)
+        each = np.full((len(self.networks), len(places), len(self.task.targets)), np.nan)
+        for rows in by_size(graphs.num_atoms, batch_size):
+            each[:, rows], seen = self._values(graphs.take(rows))
+            if tokens is not None and distance is not None:
+                distance[rows] = tokens.of(seen)
+        values, apart = (
+            each.mean(axis=0),
+            None if self.blend is None else np.full_like(each[0], np.nan),
+        )
         spread = each.std(axis=0, ddof=1) if len(each) > 1 else None
-        if graphs is not None and self.blend is not None and self._asks_trees:
+        if len(places) and self.blend is not None and self._asks_trees:
             names = self.extra_inputs.descriptors
             descriptors, own = np.hsplit(graphs.extra, [len(names)])
             trees = self.blend.trees_of_molecules(understood, own, (names, descriptors))
             apart = self.blend.apart(values, trees)
             values, disagree = self.blend.combined(each, trees)
             spread = None if spread is None else disagree
-        finite = np.isfinite(values).all(axis=1)
+        finite = np.asarray(np.isfinite(values).all(axis=1))
         for place in places[~finite].tolist():
             errors[place], warnings[place] = "the model gives no finite value for it", ""
-        inputs = Inputs(
-            values,
-            spread,
-            None if self.blend is None else apart,
-            None if tokens is None else distance,
-        )
-        places = places[finite].tolist()
-        said = [warnings[place] for place in places]
+        known: list[int] = places[finite].tolist()
         arrays, cells = estimate_uncertainty(
             self.uncertainty,
             self.task,
-            inputs.take(finite),
-            [molecules[place].molecule for place in places],
-            said,
+            Inputs(values, spread, apart, distance).take(finite),
+            [molecules[place].molecule for place in known],
+            remarks := [warnings[place] for place in known],
             self.interval,
             self.neighbors,
         )
-        for place, warning in zip(places, said, strict=True):
+        for place, warning in zip(known, remarks, strict=True):
             warnings[place] = warning
         return Predictions(
             smiles=(),
             errors=tuple(errors),
             warnings=self.reader.with_remarks(molecules, warnings),
             targets=self.task.targets,
-            cells={name: scattered(column, places, errors) for name, column in cells.items()},
-            **{name: scattered(array, places, errors) for name, array in arrays.items()},
+            cells={name: scattered(column, known, errors) for name, column in cells.items()},
+            **{name: scattered(array, known, errors) for name, array in arrays.items()},
         )
 
     def predict_graphs(self, graphs: Sequence[Any], batch_size: int = BATCH_SIZE) -> Predictions:
@@ -330,12 +318,12 @@ class Predictor:
         errors = [""] * len(graphs)
         if len(graphs):
             packed = PackedGraphs.concatenate([*packed_blocks(graphs)])
+            for rows in by_size(packed.num_atoms, batch_size):
+                values[:, rows], _ = self._values(packed.take(rows))
             new = self.vocabulary.new_elements(packed.atom_codes)
             for number in np.arange(len(graphs)).repeat(packed.num_atoms)[new].tolist():
                 errors[number] = "not understood by this model: an atom's first code is new to it"
-            for rows in by_size(packed.num_atoms, batch_size):
-                values[:, rows], _ = self._values(packed.take(rows))
-            values[:, [bool(error) for error in errors]] = np.nan
+                values[:, number] = np.nan
         return Predictions(
             (),
             values.mean(axis=0),
@@ -379,7 +367,7 @@ class Predictor:
         graphs, places, errors, warnings = self.reader.featurize(molecules, max_atoms)
         values = np.full((len(molecules), self.model.config.width), np.nan, np.float32)
         of_atoms = [values[:0]] * len(molecules)
-        for rows in () if graphs is None else by_size(graphs.num_atoms, batch_size):
+        for rows in by_size(graphs.num_atoms, batch_size):
             batch = self.collate(graphs.take(rows))
             with torch.inference_mode():
                 tokens, encoded = (one.float().cpu().numpy() for one in self.model.encode(batch))
@@ -405,12 +393,11 @@ class Predictor:
     @property
     def embedding_note(self) -> str:
         """What to know about [CLS] of this network; mostly the empty string."""
-        config = self.model.config
-        if config.reads_graph_token:
+        if self.model.config.reads_graph_token:
             return ""
         return (
             "this model reads its predictions from the atoms, not from [CLS]: take the "
-            f"{config.readout} of theirs (from Python atoms=True)"
+            f"{self.model.config.readout} of theirs (from Python atoms=True)"
         )
 
     def explain(
@@ -446,13 +433,7 @@ class Predictor:
     def with_extra(
         self, graphs: PackedGraphs, molecules: Sequence[Any], columns: np.ndarray | None
     ) -> PackedGraphs:
-        """Return graphs with what the network reads in addition to them.
-
-        Args:
-            graphs: n of them.
-            molecules: RDKit's, whose graphs these are.
-            columns: The values of ``extra_inputs.columns``, ``[n, C]``; None: there are none.
-        """
+        """Return graphs of molecules with the extra inputs, of which `columns` are ``[n, C]``."""
         descriptors = compute_descriptors(molecules, self.extra_inputs.descriptors)
         own = graphs.extra if columns is None else np.asarray(columns, np.float32)
         return replace(graphs, extra=np.hstack([descriptors, own]))
@@ -464,7 +445,7 @@ class Predictor:
 
     @torch.inference_mode()
     def _values(self, graphs: PackedGraphs) -> tuple[np.ndarray, np.ndarray]:
-        """Values of each network, ``[networks, graphs, targets]``, and its [CLS], ``[.., .., C]``."""
+        """Values of each network, ``[networks, graphs, targets]``, and [CLS], ``[.., .., C]``."""
         batch = self.collate(graphs)
         values, tokens = [], []
         for network in self.networks:
@@ -493,7 +474,7 @@ class Predictor:
         close = np.isclose(*(values / scale), rtol=0, atol=_MOVED, equal_nan=True)
         if differ := int((~close).any(axis=1).sum()):
             log.warning(
-                f"{file}: the model was trained with RDKit {made_with}, here is {RDKIT_VERSION}: "
-                f"{differ} of {len(sample)} of its training molecules have another prediction now; "
-                f"rdkit=={made_with} gives those of its training"
+                f"{file}: trained with RDKit {made_with}, here is {RDKIT_VERSION}: the predictions "
+                f"of {differ} of {len(sample)} training molecules have changed; install "
+                f"rdkit=={made_with} to have those of the training"
             )

@@ -22,14 +22,14 @@ from graphormer_sepnorm.process import cores, trim_now_and_then
 from graphormer_sepnorm.tables.formats import format_of
 from graphormer_sepnorm.tables.opening import open_table
 
-# Of Ray, where the user says nothing else. On a busy machine its processes take longer than a
-# minute to begin; it would kill them, and begin anew for ever.
+# For Ray, where the user does not set them. On a busy machine its processes take longer than a
+# minute to start; it would kill them, and start over for ever.
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_register_timeout_seconds": "600",
 }
 _BLOCK_ROWS = 16 * CHUNK_ROWS  # that are handed out at once, and written to one file
-_SPARE_CPUS = 2  # beside the actors, for reading and writing
+_SPARE_CPUS = 2  # for reading and writing, in addition to the actors
 _RETRIES = 3  # of rows whose actor died of them, of too little memory say; Ray's are endless
 
 
@@ -62,9 +62,9 @@ class Predict:
         source = columns.molecules
         cells = (table.column(place).to_pylist() for place in (source.smiles, *source.extra))
         texts = [("", smiles, extra) for smiles, *extra in zip(*cells, strict=True)]
-        rows = predict_chunk(self._predictor, columns, self._job, source.parse(texts))
+        found = predict_chunk(self._predictor, columns, self._job, source.parse(texts))
         trim_now_and_then()
-        for name, values in zip(columns.added, zip(*rows, strict=True), strict=True):
+        for name, values in zip(columns.added.values(), found.values(), strict=True):
             type = pyarrow.float64() if name in columns.numbers else pyarrow.string()
             table = table.append_column(name, pyarrow.array(values, type, from_pandas=True))
         return table
@@ -98,16 +98,14 @@ def start_ray(device: str | None, wanted: int | None) -> tuple[Any, int, bool]:
         ConfigError: Ray is not installed, or does not start; the cluster is too small.
     """
     os.environ.update(_ENVIRONMENT | os.environ)
-    logging.disable()  # what Ray says beside its progress; the process does nothing else
+    logging.disable()  # what Ray prints in addition to its progress; the process does nothing else
     try:
         import ray.data  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise ConfigError("--ray needs Ray: pip install 'graphormer-sepnorm[ray]'") from None
     warnings.simplefilter("ignore")
     address = os.environ.get("RAY_ADDRESS") or "local"
-    size: dict[str, Any] = (
-        {"num_cpus": (wanted or cores()) + _SPARE_CPUS} if address == "local" else {}
-    )
+    size: Any = {"num_cpus": (wanted or cores()) + _SPARE_CPUS} if address == "local" else {}
     try:
         if not ray.is_initialized():
             ray.init(address, include_dashboard=False, log_to_driver=False, **size)
@@ -136,16 +134,15 @@ def predict_library(
     device: str | None,
     actors: int | None,
 ) -> None:
-    """Predict for all rows of a library.
+    """Predict for all rows of a library, into a folder that must not be there yet.
 
     Args:
         predictor: The model on this machine: by it columns are named and options checked.
-        job: From which files to which folder, which must not be there yet.
+        job: From which files to which folder.
         model: The model's file, which all machines must see.
         outcome: Is filled in.
-        device: ``cpu`` leaves GPUs of the cluster alone, ``cuda`` needs them; None: GPUs if there
-            are any.
-        actors: How many predict at once; None: one for each GPU, else each CPU that is to spare.
+        device: ``cpu`` leaves GPUs of the cluster alone, ``cuda`` needs them; None: GPUs if any.
+        actors: How many predict at once; None: one for each GPU, else for each CPU to spare.
 
     Raises:
         DataError: There is nothing to read, the output cannot be written, or Ray gave up.
@@ -154,9 +151,9 @@ def predict_library(
     import pyarrow
     from pyarrow import csv
 
-    for place in (Path(job.destination), job.partial):
-        if place.exists():
-            raise DataError(f"{place} is there already: remove it, or give another name")
+    for path in (Path(job.destination), job.partial):
+        if path.exists():
+            raise DataError(f"{path} is there already: remove it, or give another name")
     format, files = find_files(job.source)
     with open_table(files[0]) as first:
         columns = find_columns(first, predictor, job, outcome)
@@ -186,7 +183,7 @@ def predict_library(
             max_task_retries=_RETRIES,
         )
         (data.write_csv if format == "csv" else data.write_parquet)(str(job.partial.absolute()))
-        _count(job, format, columns.added[-2:], outcome)
+        _count(job, format, [columns.added[name] for name in ("warning", "error")], outcome)
         os.replace(job.partial, job.destination)
     except BaseException as error:
         shutil.rmtree(job.partial, ignore_errors=True)

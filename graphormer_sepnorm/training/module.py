@@ -30,7 +30,6 @@ from graphormer_sepnorm.inference.checkpoint import (
     KEY,
     build_network,
     check_checkpoint,
-    load_weights,
     package_versions,
     read_checkpoint,
 )
@@ -242,8 +241,6 @@ class GraphormerModule(EvaluatedModule):
 
         Under a trainer that evaluates also those of the other members of an ensemble.
         """
-        if KEY not in checkpoint:
-            raise CheckpointError("this is not a checkpoint of graphormer_sepnorm")
         check_checkpoint(checkpoint)
         facts = checkpoint[KEY]
         check_same_data(facts, self.trainer)
@@ -265,7 +262,7 @@ class GraphormerModule(EvaluatedModule):
         others = checkpoint.get("members", ()) if members else ()
         self.members = tuple(build_network(facts["model"], weights) for weights in others)
         self._build(facts)
-        load_weights(self, checkpoint["state_dict"])  # as Lightning is about to, but in our words
+        self.load_state_dict(checkpoint["state_dict"])
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Predict in real units (regression) or as logits (binary): float ``[B, T]``.

@@ -48,11 +48,11 @@ def interrupt(patch: pytest.MonkeyPatch, after: int) -> None:
     """Let the predictor be interrupted by Ctrl-C after so many chunks."""
     predict, left = Predictor.predict_molecules, [after]
 
-    def interrupted(self: Predictor, *arguments: object) -> object:
-        if left[0] == 0:
+    def interrupted(self: Predictor, molecules: list, *arguments: object) -> object:
+        if molecules and left[0] == 0:
             raise KeyboardInterrupt
-        left[0] -= 1
-        return predict(self, *arguments)  # type: ignore[arg-type]
+        left[0] -= bool(molecules)  # of none, for the names of the columns, it is no chunk
+        return predict(self, molecules, *arguments)  # type: ignore[arg-type]
 
     patch.setattr(Predictor, "predict_molecules", interrupted)
     patch.setattr(

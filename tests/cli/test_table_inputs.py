@@ -118,7 +118,7 @@ def test_numbers_matter_and_missing_ones_are_the_mean(trained: Fitted) -> None:
     assert [bool(warning) for warning in made.warnings] == [False, True, True, True, False]
     alone = predictor.predict("CCO", columns={"T": [330.0], "pH": [mean[1]]})
     assert alone.values[0] == pytest.approx(made.values[4], rel=1e-5)
-    for wrong, said in (({"T": [1.0]}, "T, pH"), ({"T": [], "pH": []}, "T is of shape")):
+    for wrong, said in (({"T": [1.0]}, "T, pH"), ({"T": [], "pH": []}, "give T as one number")):
         with pytest.raises(DataError, match=said):
             predictor.predict("CCO", columns=wrong)
 
