@@ -52,7 +52,6 @@ from graphormer_sepnorm.tables.columns import (
     free_name,
     is_empty,
     parse_or_missing,
-    smiles_choice,
 )
 from graphormer_sepnorm.tables.formats import format_to_write
 from graphormer_sepnorm.tables.progress import TableProgress
@@ -104,8 +103,6 @@ class MoleculeColumns:
             extra = tuple(find_column(reader.columns, name, reader.name) for name in names)
         except DataError as error:
             raise DataError(f"{error} (the model reads {listed(names)})") from error
-        choice = "" if job.smiles_column else smiles_choice(reader.columns, smiles)
-        outcome.notes += filter(None, (*reader.notes, choice))
         return cls(smiles, extra, tuple(names), job.verb == "explained")
 
     def cells(self, row: Row) -> Unparsed:
@@ -263,8 +260,6 @@ def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome
     check_places(job)
     with job.opened() as reader:
         columns = find_columns(reader, predictor, job, outcome)
-        if job.shard and job.shard.number > 1:  # the parts are put behind each other
-            reader.announced = False
         identity = mark = None
         if job.can_resume:
             identity = identify(job, checkpoint, CHUNK_ROWS, predictor.device)
