@@ -13,8 +13,12 @@ from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.graphs.resident import BatchShape, plan_shape
-from graphormer_sepnorm.training.captured.engine import CapturedTraining, resident_graphs
-from graphormer_sepnorm.training.captured.recording import CapturedStep, TrainingStep
+from graphormer_sepnorm.training.cuda_graphs import (
+    CapturedStep,
+    CapturedTraining,
+    TrainingStep,
+    resident_graphs,
+)
 from graphormer_sepnorm.training.module import GraphormerModule
 
 QUICK_MODEL: dict[str, Any] = {

@@ -132,12 +132,14 @@ def train_recipe(options: Options) -> Work:
     """The same with the network and the optimiser of a configuration."""
     given = _recipe_options()
     chosen = {name: given[name] for name in ("learning_rate", "weight_decay", "eps")}
-    return _train(options, recipe, **chosen, betas=tuple(given["betas"]), name=given["optimizer"])
+    return _train(
+        options, recipe, **chosen, betas=tuple(given["betas"]), optimizer=given["optimizer"]
+    )
 
 
 def _train(options: Options, make: Maker, **of_optimizer: Any) -> Work:
     model, batches, molecules = _network(options, make)
-    optimizer = make_optimizer(model, **of_optimizer)
+    optimizer = make_optimizer(model, ModelConfig(**of_optimizer))
     with switched_off():  # operations are counted: those of the compiled functions nobody sees
         return training(model, optimizer, model, batches, molecules)
 

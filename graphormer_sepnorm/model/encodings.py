@@ -1,10 +1,6 @@
-"""What the network is told of a molecule's structure.
+"""Structural encodings: Graphormer's three (Ying et al. 2021, Section 3.1), and rings.
 
-Graphormer's three encodings (Ying et al. 2021, Section 3.1), and beside them rings, which can be
-switched on; so can what `walks` has.
-
-B graphs · M atoms · R = B + M packed rows · b graphs of a block · T tokens · D hops · H heads ·
-C channels (width) · P pair types
+B graphs · M atoms · R = B + M packed rows · D hops · H heads · C channels (width) · P pair types
 """
 
 from __future__ import annotations
@@ -13,27 +9,15 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.graphs.batch import (
-    FIRST_ATOM_PAIR,
-    PADDING_PAIR,
-    TOKEN_PAIR,
-    GraphBatch,
-)
+from graphormer_sepnorm.graphs.batch import GraphBatch
+from graphormer_sepnorm.model.attention_ops import BlockBias, pair_bias
 from graphormer_sepnorm.model.config import GraphormerConfig
-from graphormer_sepnorm.model.fused.cpu_attention import PackedBias, gather_bias, usable
-from graphormer_sepnorm.model.fused.cpu_linear import linear
-
-BlockBias = Tensor | PackedBias
+from graphormer_sepnorm.model.ops import linear
 
 # Ring sizes from 3 on that are told apart; larger rings count as the largest.
 _SMALLEST, _LARGEST = 3, 32
-
-# Rows that share what pairs without atoms add to a gradient. A batch has up to half a million of
-# them; with so many rows each gets a few hundred at most, no more than the commonest pair of atoms.
-_SPREAD = 4096
 
 
 class AtomEmbedding(nn.Module):
@@ -122,41 +106,8 @@ class AttentionBias(nn.Module):
         return torch.cat([padding, self.graph_token, spatial + edges])
 
     def forward(self, batch: GraphBatch) -> list[BlockBias]:
-        """Return the bias of each attention block.
-
-        Padded, ``[b, H, T, T]`` with -inf at padding keys, or packed where the compiled functions
-        can take it.
-        """
-        table = self.table(batch)
-        if usable(table, self.channels):
-            return [gather_bias(table, block) for block in batch.blocks]
-        look_up = look_up_spread if table.is_cuda else look_up_plainly
-        return [
-            look_up(table, block.pair_type).permute(0, 3, 1, 2).contiguous()
-            for block in batch.blocks
-        ]
-
-
-def look_up_plainly(table: Tensor, pair_type: Tensor) -> Tensor:
-    """Return the row of each pair type: ``[P, H]`` and ``[b, T, T]`` give ``[b, T, T, H]``."""
-    return functional.embedding(pair_type, table)
-
-
-def look_up_spread(table: Tensor, pair_type: Tensor) -> Tensor:
-    """Return the same, with a gradient that a GPU can compute side by side.
-
-    The gradient of a table sums, for each row, the pairs that took it. On a GPU torch does that
-    row by row, one pair after the other: a step would wait for the two rows that most pairs take,
-    padding and the graph token's. So these pairs take their bias by a mask, whose gradient is an
-    ordinary sum, and only look up something, spread over rows that nobody reads.
-    """
-    number = torch.arange(pair_type.numel(), device=pair_type.device).view_as(pair_type)
-    places = torch.where(pair_type < FIRST_ATOM_PAIR, len(table) + number % _SPREAD, pair_type)
-    unread = table.new_zeros(_SPREAD, table.shape[1])
-    rows = functional.embedding(places, torch.cat([table, unread]))
-    kind = pair_type[..., None]
-    rows = torch.where(kind == TOKEN_PAIR, table[TOKEN_PAIR], rows)
-    return torch.where(kind == PADDING_PAIR, table[PADDING_PAIR], rows)
+        """Return the bias of each attention block."""
+        return pair_bias(self.table(batch), batch.blocks, self.channels)
 
 
 class RingEncoding(nn.Module):

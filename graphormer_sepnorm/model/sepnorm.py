@@ -5,14 +5,16 @@ N sequences · L positions, the [CLS] token among them · D channels
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from graphormer_sepnorm.errors import ConfigError, DataError
-from graphormer_sepnorm.model.norm_arms import NORM_KINDS
-from graphormer_sepnorm.model.padding_mask import PaddingMask
+from graphormer_sepnorm.model.norms import NORM_KINDS
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.model.replace_norms import PaddingMask
 
 _NAME_OF: dict[Any, str] = {nn.BatchNorm1d: "bn", nn.LayerNorm: "ln"}
 

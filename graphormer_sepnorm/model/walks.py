@@ -1,4 +1,4 @@
-"""Random walks and simple paths between atoms, as the network is told of them.
+"""Encodings by the ways between atoms: random walks, or simple paths.
 
 B graphs · R packed rows · b graphs of a block · T tokens · K lengths · H heads · C channels (width)
 · P pair types · N paths
@@ -6,18 +6,20 @@ B graphs · R packed rows · b graphs of a block · T tokens · K lengths · H h
 
 from __future__ import annotations
 
+import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import cast
+from dataclasses import replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, AttentionBlock, GraphBatch
-from graphormer_sepnorm.model.encodings import BlockBias
-from graphormer_sepnorm.model.fused.cpu_attention import PackedBias
-from graphormer_sepnorm.model.fused.cpu_linear import Linear
-from graphormer_sepnorm.model.fused.cpu_walks import add_walk_bias
+from graphormer_sepnorm.kernels.library import integers, point, pointers
+from graphormer_sepnorm.model.attention_ops import BlockBias, PackedBias
+from graphormer_sepnorm.model.ops import Linear
 
 # Drug-like molecules have some thousand simple paths of up to 20 bonds, the richest of ZINC-subset
 # 37,248; C60 has them by the million.
@@ -37,7 +39,7 @@ class _WaysEncoding(nn.Module, ABC):
         heads: H, attention heads.
     """
 
-    most_paths = 0  # for `add_walk_bias`
+    most_paths = 0  # of a graph; 0: it is random walks
 
     def __init__(self, steps: int, width: int, heads: int) -> None:
         super().__init__()
@@ -58,16 +60,13 @@ class _WaysEncoding(nn.Module, ABC):
             rows: Embedded tokens, ``[R, C]``.
             biases: The attention bias of each block.
             batch: The graphs, with the bonds that the ways go along.
-
-        Returns:
-            Rows and biases, with the encodings.
         """
         distance = batch.type_distance
         is_bond = torch.cat([distance.new_zeros(FIRST_ATOM_PAIR), distance]) == 1
         if isinstance(biases[0], PackedBias):
             returns = rows.new_zeros(len(rows), self.steps)
-            packed: list[BlockBias] = [
-                add_walk_bias(bias, self.pairs.weight, is_bond, returns, self.most_paths)
+            packed = [
+                _add_packed(bias, self.pairs.weight, is_bond, returns, self.most_paths)
                 for bias in cast(Sequence[PackedBias], biases)
             ]
             return rows + self.atoms(returns), packed
@@ -78,13 +77,14 @@ class _WaysEncoding(nn.Module, ABC):
         ]
         diagonals = [way.diagonal(dim1=2, dim2=3).flatten(1) for way in ways]  # [K, b T]
         rows = rows + self.atoms(torch.cat(diagonals, dim=1).index_select(1, batch.unpad).t())
-        padded = cast(Sequence[Tensor], biases)
-        return rows, [self._add(bias, way) for bias, way in zip(padded, ways, strict=True)]
-
-    def _add(self, bias: Tensor, way: Tensor) -> Tensor:
-        # Graph by graph, as in `attention.BiasMixing`.
-        weight = self.pairs.weight.expand(way.shape[1], -1, -1)
-        return bias + torch.bmm(weight, way.flatten(2).transpose(0, 1)).view_as(bias)
+        # Graph by graph, as in `mix_bias`.
+        return rows, [
+            cast(Tensor, bias)
+            + torch.bmm(
+                self.pairs.weight.expand(way.shape[1], -1, -1), way.flatten(2).transpose(0, 1)
+            ).view_as(cast(Tensor, bias))
+            for bias, way in zip(biases, ways, strict=True)
+        ]
 
 
 class RandomWalkEncoding(_WaysEncoding):
@@ -194,3 +194,62 @@ def _same_atom(block: AttentionBlock, dtype: torch.dtype) -> Tensor:
     """Return 1 where both tokens are the same atom, ``[b, T, T]``."""
     is_atom = block.pair_type.diagonal(dim1=1, dim2=2) >= FIRST_ATOM_PAIR
     return is_atom.to(dtype).diag_embed()
+
+
+class _Walks(ctypes.Structure):
+    """``Walks`` of kernels/walks.c."""
+
+    _fields_ = (
+        *pointers("rows", "num_tokens", "bias_start", "pair_type", "is_bond"),
+        *integers("max_tokens", "heads", "steps", "most_paths"),
+        *pointers("weight", "bias", "output", "returns", "gradient", "weight_gradient"),
+    )
+
+
+def _add_packed(
+    bias: PackedBias, weight: Tensor, is_bond: Tensor, returns: Tensor, most_paths: int
+) -> BlockBias:
+    """Add ``sum_k weight_hk P_k(i, j)`` to the bias of each pair, by the compiled functions.
+
+    ``P_k(i, i)`` of the block's tokens is written to `returns`.
+    """
+    values = _AddWalkBias.apply(bias.values, weight, is_bond, returns, bias, most_paths)
+    return replace(bias, values=cast(Tensor, values))
+
+
+class _AddWalkBias(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        values: Tensor,
+        weight: Tensor,
+        is_bond: Tensor,
+        returns: Tensor,
+        layout: PackedBias,
+        most_paths: int,
+    ) -> Tensor:
+        weight, output = weight.contiguous(), torch.empty_like(values)
+        arguments = _arguments(weight, is_bond, layout, most_paths)
+        point(arguments, bias=values, output=output, returns=returns)
+        layout.run("walks_forward", arguments)
+        ctx.save_for_backward(weight, is_bond)
+        ctx.layout, ctx.most_paths = layout, most_paths
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        weight, is_bond = ctx.saved_tensors
+        gradient = gradient.contiguous()
+        of_graphs = weight.new_empty(len(ctx.layout.num_tokens), *weight.shape)
+        arguments = _arguments(weight, is_bond, ctx.layout, ctx.most_paths)
+        point(arguments, gradient=gradient, weight_gradient=of_graphs)
+        ctx.layout.run("walks_backward", arguments)
+        return gradient, of_graphs.sum(0), None, None, None, None
+
+
+def _arguments(weight: Tensor, is_bond: Tensor, layout: PackedBias, most_paths: int) -> _Walks:
+    heads, steps = weight.shape
+    arguments = layout.arguments(_Walks, heads)
+    arguments.steps, arguments.most_paths = steps, most_paths
+    return point(arguments, weight=weight, is_bond=is_bond)

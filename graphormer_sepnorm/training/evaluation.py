@@ -9,47 +9,35 @@ B graphs of a batch · G graphs of a split · T targets.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any, cast
 
 import numpy as np
 import torch
 import torchmetrics
-from lightning.pytorch import LightningModule
+from lightning.pytorch import LightningModule, Trainer
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.batch import GraphBatch
+from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.metrics import Metric
+from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.loss import LossName, summed_loss
 
 log = logging.getLogger(__name__)
 
 
-# Apple's GPUs have no float64: what is summed and scaled in it stays on the CPU.
-_NO_FLOAT64 = "mps"
-
-
-def wide(values: Tensor) -> Tensor:
-    """Return values as float64, on the CPU where their device has none."""
-    return (values.cpu() if values.device.type == _NO_FLOAT64 else values).double()
-
-
-class _WideStates(torchmetrics.Metric):
-    """A metric whose states do not follow the network to a device without float64."""
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any) -> torch.nn.Module:
-        there = fn(torch.zeros(1)).device.type == _NO_FLOAT64
-        return self if there else super()._apply(fn, *args)
-
-
-class MeanLoss(_WideStates):
+class MeanLoss(torchmetrics.Metric):
     """Mean of a loss over the labels of many batches, of all processes.
 
     torchmetrics' own mean forgets the weights when it is told to let nan through, and a loss that
@@ -69,15 +57,15 @@ class MeanLoss(_WideStates):
     def update(self, total: Tensor, labels: Tensor) -> None:
         """Add a batch: the sum of its losses and the number of its labels; or several in turn."""
         for one in total.detach().reshape(-1).unbind():  # one by one, so that rounding is the same
-            self.total = self.total + one.to(self.total.device)
-        self.labels = self.labels + labels.sum().to(self.labels.device)
+            self.total = self.total + one
+        self.labels = self.labels + labels.sum()
 
     def compute(self) -> Tensor:
         """Return the mean, float64; 0 where there is no label."""
         return self.total / self.labels.clamp(min=1)
 
 
-class SplitPredictions(_WideStates):
+class SplitPredictions(torchmetrics.Metric):
     """Collects what is predicted for one split.
 
     Under several processes the rows of all of them are gathered; a graph that several of them
@@ -102,8 +90,8 @@ class SplitPredictions(_WideStates):
             targets: Real units or 0/1, ``[B, T]``; nan where missing.
             graph_ids: Position of each graph in its data set, int64 ``[B]``.
         """
-        self.predictions.append(wide(predictions.detach()))
-        self.targets.append(wide(targets))
+        self.predictions.append(predictions.detach().double())
+        self.targets.append(targets.double())
         self.graph_ids.append(graph_ids)
 
     def compute(self) -> tuple[np.ndarray, np.ndarray]:
@@ -210,13 +198,12 @@ class EvaluatedModule(LightningModule):
         outputs = self.model(batch)
         if not self.members:
             return outputs
-        each = wide(torch.stack([outputs, *(network(batch) for network in self.members)]))
+        each = torch.stack([outputs, *(network(batch) for network in self.members)]).double()
         if self.task.kind == "regression":
-            mean = each.mean(dim=0)
-        else:  # the logit of the mean of the probabilities
-            yes, no = (torch.logsumexp(logsigmoid(sign * each), dim=0) for sign in (1, -1))
-            mean = yes - no
-        return mean if mean.device == outputs.device else mean.to(outputs)
+            return each.mean(dim=0)
+        # The logit of the mean of the probabilities.
+        yes, no = (torch.logsumexp(logsigmoid(sign * each), dim=0) for sign in (1, -1))
+        return yes - no
 
     def _collect(self, split: str, batch: GraphBatch) -> None:
         outputs = self.outputs(batch)
@@ -228,7 +215,7 @@ class EvaluatedModule(LightningModule):
         self.log(f"{split}_loss", mean, on_step=False, on_epoch=True)
 
     def _values(self, outputs: Tensor) -> Tensor:
-        values = wide(outputs) * wide(self.target_std) + wide(self.target_mean)
+        values = outputs.double() * self.target_std.double() + self.target_mean.double()
         return values.sigmoid() if self.task.kind == "binary" else values
 
     def _evaluate(self, split: str) -> None:
@@ -248,9 +235,8 @@ class EvaluatedModule(LightningModule):
             )
         # float64, or Lightning would round. The same in every process already; a mean over them
         # would round too.
-        where = "cpu" if self.device.type == _NO_FLOAT64 else self.device
         named = {
-            f"{split}_{name}": torch.tensor(value, dtype=torch.float64, device=where)
+            f"{split}_{name}": torch.tensor(value, dtype=torch.float64, device=self.device)
             for name, value in values.items()
         }
         self.log_dict(named, sync_dist=True, reduce_fx="max")
@@ -274,3 +260,61 @@ class EvaluatedModule(LightningModule):
         Real units, or probabilities of class 1.
         """
         return self._evaluated[split]
+
+
+def check_same_data(facts: Mapping[str, Any], trainer: Trainer) -> None:
+    """Refuse to go on with other data than those of a checkpoint; say it where they are tested.
+
+    Raises:
+        CheckpointError: The trainer trains, and its data are other ones; or they have other numbers
+            beside the graphs, other targets, or labels of another kind.
+    """
+    data = trainer.datamodule  # type: ignore[attr-defined]
+    if not isinstance(data, MoleculeDataModule):
+        return  # evaluated with a loader
+    splits = data.splits
+    task, own = Task.from_plain(facts["task"]), splits.task
+    if task.kind != own.kind:
+        raise CheckpointError(
+            f"the model was trained for {task.kind} labels, those of {splits.name} are {own.kind}: "
+            "give labels of the same kind"
+        )
+    if (task.targets, task.one_of) != (own.targets, own.one_of):
+        # Predictions and labels meet by their places alone.
+        raise CheckpointError(
+            f"the model predicts {listed(task.targets)}, the labels of {splits.name} are "
+            f"{listed(own.targets)}: give the same targets under the same names, in the same order"
+        )
+    wanted = ExtraInputs.of_facts(dict(facts))
+    if wanted != splits.extra_inputs:
+        raise CheckpointError(
+            f"the network reads {wanted.in_words() or 'nothing'} beside a molecule, the data have "
+            f"{splits.extra_inputs.in_words() or 'nothing'}: give the --data.descriptors and "
+            "--data.descriptor_columns that it was trained with, and the same release of RDKit"
+        )
+    if splits.fingerprint == facts["dataset_fingerprint"]:
+        return
+    what = f"{splits.name} here is not the {facts['dataset']} that the model was trained on"
+    if trainer.state.fn == "fit":
+        raise CheckpointError(f"{what}: training cannot go on with other data")
+    if splits.name == facts["dataset"]:
+        log.warning("%s: its splits may differ", what)
+
+
+def check_same_network(facts: Mapping[str, Any], asked_for: GraphormerConfig) -> None:
+    """Refuse to go on with another network than the one that was asked for.
+
+    Raises:
+        CheckpointError: They differ in more than regularisation.
+    """
+    saved = GraphormerConfig(**facts["model"])
+    for field in dataclasses.fields(saved):
+        own, there = getattr(asked_for, field.name), getattr(saved, field.name)
+        # What the data decide is not asked for: rows of tables, unless given.
+        open_rows = own is None and field.name in ("atom_rows", "bond_rows")
+        decided = open_rows or field.name in FROM_DATA
+        if own != there and not decided and field.name not in REGULARISATION:
+            raise CheckpointError(
+                f"the checkpoint's network has {field.name} {there}, this one {own}: training "
+                "cannot go on with another network"
+            )

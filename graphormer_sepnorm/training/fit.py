@@ -1,4 +1,4 @@
-"""One network: its trainer, its training, and what its best checkpoint comes to."""
+"""One network: its length, its trainer, its training, and what its best checkpoint comes to."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import logging
 import math
 import shutil
 import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.accelerators import CUDAAccelerator
@@ -19,29 +23,214 @@ from lightning.pytorch.loggers import Logger
 
 from graphormer_sepnorm.config import FitConfig, TrainerConfig
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.errors import CheckpointError, ConfigError, GraphormerError, Interrupted
 from graphormer_sepnorm.formatting import listed
+from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
-from graphormer_sepnorm.metrics import LAST, Metric
-from graphormer_sepnorm.model.summary import count_parameters
+from graphormer_sepnorm.metrics import LAST, METRICS, Kind, Metric, chosen_metric
+from graphormer_sepnorm.model.graphormer import count_parameters
+from graphormer_sepnorm.process import ending_with
 from graphormer_sepnorm.runs.directory import RunDirectory
-from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
-from graphormer_sepnorm.training.callbacks.checkpoints import (
+from graphormer_sepnorm.training.averaging import AveragedWeights
+from graphormer_sepnorm.training.callbacks import (
+    LearningCurve,
+    LogTraining,
+    MetricsFile,
+    ModelTable,
+    RunRecord,
+    Throughput,
+    TrainingProgress,
+)
+from graphormer_sepnorm.training.checkpoints import (
+    DurableCheckpointIO,
+    StopBetweenSteps,
+    StopWhenDiverged,
     ValidateAtTheEnd,
     checkpoint_callbacks,
-    monitored_metric,
-    undefined_targets,
 )
-from graphormer_sepnorm.training.callbacks.divergence import StopWhenDiverged
-from graphormer_sepnorm.training.callbacks.learning_curve import LearningCurve
-from graphormer_sepnorm.training.callbacks.logs import LogTraining, MetricsFile
-from graphormer_sepnorm.training.callbacks.progress import ModelTable, TrainingProgress
-from graphormer_sepnorm.training.callbacks.run_record import RunRecord, Throughput
-from graphormer_sepnorm.training.callbacks.stopping import StopBetweenSteps
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.saving import DurableCheckpointIO
 
 log = logging.getLogger(__name__)
+
+# Molecules that a network sees while it is fine-tuned, each as often as there are epochs.
+_SHOWN: dict[Kind, int] = {"regression": 120_000, "binary": 24_000}
+
+
+def epochs_of_table(molecules: int, kind: Kind) -> int:
+    """Return how many epochs a network is fine-tuned for where nothing says it.
+
+    As many as show it 120,000 molecules, of a classification 24,000, but 12 to 40: classes are soon
+    known by heart, numbers are not, and large tables take time. By validation errors alone, see
+    docs/small-tables.md.
+
+    Args:
+        molecules: That it is trained on.
+        kind: Of the targets.
+    """
+    return min(40, max(12, round(_SHOWN[kind] / molecules)))
+
+
+def settled_epochs(trainer: Any, data: Any) -> int | None:
+    """Return the epochs that are trained for: as the options say, else as the table decides.
+
+    Args:
+        trainer: Options of Lightning's trainer.
+        data: The data module.
+    """
+    open_ended = trainer.max_epochs is None and trainer.max_steps == -1
+    if open_ended and data.splits.groups is not None:
+        return epochs_of_table(data.numbers.trained_on, data.splits.task.kind)
+    return trainer.max_epochs
+
+
+def planned_steps(trainer: Any, batches: int, epochs: int | None) -> int:
+    """Return the optimizer steps of a whole run, as Lightning counts them.
+
+    Args:
+        trainer: Options of Lightning's trainer.
+        batches: In an epoch.
+        epochs: What `settled_epochs` gives.
+    """
+    limit = trainer.limit_train_batches
+    if limit is not None:
+        # A number of batches, or a share of them; 2 may have been read as 2.0.
+        count = isinstance(limit, int) or limit > 1
+        batches = min(batches, int(limit)) if count else int(batches * limit)
+    limits = [trainer.max_steps] if trainer.max_steps >= 0 else []
+    # Lightning's own default, where neither is given.
+    epochs = 1000 if epochs is None and not limits else epochs
+    if epochs is not None and epochs >= 0:
+        limits.append(-(-batches // trainer.accumulate_grad_batches) * epochs)
+    return min(limits, default=0)
+
+
+def monitored_metric(
+    task: Task, validation_targets: np.ndarray, chosen: str | None = None, patience: int = 0
+) -> Metric:
+    """Return what decides which checkpoint is the best.
+
+    If nothing is chosen, the main metric, unless it is a mean of errors of several targets, or one
+    that no target's labels define (its nan would be beaten by nothing, and the first epoch would
+    stay the best): then the loss, which is of standardised values or of probabilities.
+
+    Args:
+        task: What is predicted.
+        validation_targets: Labels of the validation split, ``[n, T]``; nan = missing.
+        chosen: Name of a metric, or ``loss``, or ``last``.
+        patience: See `checkpoint_callbacks`.
+
+    Raises:
+        ConfigError: What is chosen does not exist, or is not defined for these targets, or cannot
+            stop early.
+    """
+    loss = METRICS["loss"]
+    metric = task.main if chosen is None else chosen_metric(chosen, task.kind)
+    if metric is LAST and patience:
+        raise ConfigError(
+            "--metric last takes the end of training, whatever it is, and nothing can say when to "
+            "stop early: leave out --early_stopping, or choose a metric or loss"
+        )
+    if metric in (loss, LAST):
+        return metric
+    undefined = not any(map(metric.is_defined, validation_targets.T))
+    if chosen is None:
+        return loss if undefined or (metric.in_unit and len(task.targets) > 1) else metric
+    if not task.has_mean(metric):
+        units = listed(sorted({unit or "none" for unit in task.units}))
+        raise ConfigError(
+            f"--metric {chosen}: the targets have several units ({units}), in which it has no "
+            "mean: choose one without a unit, or loss"
+        )
+    if undefined:
+        raise ConfigError(
+            f"--metric {chosen} is undefined on the validation split: no target has "
+            f"{metric.lacking} there; choose another one, or loss"
+        )
+    return metric
+
+
+def undefined_targets(task: Task, targets: np.ndarray, metric: Metric) -> list[str]:
+    """Return the targets whose labels do not define a metric.
+
+    Not those that lack any label, where others have one and that is all the metric needs.
+
+    Args:
+        task: What is predicted.
+        targets: Labels of a split, ``[n, T]``; nan = missing.
+        metric: Which.
+    """
+    found = [
+        name
+        for name, labels in zip(task.targets, targets.T, strict=True)
+        if not metric.is_defined(labels)
+    ]
+    return found if metric.needs_contrast or len(found) == len(task.targets) else []
+
+
+@contextmanager
+def explaining() -> Iterator[None]:
+    """Turn what Lightning says of a mistake in its options into one line.
+
+    Raises:
+        ConfigError: With what it says.
+    """
+    try:
+        yield
+    except (MisconfigurationException, ValueError) as error:
+        *_, (innermost, _) = traceback.walk_tb(error.__traceback__)
+        of_lightning = str(innermost.f_globals.get("__name__", "")).startswith("lightning.")
+        if not (isinstance(error, MisconfigurationException) or of_lightning):
+            raise
+        raise ConfigError(" ".join(str(error).split())) from error
+
+
+@contextmanager
+def interruptible(trainer: Trainer, what_was_saved: Callable[[], str]) -> Iterator[None]:
+    """Turn Lightning's way of ending after Ctrl-C into ours.
+
+    Lightning lets its callbacks save the state, then exits with status 1. Outside of its loops
+    there is a KeyboardInterrupt, or an end at once while something is imported.
+
+    Raises:
+        Interrupted: With what `what_was_saved` says.
+    """
+    with ending_with(what_was_saved):
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise Interrupted(what_was_saved()) from None
+        except SystemExit:
+            if not trainer.interrupted:
+                raise
+            raise Interrupted(what_was_saved()) from None
+
+
+@contextmanager
+def restorable(file: object) -> Iterator[None]:
+    """Say which checkpoint it is that Lightning cannot put back.
+
+    What callbacks, optimizers and loops have there of themselves is checked by nobody before.
+
+    Raises:
+        CheckpointError: It failed in restoring the state of training.
+    """
+    try:
+        yield
+    except (GraphormerError, MisconfigurationException):
+        raise
+    except Exception as error:
+        called = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if not any(
+            code.co_filename.endswith("checkpoint_connector.py")
+            and code.co_name.lstrip("_").startswith(("restore", "resume"))
+            for code in called
+        ):
+            raise
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise CheckpointError(
+            f"{file} cannot be restored ({reason}): it is damaged, or of another version of "
+            "Lightning or torch"
+        ) from error
 
 
 def make_trainer(options: TrainerConfig, **own: Any) -> Trainer:
@@ -145,6 +334,11 @@ def training_trainer(
             system that could start more, and no picture is drawn.
     """
     metrics_file = MetricsFile(run.path)
+    captured: list[Callback] = []
+    if config.engine != "eager":  # loaded for its users only, since it needs Lightning's insides
+        from graphormer_sepnorm.training.cuda_graphs import CapturedTraining
+
+        captured = [CapturedTraining(config.engine == "compiled")]
     if resumed_step is None:  # there may be something of an earlier attempt
         metrics_file.keep(0)
         if rank_zero_only.rank == 0:
@@ -155,7 +349,7 @@ def training_trainer(
         # gives the signals back comes after what saves.
         *([AveragedWeights(config.ema_decay)] if config.ema_decay else []),
         *([] if validated else [_MeasureAtTheEnd()]),
-        *_captured(config.engine),
+        *captured,
         LogTraining(metrics_file),
         StopWhenDiverged(run.path),
         ValidateAtTheEnd(),
@@ -163,8 +357,11 @@ def training_trainer(
         *checkpoint_callbacks(
             run.path, selected.name, config.early_stopping, config.checkpoint_minutes
         ),
-        *([] if alone else [LearningCurve(run.learning_curve_file, shown.name, selected.name)]),
-        *([] if alone else [ModelTable()]),
+        *(
+            []
+            if alone
+            else [LearningCurve(run.learning_curve_file, shown.name, selected.name), ModelTable()]
+        ),
         RunRecord(run, [Path(sys.argv[0]).name, *sys.argv[1:]]),
         StopBetweenSteps(),
         *([TrainingProgress(shown.name)] if config.trainer.enable_progress_bar else []),
@@ -179,6 +376,7 @@ def training_trainer(
         callbacks=callbacks,
         plugins=[DurableCheckpointIO(), *([LightningEnvironment()] if alone else [])],
         logger=loggers,
+        enable_progress_bar=False,  # ours is of the whole training
         **({} if validated else {"limit_val_batches": 0}),
     )
 
@@ -188,15 +386,6 @@ class _MeasureAtTheEnd(Callback):
 
     def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
         pl_module.measure_batch_norm()
-
-
-def _captured(engine: str) -> list[Callback]:
-    """The callback of an engine; loaded for its users only, since it needs Lightning's insides."""
-    if engine == "eager":
-        return []
-    from graphormer_sepnorm.training.captured.engine import CapturedTraining
-
-    return [CapturedTraining(engine == "compiled")]
 
 
 def _logger(name: str, run: RunDirectory, step: int) -> list[Logger]:

@@ -16,7 +16,7 @@ from graphormer_sepnorm.config import LossChoice, UniformityOn
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.model.batch_norm import sum_over_processes
+from graphormer_sepnorm.model.norms import sum_over_processes
 
 LossName = Literal["l1", "mse", "bce"]
 

@@ -1,4 +1,4 @@
-"""The Lightning module: Graphormer, its loss, metrics, optimiser and schedule.
+"""The Lightning module: Graphormer, its loss, metrics, optimizer and schedule.
 
 B graphs of a batch · T targets.
 """
@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import logging
 import math
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import torch
@@ -36,27 +35,30 @@ from graphormer_sepnorm.inference.checkpoint import (
 )
 from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
-from graphormer_sepnorm.training.backbone import Backbone
-from graphormer_sepnorm.training.batch_statistics import (
+from graphormer_sepnorm.training.averaging import (
+    TRAINED_WEIGHTS,
     batch_norms,
     fix_batch_norm,
     measure_batch_norm,
 )
-from graphormer_sepnorm.training.captured.launch_loop import Launch
-from graphormer_sepnorm.training.checks import check_same_data, check_same_network
-from graphormer_sepnorm.training.evaluation import EvaluatedModule, MeanLoss
+from graphormer_sepnorm.training.backbone import Backbone
+from graphormer_sepnorm.training.evaluation import (
+    EvaluatedModule,
+    MeanLoss,
+    check_same_data,
+    check_same_network,
+)
 from graphormer_sepnorm.training.loss import LossName, choose_loss, uniformity_loss
 from graphormer_sepnorm.training.optimizer import make_optimizer, make_schedule, renew_options
 from graphormer_sepnorm.values import is_whole
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from graphormer_sepnorm.training.cuda_graphs import Launch
 
 # Where a checkpoint keeps the sum of the losses of the epoch so far and the number of labels.
 EPOCH_LOSS = "epoch_loss"
 # Where it says whether BatchNorm's statistics are constants by now.
 FIXED = "batch_norm_fixed"
-# Where it keeps the weights that training goes on with, if those of the model are an average.
-TRAINED_WEIGHTS = "trained_weights"
 
 
 class GraphormerModule(EvaluatedModule):
@@ -81,15 +83,16 @@ class GraphormerModule(EvaluatedModule):
             self.backbone = Backbone.read(config.from_pretrained)
             own = {name: getattr(config, name) for name in REGULARISATION}
             config = dataclasses.replace(config, **self.backbone.architecture(**own))
+        # Of a pre-trained network nothing is needed any more once training has begun.
+        self.options = dataclasses.replace(config, from_pretrained=None)
         # Validated before any data are touched; what the data decide comes later.
         self.architecture = config.network
-        kept = {name: getattr(config, name) for name in ModelConfig.names()}
-        # Of a pre-trained network nothing is needed any more once training has begun.
-        del kept["from_pretrained"]
-        # logger=False: the exact configuration lies beside the checkpoint already.
-        self.save_hyperparameters({**kept, "seed": plain(seed)}, logger=False)
+        stored = {name: getattr(config, name) for name in ModelConfig.names()}
+        del stored["from_pretrained"]
+        # logger=False: the exact configuration lies next to the checkpoint already.
+        self.save_hyperparameters({**stored, "seed": plain(seed)}, logger=False)
         self.epoch_loss = MeanLoss()
-        # The loss of the newest optimiser step, as far as this process contributes to it.
+        # The loss of the newest optimizer step, as far as this process contributes to it.
         self.step_loss = torch.tensor(0.0)
         # Set where steps are captured (`CapturedTraining`): takes those of a launch.
         self.train_launch: Callable[[Launch, int], Tensor] | None = None
@@ -113,14 +116,13 @@ class GraphormerModule(EvaluatedModule):
     ) -> Self:
         """Build a module from a checkpoint, without data.
 
-        Lightning's own way would take options by today's names only. Of an ensemble it is the first
-        member: `graphormer_sepnorm.inference.predictor.Predictor` takes them all.
+        Of an ensemble it is the first member: `Predictor` takes them all.
 
         Args:
             checkpoint_path: File, run directory, or name of a model that comes with the package.
             map_location: Device of the module.
             weights_only: Nothing but plain values and tensors is ever read.
-            **options: In place of those of the checkpoint; of the network's, its dropouts alone can
+            **options: Instead of those of the checkpoint; of the network's, its dropouts alone can
                 be other ones.
 
         Raises:
@@ -128,25 +130,21 @@ class GraphormerModule(EvaluatedModule):
                 network than the options ask for.
         """
         checkpoint = read_checkpoint(checkpoint_path, map_location)
-        of_network = {*GraphormerConfig.names()}
-        kept = checkpoint.get("hyper_parameters", {})
         known = (*ModelConfig.names(), "seed")
-        own = {name: value for name, value in kept.items() if name in known}
-        module = cls(**{**own, **options}).to(map_location)
-        # The network is built by what the checkpoint says of it.
-        facts = checkpoint[KEY]
-        given = plain({name: options[name] for name in of_network & options.keys()})
-        asked_for = dataclasses.replace(GraphormerConfig(**facts["model"]), **given)
-        check_same_network(facts, asked_for)
-        facts["model"] |= {name: getattr(asked_for, name) for name in REGULARISATION}
-        module.restore(checkpoint)
+        stored = checkpoint.get("hyper_parameters", {})
+        stored = {name: value for name, value in stored.items() if name in known}
+        module = cls(**{**stored, **options}).to(map_location)
+        of_network = {name: options[name] for name in GraphormerConfig.names() if name in options}
+        network = GraphormerConfig(**checkpoint[KEY]["model"])
+        module.restore(checkpoint, dataclasses.replace(network, **plain(of_network)))
         return module
 
     def setup(self, stage: str) -> None:
-        """Refuse what cannot work, and say what nobody has tried.
+        """Refuse what cannot work.
 
         Raises:
-            ConfigError: The trainer would convert whole batches to another precision.
+            ConfigError: The trainer would convert whole batches to another precision, or compute
+                where there is no float64.
         """
         if str(self.trainer.precision).endswith("-true") and self.trainer.precision != "32-true":
             raise ConfigError(
@@ -154,7 +152,7 @@ class GraphormerModule(EvaluatedModule):
                 "bf16-mixed or 16-mixed"
             )
         if self.trainer.strategy.root_device.type == "mps":
-            log.warning("MPS is not tested: compare a short run with --trainer.accelerator cpu")
+            raise ConfigError("--trainer.accelerator mps is not supported: use cpu")
 
     def configure_model(self) -> None:
         """Build the network for the data of the trainer; Lightning calls it after the set-up."""
@@ -218,7 +216,7 @@ class GraphormerModule(EvaluatedModule):
         """Build everything that depends on the data from what a checkpoint keeps of them."""
         self.facts = facts
         self.vocabulary = GraphVocabulary.from_plain(facts["vocabulary"])
-        self.loss_name: LossName = choose_loss(self.hparams["loss"], self.task)
+        self.loss_name: LossName = choose_loss(self.options.loss, self.task)
         self.model = Graphormer(GraphormerConfig(**facts["model"])).to(self.device)
         for name in ("target_mean", "target_std"):
             scale = torch.tensor(facts[name], dtype=torch.float32, device=self.device)
@@ -245,23 +243,39 @@ class GraphormerModule(EvaluatedModule):
         if KEY not in checkpoint:
             raise CheckpointError("this is not a checkpoint of graphormer_sepnorm")
         check_checkpoint(checkpoint)
-        facts = checkpoint[KEY]
-        check_same_data(facts, self.trainer)
+        check_same_data(checkpoint[KEY], self.trainer)
         training = self.trainer.state.fn == "fit"
         if training:
-            check_same_network(facts, self.architecture)
-            own = {name: getattr(self.architecture, name) for name in REGULARISATION}
-            checkpoint = {**checkpoint, KEY: {**facts, "model": {**facts["model"], **own}}}
-        self.restore(checkpoint, members=not training)
+            self.restore(checkpoint, self.architecture)
+        else:
+            self.restore(checkpoint, members=True)
         if EPOCH_LOSS in checkpoint and self.global_rank == 0:
             sums = torch.tensor(checkpoint[EPOCH_LOSS], dtype=torch.float64)
             self.epoch_loss.total, self.epoch_loss.labels = sums
         self._fix_statistics(training and checkpoint.get(FIXED, False))
         self.goes_on_from_average = training and TRAINED_WEIGHTS in checkpoint
 
-    def restore(self, checkpoint: dict[str, Any], members: bool = False) -> None:
-        """Build the network of a checkpoint, with its weights; those of the other members too."""
+    def restore(
+        self,
+        checkpoint: dict[str, Any],
+        asked_for: GraphormerConfig | None = None,
+        members: bool = False,
+    ) -> None:
+        """Build the network of a checkpoint, with its weights.
+
+        Args:
+            checkpoint: With all that `on_save_checkpoint` writes.
+            asked_for: The network that it has to be; its dropouts count. None: whatever it is.
+            members: Build those of the other members of an ensemble, too.
+
+        Raises:
+            CheckpointError: It has another network than was asked for.
+        """
         facts = checkpoint[KEY]
+        if asked_for is not None:
+            check_same_network(facts, asked_for)
+            own = {name: getattr(asked_for, name) for name in REGULARISATION}
+            facts = {**facts, "model": {**facts["model"], **own}}
         others = checkpoint.get("members", ()) if members else ()
         self.members = tuple(build_network(facts["model"], weights) for weights in others)
         self._build(facts)
@@ -283,7 +297,7 @@ class GraphormerModule(EvaluatedModule):
         if order.first_batch == 0:
             self.epoch_loss.reset()
 
-    def on_train_batch_start(self, batch: GraphBatch | Launch, batch_idx: int) -> None:
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Fix BatchNorm's statistics when the steps of `frozen_bn_fraction` begin."""
         fixed = self.trainer.global_step >= self.fixed_from
         if fixed == self.statistics_fixed:
@@ -296,8 +310,8 @@ class GraphormerModule(EvaluatedModule):
         self.statistics_fixed = fixed
         fix_batch_norm(self.model, fixed)
 
-    def training_step(self, batch: GraphBatch | Launch, batch_idx: int) -> Tensor:
-        """Return what a batch adds to the loss of its optimiser step.
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        """Return what a batch adds to the loss of its optimizer step.
 
         The loss of a step is the sum over the graphs of all processes and all accumulated batches,
         divided by the number of labels of all of them, as if they were one batch. Dropout is seeded
@@ -305,8 +319,7 @@ class GraphormerModule(EvaluatedModule):
 
         A launch takes its steps here, and returns the loss of each.
         """
-        if isinstance(batch, Launch):
-            assert self.train_launch is not None
+        if self.train_launch is not None:
             losses, totals, label_counts = self.train_launch(batch, batch_idx).unbind(1)
             self.step_loss = losses[-1]
             self._record(totals, label_counts)
@@ -321,15 +334,15 @@ class GraphormerModule(EvaluatedModule):
         total, labels = self.summed_loss(outputs, *known)
         accumulated = self.trainer.accumulate_grad_batches
         step, first = divmod(batch_idx, accumulated)
-        expected = self.labels_of_step(step) * self.hparams["label_fraction"]
+        expected = self.labels_of_step(step) * self.options.label_fraction
         loss = total / expected
         self.step_loss = loss.detach() + (0 if first == 0 else self.step_loss)
         self._record(total, labels)
         # Gradients are averaged over processes, and Lightning averages over accumulated batches.
         loss = loss * (self.trainer.world_size * accumulated)
-        weight = self.hparams["uniformity_weight"]
+        weight = self.options.uniformity_weight
         if weight:
-            on = self.hparams["uniformity_on"]
+            on = self.options.uniformity_on
             # Its mean over the batches of the step: the last one of an epoch may have fewer.
             batches = min(accumulated, int(self.trainer.num_training_batches) - step * accumulated)
             weight = weight * (accumulated / batches)
@@ -338,7 +351,7 @@ class GraphormerModule(EvaluatedModule):
 
     def _sampled(self, targets: Tensor) -> Tensor:
         """Take all labels, or a random share of them: nan for the others."""
-        share = self.hparams["label_fraction"]
+        share = self.options.label_fraction
         if share == 1:
             return targets
         return targets.masked_fill(torch.rand_like(targets) >= share, math.nan)
@@ -366,7 +379,7 @@ class GraphormerModule(EvaluatedModule):
         self.log("train_loss_epoch", self.epoch_loss, on_step=False, on_epoch=True, logger=False)
 
     def labels_of_step(self, step: int) -> int:
-        """Number of labels in all batches of an optimiser step, at least 1.
+        """Number of labels in all batches of an optimizer step, at least 1.
 
         Known beforehand: no process has to ask the others, nor wait for accumulated batches.
         """
@@ -409,7 +422,7 @@ class GraphormerModule(EvaluatedModule):
 
     def measure_batch_norm(self) -> None:
         """Measure BatchNorm's statistics on training graphs, see `batch_statistics`."""
-        graphs = self.hparams["precise_bn_graphs"]
+        graphs = self.options.precise_bn_graphs
         if not graphs or self.statistics_fixed or not batch_norms(self.model):
             return
         if not self._statistics_batches:
@@ -421,7 +434,7 @@ class GraphormerModule(EvaluatedModule):
             )
 
     def configure_optimizers(self) -> Any:
-        """Return the optimiser and its schedule, stepped after every optimiser step.
+        """Return the optimizer and its schedule, stepped after every optimizer step.
 
         Raises:
             ConfigError: If training has no end, so that a schedule has no length.
@@ -432,30 +445,14 @@ class GraphormerModule(EvaluatedModule):
                 "the learning-rate schedule needs to know where training ends: give "
                 "--trainer.max_epochs or --trainer.max_steps"
             )
-        options, total = self.hparams, int(total)
-        fixed = round(options["frozen_bn_fraction"] * total)
-        self.fixed_from = total - fixed if options["frozen_bn_fraction"] else math.inf
-        optimizer = make_optimizer(
-            self.model,
-            options["learning_rate"],
-            options["weight_decay"],
-            tuple(options["betas"]),
-            options["eps"],
-            self.capturable,
-            options["weight_decay_on"],
-            options["optimizer"],
-            mixed=str(self.trainer.precision).endswith("-mixed"),
-        )
+        options, total = self.options, int(total)
+        fixed = round(options.frozen_bn_fraction * total)
+        self.fixed_from = total - fixed if options.frozen_bn_fraction else math.inf
+        mixed = str(self.trainer.precision).endswith("-mixed")
+        optimizer = make_optimizer(self.model, options, capturable=self.capturable, mixed=mixed)
         self._optimizer_options = [
             {name: value for name, value in group.items() if name != "params"}
             for group in optimizer.param_groups
         ]
-        schedule = make_schedule(
-            optimizer,
-            total_steps=total,
-            warmup=options["warmup_steps"],
-            peak=options["learning_rate"],
-            final=options["final_learning_rate"],
-            schedule=options["schedule"],
-        )
+        schedule = make_schedule(optimizer, options, total)
         return [optimizer], [{"scheduler": schedule, "interval": "step"}]

@@ -27,7 +27,7 @@ from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.pipeline.fit import _explaining_full_disks
 from graphormer_sepnorm.runs.place import RunPlace, lock
-from graphormer_sepnorm.training import saving
+from graphormer_sepnorm.training import checkpoints as saving
 
 STEPS = 42
 # What a checkpoint says about training itself.

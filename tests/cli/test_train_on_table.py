@@ -42,7 +42,7 @@ from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.pipeline.report import _cells
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.runs.directory import RunDirectory
-from graphormer_sepnorm.training import steps
+from graphormer_sepnorm.training import fit as steps
 from graphormer_sepnorm.training.module import GraphormerModule
 
 

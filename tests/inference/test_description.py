@@ -25,8 +25,7 @@ from graphormer_sepnorm.inference.checkpoint import (
 from graphormer_sepnorm.inference.description import describe, model_card
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.model.config import GraphormerConfig
-from graphormer_sepnorm.model.graphormer import Graphormer
-from graphormer_sepnorm.model.summary import count_parameters
+from graphormer_sepnorm.model.graphormer import Graphormer, count_parameters
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from reference.models import randomise, relative_error
 from torch import nn
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
+from graphormer_sepnorm.model.norms import MaskedBatchNorm
 
 EXACT = 1e-12
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from graphormer_sepnorm.model.fused import cpu_attention
 from reference.compiled import assert_threads_change_nothing
 from reference.models import (
     EXTENSIONS,
@@ -26,7 +27,6 @@ from torch_geometric.data import Data
 from graphormer_sepnorm.graphs.batch import AttentionBlock, GraphBatch
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.kernels.library import switched_off
-from graphormer_sepnorm.model.fused import cpu_attention
 from graphormer_sepnorm.model.graphormer import Graphormer
 
 SMILES = ("CCO", "N", "c1ccccc1C(=O)O", "CC(C)(C)c1ccc2c(c1)[nH]c1ccccc12", "C1CC1.O", "C" * 30)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from graphormer_sepnorm.model.fused import cpu_linear
 from reference.compiled import assert_threads_change_nothing, output_and_gradients
 from reference.models import (
     EVERYTHING,
@@ -17,9 +18,8 @@ from reference.models import (
 from torch.nn import functional
 
 from graphormer_sepnorm.kernels.library import library, switched_off
-from graphormer_sepnorm.model.fused import cpu_linear
-from graphormer_sepnorm.model.fused.cpu_linear import Linear, linear
 from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.model.ops import Linear, linear
 
 pytestmark = pytest.mark.usefixtures("compiled_products")
 

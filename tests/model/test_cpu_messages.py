@@ -9,8 +9,8 @@ import torch
 from reference.compiled import assert_threads_change_nothing, output_and_gradients
 from torch import Tensor
 
-from graphormer_sepnorm.model.fused.cpu_messages import message_sums, state_message_sums
-from graphormer_sepnorm.model.messages import plain_state_sums as by_torch
+from graphormer_sepnorm.model.layers import plain_state_sums as by_torch
+from graphormer_sepnorm.model.ops import message_sums, state_message_sums
 
 pytestmark = pytest.mark.usefixtures("compiled_form")
 

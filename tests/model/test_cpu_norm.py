@@ -6,16 +6,15 @@ import copy
 
 import pytest
 import torch
+from graphormer_sepnorm.model.fused import cpu_norm
 from reference.compiled import assert_threads_change_nothing, norm_of, norm_results
 from reference.models import ARMS, batch_of_smiles, randomise, relative_error, small_config
 from torch import nn
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.kernels.library import switched_off
-from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
-from graphormer_sepnorm.model.fused import cpu_norm
 from graphormer_sepnorm.model.graphormer import Graphormer
-from graphormer_sepnorm.model.norm_arms import LayerNorm, SeparateNorm
+from graphormer_sepnorm.model.norms import LayerNorm, MaskedBatchNorm, SeparateNorm
 
 pytestmark = pytest.mark.usefixtures("compiled_form")
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from graphormer_sepnorm.kernels.library import switched_off
 from graphormer_sepnorm.model import attention
-from graphormer_sepnorm.model.fused.cpu_residual import add_scaled
 from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.model.ops import add_scaled
 
 pytestmark = pytest.mark.usefixtures("compiled_form")
 

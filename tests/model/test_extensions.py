@@ -23,10 +23,10 @@ from reference.molecules import C60, graph, molecule
 from torch import Tensor
 
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
-from graphormer_sepnorm.model.attention import log_degrees, mean_over_atoms, sum_over_atoms
 from graphormer_sepnorm.model.config import ReadoutName
 from graphormer_sepnorm.model.encodings import RingEncoding
 from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.model.layers import log_degrees, mean_over_atoms, sum_over_atoms
 from graphormer_sepnorm.model.walks import PathEncoding, path_counts, walk_probabilities
 
 SMILES = ("CCO", "c1ccccc1C(=O)O", "N", "C.CC(C)Cl")

@@ -11,8 +11,8 @@ from reference.molecules import TIED, molecule
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, TOKEN_PAIR
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
 from graphormer_sepnorm.model import encodings
-from graphormer_sepnorm.model.attention import BiasMixing, plain_attention, scaled_attention
 from graphormer_sepnorm.model.encodings import look_up_plainly, look_up_spread
+from graphormer_sepnorm.model.layers import BiasMixing, plain_attention, scaled_attention
 
 SMILES = ("CCO", "c1ccccc1C(=O)O", "N", TIED["caffeine"], "C.CC(C)Cl", "C1CC1N")
 SHAPE = BatchShape(60, ((6, 20),))

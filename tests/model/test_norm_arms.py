@@ -11,7 +11,7 @@ from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model import config, norm_arms
 from graphormer_sepnorm.model.config import NORM_ALIASES, NORMS, GraphormerConfig, norm_name
 from graphormer_sepnorm.model.graphormer import Graphormer
-from graphormer_sepnorm.model.norm_arms import make_norm
+from graphormer_sepnorm.model.norms import make_norm
 
 EXACT = 1e-11
 SIZES = (4, 1, 7, 2, 3)

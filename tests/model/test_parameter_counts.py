@@ -6,8 +6,7 @@ import pytest
 from reference.models import VARIANTS, name_of, small_config
 
 from graphormer_sepnorm.model.config import GraphormerConfig
-from graphormer_sepnorm.model.graphormer import Graphormer
-from graphormer_sepnorm.model.summary import count_parameters, parameter_table
+from graphormer_sepnorm.model.graphormer import Graphormer, count_parameters, parameter_table
 
 SLIM = {"atom_rows": 64, "bond_rows": 64}
 

@@ -17,8 +17,12 @@ from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.model.config import ReadoutName
-from graphormer_sepnorm.model.graphormer import Graphormer, log_odds
-from graphormer_sepnorm.model.summary import count_parameters, parameter_table
+from graphormer_sepnorm.model.graphormer import (
+    Graphormer,
+    count_parameters,
+    log_odds,
+    parameter_table,
+)
 
 SMILES = ("CCO", "c1ccccc1", "N")
 # Of three numbers the second has no factor.

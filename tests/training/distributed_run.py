@@ -22,7 +22,7 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.model.config import NORMS
-from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
+from graphormer_sepnorm.training.averaging import AveragedWeights
 from graphormer_sepnorm.training.module import GraphormerModule
 
 # Of each the arguments of `train`.

@@ -13,9 +13,8 @@ from lightning.pytorch import Callback, Trainer
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.training.batch_statistics import batch_norms, measure_batch_norm
-from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
-from graphormer_sepnorm.training.callbacks.checkpoints import LastCheckpoint, checkpoint_callbacks
+from graphormer_sepnorm.training.averaging import AveragedWeights, batch_norms, measure_batch_norm
+from graphormer_sepnorm.training.checkpoints import LastCheckpoint, checkpoint_callbacks
 from graphormer_sepnorm.training.module import TRAINED_WEIGHTS, GraphormerModule
 
 

@@ -16,10 +16,9 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.graphs.loading import EpochBatches, make_loader
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
-from graphormer_sepnorm.training.batch_statistics import batch_norms, measure_batch_norm
-from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
-from graphormer_sepnorm.training.callbacks.checkpoints import checkpoint_callbacks
+from graphormer_sepnorm.model.norms import MaskedBatchNorm
+from graphormer_sepnorm.training.averaging import AveragedWeights, batch_norms, measure_batch_norm
+from graphormer_sepnorm.training.checkpoints import checkpoint_callbacks
 from graphormer_sepnorm.training.module import GraphormerModule
 
 

@@ -16,14 +16,11 @@ from lightning.pytorch import Callback, Trainer
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.resident import BatchShape
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
-from graphormer_sepnorm.training.callbacks.checkpoints import checkpoint_callbacks
-from graphormer_sepnorm.training.callbacks.divergence import StopWhenDiverged
-from graphormer_sepnorm.training.callbacks.logs import LogTraining, MetricsFile
-from graphormer_sepnorm.training.callbacks.run_record import Throughput
-from graphormer_sepnorm.training.captured import engine
-from graphormer_sepnorm.training.captured.engine import CapturedTraining
-from graphormer_sepnorm.training.captured.launch_loop import Launch
+from graphormer_sepnorm.training import cuda_graphs as engine
+from graphormer_sepnorm.training.averaging import AveragedWeights
+from graphormer_sepnorm.training.callbacks import LogTraining, MetricsFile, Throughput
+from graphormer_sepnorm.training.checkpoints import StopWhenDiverged, checkpoint_callbacks
+from graphormer_sepnorm.training.cuda_graphs import CapturedTraining, Launch
 from graphormer_sepnorm.training.module import GraphormerModule
 
 Fit = Callable[..., tuple[GraphormerModule, Trainer]]

@@ -12,9 +12,8 @@ from reference.models import EVERYTHING
 
 from graphormer_sepnorm.config import OptimizerName
 from graphormer_sepnorm.graphs.resident import BatchShape
-from graphormer_sepnorm.training.captured import recording
-from graphormer_sepnorm.training.captured.engine import resident_graphs
-from graphormer_sepnorm.training.captured.recording import TrainingStep
+from graphormer_sepnorm.training import cuda_graphs as recording
+from graphormer_sepnorm.training.cuda_graphs import TrainingStep, resident_graphs
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.optimizer import make_optimizer
 

@@ -21,15 +21,13 @@ from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
 from graphormer_sepnorm.runs.directory import RunDirectory
-from graphormer_sepnorm.training.batch_statistics import batch_norms
-from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
-from graphormer_sepnorm.training.callbacks.checkpoints import (
+from graphormer_sepnorm.training.averaging import AveragedWeights, batch_norms
+from graphormer_sepnorm.training.callbacks import LearningCurve, LogTraining, MetricsFile, epochs
+from graphormer_sepnorm.training.checkpoints import (
     ValidateAtTheEnd,
     best_checkpoint,
     checkpoint_callbacks,
 )
-from graphormer_sepnorm.training.callbacks.learning_curve import LearningCurve, epochs
-from graphormer_sepnorm.training.callbacks.logs import LogTraining, MetricsFile
 from graphormer_sepnorm.training.module import GraphormerModule
 
 

@@ -15,8 +15,7 @@ from lightning.pytorch import Callback, Trainer
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.training.callbacks.checkpoints import LastCheckpoint
-from graphormer_sepnorm.training.callbacks.divergence import StopWhenDiverged
+from graphormer_sepnorm.training.checkpoints import LastCheckpoint, StopWhenDiverged
 
 
 class Poison(Callback):

@@ -20,7 +20,7 @@ from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.graphs.loading import make_loader
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
-from graphormer_sepnorm.training.callbacks.checkpoints import checkpoint_callbacks
+from graphormer_sepnorm.training.checkpoints import checkpoint_callbacks
 from graphormer_sepnorm.training.module import GraphormerModule
 
 

@@ -12,8 +12,7 @@ from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.training.callbacks import checkpoints
-from graphormer_sepnorm.training.callbacks.checkpoints import LastCheckpoint
-from graphormer_sepnorm.training.callbacks.stopping import StopAtOnce
+from graphormer_sepnorm.training.checkpoints import LastCheckpoint, StopAtOnce
 
 
 class Clock:

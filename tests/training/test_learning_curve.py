@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from graphormer_sepnorm.training.callbacks.learning_curve import draw_learning_curve
+from graphormer_sepnorm.training.callbacks import draw_learning_curve
 
 
 def history(metrics: list[float], metric: str = "mae") -> list[dict[str, float]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 
-from graphormer_sepnorm.training.callbacks.logs import LogTraining, MetricsFile
+from graphormer_sepnorm.training.callbacks import LogTraining, MetricsFile
 
 ROWS = [
     ({"train_loss_step": 0.25, "epoch": 0}, 2),

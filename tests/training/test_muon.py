@@ -13,7 +13,7 @@ from reference.models import EVERYTHING
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphormer_sepnorm.kernels.library import switched_off
-from graphormer_sepnorm.training.muon import MuonAdamW, newton_schulz_in_c, orthogonalised
+from graphormer_sepnorm.training.optimizer import MuonAdamW, newton_schulz_in_c, orthogonalised
 
 RATE, DECAY = 0.02, 0.3
 SHAPES = ((6, 6), (6, 6), (4, 6), (9, 3))

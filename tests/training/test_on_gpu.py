@@ -12,8 +12,8 @@ from lightning.pytorch import Callback, Trainer
 from tiny_graphs import path_graphs
 
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
-from graphormer_sepnorm.training.captured.engine import CapturedTraining
+from graphormer_sepnorm.training.averaging import AveragedWeights
+from graphormer_sepnorm.training.cuda_graphs import CapturedTraining
 
 pytestmark = [
     pytest.mark.gpu,
