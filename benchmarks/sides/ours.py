@@ -18,6 +18,7 @@ from benchmarks.sides.simple_graphs import simple_graph
 from graphormer_sepnorm import Predictor
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.molecules import parse_smiles
+from graphormer_sepnorm.config import ModelConfig
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
 from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph
 from graphormer_sepnorm.graphs.store import GraphStore

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import CSVLogger
@@ -225,7 +226,7 @@ class TrainingProgress(Callback):
         self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Refresh the line at the end of an optimizer step."""
-        self._graphs += batch.num_graphs * trainer.world_size  # all have as many, but for one
+        self._graphs += graphs_in(batch) * trainer.world_size  # all have as many, but for one
         self._epoch = trainer.current_epoch + 1
         if step_in_epoch(trainer, batch_idx) is not None and self._line and self._line.is_due():
             # Reading the loss waits for the device, so only when it is shown. Of several processes
@@ -355,6 +356,11 @@ class RunRecord(Callback):
             self._run.write_record(self._record)
 
 
+def graphs_in(batch: Any) -> int:
+    """Number of graphs of a batch; those of captured steps are the indices of their graphs."""
+    return len(batch) if isinstance(batch, np.ndarray) else batch.num_graphs
+
+
 class Throughput(Callback):
     """Measures training time, validation not counted.
 
@@ -387,7 +393,7 @@ class Throughput(Callback):
         now = time.perf_counter()
         if self._since is not None:
             self.seconds += now - self._since
-        self.graphs += batch.num_graphs
+        self.graphs += graphs_in(batch)
         self._since = now
 
     def on_validation_start(self, trainer: Trainer, pl_module: Any) -> None:

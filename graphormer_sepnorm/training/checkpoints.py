@@ -10,11 +10,9 @@ import shutil
 import signal
 import threading
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch import Callback, Trainer
@@ -22,7 +20,7 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, Timer
 from torch import Tensor
 
 from graphormer_sepnorm.errors import ConfigError, DataError
-from graphormer_sepnorm.files import is_full, replacing, write_json
+from graphormer_sepnorm.files import is_full, replacing
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND, STOPS, resuming
 from graphormer_sepnorm.runs.directory import BEST, PREVIOUS, RunDirectory
@@ -381,29 +379,13 @@ class StopBetweenSteps(Callback):
     on_exception = on_train_end  # type: ignore[assignment]
 
 
-@dataclass(frozen=True)
-class _Step:
-    """An optimizer step whose loss has not been looked at yet."""
-
-    step: int
-    epoch: int
-    batch: int
-    learning_rate: float
-
-
 class StopWhenDiverged(Callback):
-    """Ends a training whose loss or weights are not finite, before a checkpoint can hold them.
+    """Ends a training whose loss or weights are not finite, before a checkpoint can hold them."""
 
-    Args:
-        directory: The run directory. ``diverged.json`` is written there: the step, its learning
-            rate and the molecules of its batch.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._steps: list[_Step] = []
-        self._losses: list[Tensor] = []
-        self._last: _Step | None = None
+    def __init__(self) -> None:
+        # Steps, in words, whose losses have not been looked at yet; and the last that was.
+        self._noted: list[tuple[str, Tensor]] = []
+        self._last = ""
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -412,14 +394,11 @@ class StopWhenDiverged(Callback):
         if step_in_epoch(trainer, batch_idx) is None:
             return
         schedule: Any = trainer.lr_scheduler_configs[0].scheduler
-        # Of several steps, where they are launched together; this is the last of them.
-        losses = outputs["losses"].unbind() if "losses" in outputs else (pl_module.step_loss,)
-        for place, loss in enumerate(losses, start=1 - len(losses)):
-            step, rate = trainer.global_step + place, rate_of_step(schedule, -place)
-            self._steps.append(_Step(step, trainer.current_epoch, batch_idx + place, rate))
-            self._losses.append(loss)
+        epoch, rate = trainer.current_epoch + 1, rate_of_step(schedule)
+        step = f"step {trainer.global_step:,} (epoch {epoch}, learning rate {rate:.3g})"
+        self._noted.append((step, pl_module.step_loss))
         at_once = trainer.world_size == 1 and pl_module.device.type == "cpu"
-        if at_once or len(self._losses) >= _ASK_EVERY * len(losses):
+        if at_once or len(self._noted) >= _ASK_EVERY:
             self._look(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
@@ -433,52 +412,21 @@ class StopWhenDiverged(Callback):
         self._look(trainer, pl_module)
         finite = [parameter.isfinite().all() for parameter in pl_module.parameters()]
         if self._last and not torch.stack(finite).all():
-            raise ConfigError(self._advice(self._last, "weights are nan", trainer, pl_module))
+            raise self._diverged(self._last, "weights are not finite", pl_module)
 
     def _look(self, trainer: Trainer, module: Any) -> None:
-        """Look at the losses noted since the last time.
-
-        Raises:
-            ConfigError: One is not finite.
-        """
-        if not self._losses:
+        if not self._noted:
             return
-        noted = torch.stack([loss.to(module.device) for loss in self._losses])
-        losses = trainer.strategy.reduce(noted, reduce_op="sum").tolist()  # type: ignore[union-attr]
-        steps, self._steps, self._losses = self._steps, [], []
-        self._last = steps[-1]
+        steps, noted = zip(*self._noted, strict=True)
+        self._noted, self._last = [], steps[-1]
+        together = torch.stack([loss.to(module.device) for loss in noted])
+        losses = trainer.strategy.reduce(together, reduce_op="sum").tolist()  # type: ignore[union-attr]
         for step, loss in zip(steps, losses, strict=True):
             if not math.isfinite(loss):
-                raise ConfigError(self._advice(step, f"the loss is {loss}", trainer, module))
+                raise self._diverged(step, f"the loss is {loss}", module)
 
-    def _advice(self, at: _Step, found: str, trainer: Trainer, module: Any) -> str:
-        what = (
-            f"training diverged at step {at.step:,} (epoch {at.epoch + 1}, learning rate "
-            f"{at.learning_rate:.3g}): {found}"
+    def _diverged(self, step: str, found: str, module: Any) -> ConfigError:
+        return ConfigError(
+            f"training diverged at {step}: {found}; give a lower learning rate, "
+            f"--model.learning_rate {module.hparams['learning_rate'] / 2:g}, or clip gradients"
         )
-        path = RunDirectory(self._directory).diverged_file
-        if trainer.is_global_zero:
-            record = {**asdict(at), "found": found, "molecules": _molecules(at, trainer)}
-            write_json(path, record)
-        lower = module.hparams["learning_rate"] / 2
-        return f"{what}; its batch is in {path}; give --model.learning_rate {lower:g}, or clip more"
-
-
-def _molecules(at: _Step, trainer: Trainer) -> list[dict[str, Any]]:
-    """The training molecules of a step, of all processes."""
-    data: Any = trainer.datamodule  # type: ignore[attr-defined]
-    loader: Any = trainer.train_dataloader
-    batches = list(loader.batch_sampler.batches)
-    first = at.batch - at.batch % trainer.accumulate_grad_batches
-    numbers = [number for batch in batches[first : at.batch + 1] for number in batch]
-    smiles = data.splits.smiles_of(numbers)
-    atoms = data.store.num_atoms(np.array(numbers))
-    return [
-        {
-            "number": number,  # in the three splits behind each other, from 0
-            "smiles": text or None,
-            "atoms": int(count),
-            "targets": data.store.targets[number].tolist(),
-        }
-        for number, text, count in zip(numbers, smiles, atoms, strict=True)
-    ]

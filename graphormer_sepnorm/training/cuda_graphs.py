@@ -1,18 +1,12 @@
-"""Training on one GPU as replays of a CUDA graph, several steps for one turn of Lightning's loop.
+"""Training on one GPU as replays of a CUDA graph that holds a whole step.
 
 A step of a small model on a fast GPU is hundreds of kernels of a few microseconds each; starting
 them one by one takes longer than running them. A CUDA graph starts all of them at once. It repeats
 what was recorded on the same addresses, so whatever differs between steps has to come as the
 content of a tensor: the indices of the graphs, the learning rates, the decay of the average.
 
-A turn of Lightning's loop costs the host about a millisecond, as much as a captured step. So steps
-at whose end nothing is due (a log line, a validation, a checkpoint) wait for the next one at whose
-end something is, and are taken with it: a launch. Lightning and its callbacks are called once, for
-its last step; by then all counters are what they would be had they been called for every step.
-
 The order of training, its seeds, schedule and checkpoints are those of the ordinary path; either
-can continue what the other began. What it cannot do falls back to the ordinary path. Private names
-of Lightning are used here only.
+can continue what the other began. What it cannot do falls back to the ordinary path.
 
     B graphs of the batch · G parameter groups of the optimizer
 """
@@ -22,25 +16,17 @@ from __future__ import annotations
 import functools
 import gc
 import logging
-import math
 import warnings
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.loops.fetchers import _DataFetcher
-from lightning.pytorch.loops.optimization.automatic import _AutomaticOptimization
-from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
 from lightning.pytorch.plugins.precision import Precision
-from lightning.pytorch.trainer import call
 from lightning.pytorch.utilities import GradClipAlgorithmType
 from torch import Tensor
-from torch.optim import Optimizer
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.formatting import in_a_line
@@ -59,123 +45,11 @@ log = logging.getLogger(__name__)
 _WARM_UP = 3
 
 
-@dataclass(frozen=True)
-class Launch:
-    """The batches of several steps; Lightning hands it on in the place of a single batch.
-
-    Attributes:
-        graphs: Indices of the graphs of all batches, one after the other, int64.
-        shapes: Shape of each batch.
-    """
-
-    graphs: Tensor
-    shapes: tuple[BatchShape, ...]
-
-    @property
-    def num_graphs(self) -> int:
-        """Graphs of all batches."""
-        return len(self.graphs)
-
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> Launch:
-        """Return the launch with its tensor on `device`; the host does not wait for a GPU."""
-        return replace(self, graphs=sent(self.graphs, device))
-
-
 def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
     """Return a tensor of the host on `device`, without waiting for a GPU to end its work."""
     if torch.device(device).type == "cuda" and not tensor.is_cuda:
         tensor = tensor.pin_memory()  # from ordinary memory a copy would wait
     return tensor.to(device, non_blocking=True)
-
-
-def steps_until_due(trainer: Trainer, most: int) -> int:
-    """Steps of the next launch, 1 to `most`, of which only the last ends with something due.
-
-    Due are the logging of every n-th step, a validation, the end of the epoch or of training, the
-    checkpoint that `LastCheckpoint` writes after the first step of an epoch, and the moment in
-    which `GraphormerModule` fixes BatchNorm's statistics.
-    """
-    loop = trainer.fit_loop.epoch_loop
-    done = loop.batch_progress.current.ready
-    if done == 0:
-        return 1
-    room = [most, int(trainer.num_training_batches) - done]
-    if trainer.max_steps != -1:
-        room.append(trainer.max_steps - trainer.global_step)
-    module: Any = trainer.lightning_module
-    until_fixed = module.fixed_from - trainer.global_step  # infinite if they are not to be fixed
-    if 0 < until_fixed < most:
-        room.append(int(until_fixed))
-    every = trainer.log_every_n_steps  # type: ignore[attr-defined]
-    if every:
-        room.append(every - trainer.global_step % every)
-    validation = trainer.val_check_batch  # type: ignore[attr-defined]
-    if validation is not None and not math.isinf(validation):
-        over_epochs = trainer.check_val_every_n_epoch is None
-        seen = loop.batch_progress.total.ready if over_epochs else done
-        room.append(int(validation) - seen % int(validation))
-    return min(room)
-
-
-class LaunchLoop(_TrainingEpochLoop):
-    """Lightning's loop over an epoch, one launch of at most `most` steps a turn."""
-
-    def __init__(
-        self,
-        replaced: _TrainingEpochLoop,
-        most: int,
-        collate: Callable[[Sequence[np.ndarray]], Launch],
-    ) -> None:
-        super().__init__(replaced.trainer, replaced.min_steps, replaced.max_steps)
-        vars(self).update(vars(replaced))  # the validation loop already knows its data
-        self.automatic_optimization = _LaunchOptimization(replaced.trainer)
-        self.most = most
-        self.collate = collate
-        self.launching = True
-
-    def advance(self, data_fetcher: _DataFetcher) -> None:
-        """Take the steps of one launch; the last of them in Lightning's way."""
-        fetcher = _Launches(self, data_fetcher) if self.launching else data_fetcher
-        super().advance(fetcher)  # type: ignore[arg-type]
-
-
-class _Launches:
-    """Fetches as many batches as a launch has, in the place of one."""
-
-    def __init__(self, loop: LaunchLoop, fetcher: _DataFetcher) -> None:
-        self._loop = loop
-        self._fetcher = fetcher
-
-    @property
-    def done(self) -> bool:
-        return self._fetcher.done
-
-    def __next__(self) -> tuple[Launch, int, int]:
-        loop = self._loop
-        steps = steps_until_due(loop.trainer, loop.most)
-        launch = loop.collate([next(self._fetcher)[0] for _ in range(steps)])
-        # Lightning counts the last one itself.
-        loop.batch_progress.increment_by(steps - 1)
-        loop._batches_that_stepped += steps - 1
-        return launch, 0, 0
-
-
-class _LaunchOptimization(_AutomaticOptimization):
-    """Takes the steps of a launch and counts them."""
-
-    def run(self, optimizer: Optimizer, batch_idx: int, kwargs: OrderedDict) -> dict[str, Any]:
-        if not isinstance(kwargs.get("batch"), Launch):
-            return super().run(optimizer, batch_idx, kwargs)
-        trainer = self.trainer
-        losses = call._call_lightning_module_hook(trainer, "training_step", *kwargs.values())
-        progress = self.optim_progress.optimizer
-        progress.zero_grad.increment_by(len(losses))
-        progress.step.increment_by(len(losses))
-        for _ in losses[1:]:  # the loop does it for one
-            trainer.fit_loop.epoch_loop.update_lr_schedulers(
-                "step", update_plateau_schedulers=False
-            )
-        return {"loss": losses[-1], "losses": losses}
 
 
 class TrainingStep:
@@ -353,23 +227,19 @@ def resident_graphs(
 
 
 class CapturedTraining(Callback):
-    """Lets a trainer take captured steps; says in one line why, where it cannot.
+    """Lets a trainer take captured steps; warns in one line where it cannot.
 
     Args:
         compiled: Whether forward and backward are compiled before they are captured.
-        steps_per_launch: Steps for one turn of Lightning's loop, at most.
-        on_cpu: Train in launches on a CPU too. Nothing is captured there: it is for tests.
+        on_cpu: Take such steps on a CPU too. Nothing is captured there: it is for tests.
 
     Attributes:
         steps: Steps taken.
         misfits: Steps whose batch did not fit the planned shape and so was not captured.
     """
 
-    def __init__(
-        self, compiled: bool = False, steps_per_launch: int = 32, on_cpu: bool = False
-    ) -> None:
+    def __init__(self, compiled: bool = False, on_cpu: bool = False) -> None:
         self._is_compiled = compiled
-        self._steps_per_launch = steps_per_launch
         self._on_cpu = on_cpu
         self._planned: dict[int, BatchShape] = {}
         self._recordings: dict[BatchShape, CapturedStep] = {}
@@ -381,7 +251,7 @@ class CapturedTraining(Callback):
         self.steps = self.misfits = 0
 
     def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
-        """Put the loop of launches in its place, before Lightning makes loader and optimizer."""
+        """Take over the steps, before Lightning makes loader and optimizer."""
         if stage != "fit":
             return
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
@@ -390,50 +260,38 @@ class CapturedTraining(Callback):
             log.warning("--engine is not for %s: training takes the ordinary path", reason)
             return
         self._trainer = trainer
-        loop = trainer.fit_loop.epoch_loop
-        if not isinstance(loop, LaunchLoop):
-            loop = LaunchLoop(loop, self._steps_per_launch, self._launch)
-            trainer.fit_loop.epoch_loop = loop
-        loop.launching = True
         data.numbers_only = True
-        pl_module.capturable = trainer.strategy.root_device.type == "cuda"
-        pl_module.train_launch = self._train
+        pl_module.captured = self
 
     def _why_not(self, trainer: Trainer, module: GraphormerModule, data: Any) -> str | None:
         device = trainer.strategy.root_device
-        if device.type != "cuda" and not self._on_cpu:
-            return f"a {device.type.upper()}, only for a CUDA GPU"
-        if trainer.world_size > 1:
-            return "several devices"
-        if trainer.accumulate_grad_batches > 1:
-            return "accumulated gradients"
-        if trainer.precision not in ("32-true", "bf16-mixed"):
-            return f"precision {trainer.precision}"
-        if module.hparams["uniformity_weight"]:
-            return "the uniformity loss"
-        if module.hparams["label_fraction"] != 1:
-            return "a share of the labels"
+        reasons = {
+            f"a {device.type.upper()}, only for a CUDA GPU": device.type != "cuda"
+            and not self._on_cpu,
+            "several devices": trainer.world_size > 1,
+            "accumulated gradients": trainer.accumulate_grad_batches > 1,
+            f"precision {trainer.precision}": trainer.precision not in ("32-true", "bf16-mixed"),
+            "the uniformity loss": module.hparams["uniformity_weight"],
+            "a share of the labels": module.hparams["label_fraction"] != 1,
+        }
         if device.type == "cuda":
             config = module.architecture
             ways, rings = "paths" in config.encodings, "rings" in config.local_mpnn
             needed = ResidentGraphs.needed_bytes(data.store, ways=ways, ring_pairs=rings)
             free, _ = torch.cuda.mem_get_info(device)
-            if needed > free / 2:
-                return f"a data set of {needed / 1e9:.1f} GB with {free / 1e9:.1f} GB free"
-        return None
+            size = f"a data set of {needed / 1e9:.1f} GB with {free / 1e9:.1f} GB free"
+            reasons[size] = needed > free / 2
+        return next((reason for reason, holds in reasons.items() if holds), None)
 
-    def _launch(self, batches: Sequence[np.ndarray]) -> Launch:
-        """Collate the batches of some steps: indices of their graphs, and their shapes."""
+    def _shape(self, indices: np.ndarray) -> BatchShape:
+        """The planned shape if these graphs fit it, or else one of their own."""
         data = self._trainer.datamodule
-        shapes = []
-        for indices in batches:
-            count, sizes = len(indices), data.store.num_atoms(indices)
-            if count not in self._planned:
-                train = data.store.num_atoms(data.indices("train"))
-                self._planned[count] = plan_shape(train, count)
-            planned = self._planned[count]
-            shapes.append(planned if planned.holds(sizes) else BatchShape.of(sizes))
-        return Launch(torch.from_numpy(np.concatenate(batches)), tuple(shapes))
+        count, sizes = len(indices), data.store.num_atoms(indices)
+        if count not in self._planned:
+            train = data.store.num_atoms(data.indices("train"))
+            self._planned[count] = plan_shape(train, count)
+        planned = self._planned[count]
+        return planned if planned.holds(sizes) else BatchShape.of(sizes)
 
     def _make_step(self) -> TrainingStep:
         """Bring the data set to the device; now the model, its optimizer and its average exist."""
@@ -457,33 +315,36 @@ class CapturedTraining(Callback):
             self._is_compiled,
         )
 
-    def _train(self, launch: Launch, batch_idx: int) -> Tensor:
-        """Take the steps of a launch that ends with this batch; results ``[steps, 3]``."""
-        module = self._trainer.lightning_module
-        self._step = self._step or self._make_step()
-        first = batch_idx - len(launch.shapes) + 1
-        numbers = sent(self._numbers(first, len(launch.shapes)), launch.graphs.device)
+    def take_step(self, indices: np.ndarray, batch_idx: int) -> Tensor:
+        """Take the step of a batch of these graphs; return what `TrainingStep` does."""
+        trainer, module = self._trainer, self._trainer.lightning_module
+        step = self._step = self._step or self._make_step()
         if module.statistics_fixed != self._fixed:
             self._forget_recordings()
             self._fixed = module.statistics_fixed
-        graphs = launch.graphs.split([shape.graphs for shape in launch.shapes])
-        results = []
-        for index, shape in enumerate(launch.shapes):
-            planned = self._planned[shape.graphs] == shape
-            self.misfits += not planned
-            inputs, seed = (graphs[index], numbers[index]), module.dropout_seed(first + index)
-            if planned and inputs[0].is_cuda:
-                if shape not in self._recordings:
-                    self._pool = self._pool or torch.cuda.graph_pool_handle()
-                    self._recordings[shape] = CapturedStep(self._step, inputs, shape, self._pool)
-                results.append(self._recordings[shape](inputs, seed).clone())
-            else:
-                torch.manual_seed(seed)
-                results.append(self._step(*inputs, shape, fixed=planned))
-        self.steps += len(results)
+        taken = trainer.global_step + 1
+        share = 1 - self._average.decay_at(taken) if self._average else 0.0
+        rates = [group["lr"] for group in step.optimizer.param_groups]
+        on_gpu = module.device.type == "cuda"
+        # The fused AdamW of a GPU reads float32; on a CPU rates stay what the schedule gives.
+        precision = torch.float32 if on_gpu else torch.float64
+        numbers = torch.tensor([module.labels_of_step(batch_idx), share, *rates], dtype=precision)
+        inputs = sent(torch.from_numpy(indices), module.device), sent(numbers, module.device)
+        shape, seed = self._shape(indices), module.dropout_seed(batch_idx)
+        planned = self._planned[shape.graphs] == shape
+        if planned and on_gpu:
+            if shape not in self._recordings:
+                self._pool = self._pool or torch.cuda.graph_pool_handle()
+                self._recordings[shape] = CapturedStep(step, inputs, shape, self._pool)
+            result = self._recordings[shape](inputs, seed).clone()
+        else:
+            torch.manual_seed(seed)
+            result = step(*inputs, shape, fixed=planned)
+        self.steps += 1
+        self.misfits += not planned
         if self._average:
-            self._average.took(self._trainer.global_step + len(results))
-        return torch.stack(results)
+            self._average.took(taken)
+        return result
 
     def _forget_recordings(self) -> None:
         """Forget all recordings: a step no longer does what was recorded, or its training ends.
@@ -498,23 +359,6 @@ class CapturedTraining(Callback):
         # Memory of recordings that are gone is not to be taken for new ones.
         self._pool = None
 
-    def _numbers(self, first: int, steps: int) -> Tensor:
-        """What differs between steps, from the first batch on, besides it: ``[steps, 2 + G]``."""
-        module = self._trainer.lightning_module
-        schedule = self._trainer.lr_scheduler_configs[0].scheduler
-        rows = []
-        for index in range(steps):
-            step = self._trainer.global_step + index + 1
-            rates = [
-                base * factor(schedule.last_epoch + index)
-                for base, factor in zip(schedule.base_lrs, schedule.lr_lambdas, strict=True)
-            ]
-            share = 1 - self._average.decay_at(step) if self._average else 0.0
-            rows.append([module.labels_of_step(first + index), share, *rates])
-        # The fused AdamW of a GPU reads float32; on a CPU rates stay what the schedule gives.
-        on_gpu = module.device.type == "cuda"
-        return torch.tensor(rows, dtype=torch.float32 if on_gpu else torch.float64)
-
     def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
         """Free the recordings, since Lightning calls no `teardown` then: others may train on."""
         self._forget_recordings()
@@ -525,11 +369,7 @@ class CapturedTraining(Callback):
         if self._trainer is None:
             return
         trainer.datamodule.numbers_only = False  # type: ignore[attr-defined]
-        pl_module.train_launch = None
-        pl_module.capturable = False
-        assert isinstance(trainer.fit_loop.epoch_loop, LaunchLoop)
-        trainer.fit_loop.epoch_loop.launching = False
+        pl_module.captured = None
         self._forget_recordings()
-        self._step = None
+        self._step = self._trainer = None
         self._planned.clear()
-        self._trainer = None

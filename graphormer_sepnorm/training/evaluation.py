@@ -55,10 +55,9 @@ class MeanLoss(torchmetrics.Metric):
             self.add_state(name, default=zero, dist_reduce_fx="sum")
 
     def update(self, total: Tensor, labels: Tensor) -> None:
-        """Add a batch: the sum of its losses and the number of its labels; or several in turn."""
-        for one in total.detach().reshape(-1).unbind():  # one by one, so that rounding is the same
-            self.total = self.total + one
-        self.labels = self.labels + labels.sum()
+        """Add a batch: the sum of its losses and the number of its labels."""
+        self.total = self.total + total.detach()
+        self.labels = self.labels + labels
 
     def compute(self) -> Tensor:
         """Return the mean, float64; 0 where there is no label."""

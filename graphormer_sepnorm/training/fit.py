@@ -351,7 +351,7 @@ def training_trainer(
         *([] if validated else [_MeasureAtTheEnd()]),
         *captured,
         LogTraining(metrics_file),
-        StopWhenDiverged(run.path),
+        StopWhenDiverged(),
         ValidateAtTheEnd(),
         Throughput(),
         *checkpoint_callbacks(

@@ -9,7 +9,6 @@ import dataclasses
 import hashlib
 import math
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -53,7 +52,7 @@ from graphormer_sepnorm.training.optimizer import make_optimizer, make_schedule,
 from graphormer_sepnorm.values import is_whole
 
 if TYPE_CHECKING:
-    from graphormer_sepnorm.training.cuda_graphs import Launch
+    from graphormer_sepnorm.training.cuda_graphs import CapturedTraining
 
 # Where a checkpoint keeps the sum of the losses of the epoch so far and the number of labels.
 EPOCH_LOSS = "epoch_loss"
@@ -94,9 +93,7 @@ class GraphormerModule(EvaluatedModule):
         self.epoch_loss = MeanLoss()
         # The loss of the newest optimizer step, as far as this process contributes to it.
         self.step_loss = torch.tensor(0.0)
-        # Set where steps are captured (`CapturedTraining`): takes those of a launch.
-        self.train_launch: Callable[[Launch, int], Tensor] | None = None
-        self.capturable = False
+        self.captured: CapturedTraining | None = None  # takes the steps, while it is there
         # The first step with BatchNorm's statistics fixed, known with the schedule; if they are.
         self.fixed_from = math.inf
         self.statistics_fixed = False
@@ -315,15 +312,12 @@ class GraphormerModule(EvaluatedModule):
 
         The loss of a step is the sum over the graphs of all processes and all accumulated batches,
         divided by the number of labels of all of them, as if they were one batch. Dropout is seeded
-        for exactly this batch.
-
-        A launch takes its steps here, and returns the loss of each.
+        for exactly this batch. A captured step is taken here as a whole.
         """
-        if self.train_launch is not None:
-            losses, totals, label_counts = self.train_launch(batch, batch_idx).unbind(1)
-            self.step_loss = losses[-1]
-            self._record(totals, label_counts)
-            return losses
+        if self.captured is not None:
+            self.step_loss, total, labels = self.captured.take_step(batch, batch_idx).unbind()
+            self._record(total, labels)
+            return self.step_loss
         # `torch.manual_seed` takes 1 ms, a hundredth of a step of small batches on a CPU.
         on_cpu = self.device.type == "cpu"
         seed = torch.default_generator.manual_seed if on_cpu else torch.manual_seed
@@ -367,12 +361,26 @@ class GraphormerModule(EvaluatedModule):
         digest = hashlib.blake2b(struct.pack("<4q", *place), digest_size=8).digest()
         return int.from_bytes(digest, "little") >> 1
 
+    def backward(self, loss: Tensor, *arguments: Any, **options: Any) -> None:
+        """Compute the gradients, unless the captured step has."""
+        if self.captured is None:
+            super().backward(loss, *arguments, **options)
+
+    def optimizer_step(
+        self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None
+    ) -> None:
+        """Take a step, unless the captured one is all of it."""
+        if self.captured is None:
+            super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
+        else:
+            optimizer_closure()
+
     def batch_loss(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Return what a captured step needs: the sum of the losses of its labels, their number."""
         return self.summed_loss(self.model(batch), batch.targets, batch.weights, batch.bounds)
 
     def _record(self, total: Tensor, labels: Tensor) -> None:
-        """Add steps to the mean loss of the epoch."""
+        """Add a step to the mean loss of the epoch."""
         # Our own mean over the epoch: Lightning's forgets the steps before a resume. Log files are
         # written by `LogTraining`, before the checkpoint that counts their rows.
         self.epoch_loss.update(total, labels)
@@ -449,7 +457,8 @@ class GraphormerModule(EvaluatedModule):
         fixed = round(options.frozen_bn_fraction * total)
         self.fixed_from = total - fixed if options.frozen_bn_fraction else math.inf
         mixed = str(self.trainer.precision).endswith("-mixed")
-        optimizer = make_optimizer(self.model, options, capturable=self.capturable, mixed=mixed)
+        capturable = self.captured is not None and self.device.type == "cuda"
+        optimizer = make_optimizer(self.model, options, capturable=capturable, mixed=mixed)
         self._optimizer_options = [
             {name: value for name, value in group.items() if name != "params"}
             for group in optimizer.param_groups

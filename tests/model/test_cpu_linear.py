@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from graphormer_sepnorm.model.fused import cpu_linear
 from reference.compiled import assert_threads_change_nothing, output_and_gradients
 from reference.models import (
     EVERYTHING,
@@ -18,6 +17,7 @@ from reference.models import (
 from torch.nn import functional
 
 from graphormer_sepnorm.kernels.library import library, switched_off
+from graphormer_sepnorm.model import ops
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.ops import Linear, linear
 
@@ -111,7 +111,7 @@ def test_what_is_not_a_number_stays_so_in_its_row_alone():
 
 
 def test_without_avx512_torch_is_faster(monkeypatch):
-    monkeypatch.setattr(cpu_linear._LinearFunction, "apply", None)
+    monkeypatch.setattr(ops._LinearFunction, "apply", None)
     monkeypatch.setattr(library(), "products_are_fast", lambda: 0)
     assert linear(torch.ones(2, 8), torch.ones(3, 8)).shape == (2, 3)
 
@@ -120,7 +120,7 @@ def test_large_matrices_and_other_precisions_are_for_torch(monkeypatch):
     def refuse(*_):
         raise AssertionError("compiled")
 
-    monkeypatch.setattr(cpu_linear._LinearFunction, "apply", refuse)
+    monkeypatch.setattr(ops._LinearFunction, "apply", refuse)
     assert linear(torch.ones(2, 400), torch.ones(400, 400)).shape == (2, 400)
     assert linear(torch.ones(2, 8).double(), torch.ones(3, 8).double()).shape == (2, 3)
     with torch.autocast("cpu", torch.bfloat16):
@@ -153,9 +153,9 @@ def test_all_products_go_this_way(monkeypatch):
     model = Graphormer(small_config(local_mpnn="gine").for_vocabulary(vocabulary))
     randomise(model)
     calls = []
-    plain = cpu_linear._LinearFunction.apply
+    plain = ops._LinearFunction.apply
     monkeypatch.setattr(
-        cpu_linear._LinearFunction, "apply", lambda *given: calls.append(0) or plain(*given)
+        ops._LinearFunction, "apply", lambda *given: calls.append(0) or plain(*given)
     )
     model(batch)
     # Beside the layers: two of the edge encoding, the read-out.

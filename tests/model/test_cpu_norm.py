@@ -6,13 +6,13 @@ import copy
 
 import pytest
 import torch
-from graphormer_sepnorm.model.fused import cpu_norm
 from reference.compiled import assert_threads_change_nothing, norm_of, norm_results
 from reference.models import ARMS, batch_of_smiles, randomise, relative_error, small_config
 from torch import nn
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.kernels.library import switched_off
+from graphormer_sepnorm.model import norms
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.norms import LayerNorm, MaskedBatchNorm, SeparateNorm
 
@@ -23,13 +23,13 @@ pytestmark = pytest.mark.usefixtures("compiled_form")
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by the number of norms with each use of the compiled functions."""
     made: list[int] = []
-    normalise = cpu_norm.normalise
+    packed_norm = norms.packed_norm
 
-    def noted(rows, norms, lengths):
-        made.append(len(norms))
-        return normalise(rows, norms, lengths)
+    def noted(rows, several, lengths):
+        made.append(len(several))
+        return packed_norm(rows, several, lengths)
 
-    monkeypatch.setattr(cpu_norm, "normalise", noted)
+    monkeypatch.setattr(norms, "packed_norm", noted)
     return made
 
 

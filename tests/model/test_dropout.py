@@ -7,8 +7,9 @@ import pytest
 import torch
 from reference.models import batch_of_smiles, relative_error, small_model
 
+from graphormer_sepnorm.model.graphormer import branch_scales
 from graphormer_sepnorm.model.layers import log_degrees
-from graphormer_sepnorm.model.ops import branch_scales, dropout, dropout_add
+from graphormer_sepnorm.model.ops import dropout, dropout_add
 
 SMILES = ("CCO", "c1ccccc1", "N", "CC(C)Cl")
 needs_kernels = pytest.mark.usefixtures("compiled_form")

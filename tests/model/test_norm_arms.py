@@ -8,7 +8,7 @@ from reference.models import ARMS, randomise, relative_error
 from torch import Tensor
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.model import config, norm_arms
+from graphormer_sepnorm.model import config, norms
 from graphormer_sepnorm.model.config import NORM_ALIASES, NORMS, GraphormerConfig, norm_name
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.norms import make_norm
@@ -132,7 +132,7 @@ class RMSNorm(torch.nn.RMSNorm):
 
 def test_one_more_kind_of_norm_is_one_more_arm(monkeypatch):
     """As docs/python.md says; it keeps the start that it was made with."""
-    monkeypatch.setitem(norm_arms.NORM_KINDS, "rms", RMSNorm)
+    monkeypatch.setitem(norms.NORM_KINDS, "rms", RMSNorm)
     monkeypatch.setattr(config, "NORMS", (*NORMS, "bn+rms", "shared-rms"))
     for arm in ("bn+rms", "shared-rms"):
         sizes = {"layers": 2, "width": 16, "heads": 2, "atom_rows": 5, "bond_rows": 5}

@@ -11,7 +11,7 @@ import torch
 from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.training.callbacks import checkpoints
+from graphormer_sepnorm.training import checkpoints
 from graphormer_sepnorm.training.checkpoints import LastCheckpoint, StopAtOnce
 
 
