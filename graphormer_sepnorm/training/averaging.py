@@ -3,15 +3,13 @@
 The running averages that BatchNorm keeps in training lag behind weights that change, hold the
 variance that dropout adds, and belong to other weights where an average of weights is evaluated.
 "Precise BatchNorm" (Wu & Johnson 2021, Rethinking "Batch" in BatchNorm, section 3) measures them
-anew on training data instead, with the weights as they are.
-
-They can also be fixed for the last part of training (ibid., section 4, "FrozenBN"), which then
-sees the function that is evaluated. Until then the mean of the graph tokens, say of 128 graphs, is
-off by about 1 / sqrt(128) of their standard deviation in every batch, right before the readout.
+anew on training data instead, with the weights as they are. They can also be fixed for the last
+part of training (section 4, "FrozenBN"), which then sees the function that is evaluated.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -48,13 +46,9 @@ def fix_batch_norm(model: torch.nn.Module, fixed: bool) -> None:
 def measure_batch_norm(model: Graphormer, batches: Iterable[GraphBatch]) -> None:
     """Set the running statistics of every BatchNorm to those of the model as it is evaluated.
 
-    The mean over the batches of their means and of their unbiased variances, each layer fed by
-    normalised layers before it, without dropout. Under several processes each gives its share of
-    every batch, as in training.
-
-    Args:
-        model: The network, on the device of the batches; its mode is the same afterwards.
-        batches: Training batches, of about equal size; without any nothing is changed.
+    The mean over the batches, which are of about equal size, of their means and of their unbiased
+    variances, each layer fed by normalised layers before it, without dropout. Under several
+    processes each gives its share of every batch, as in training.
     """
     norms = batch_norms(model)
     if not norms:
@@ -82,15 +76,14 @@ def measure_batch_norm(model: Graphormer, batches: Iterable[GraphBatch]) -> None
 class AveragedWeights(Callback):
     """Keeps ``average ← d · average + (1 - d) · weights``, taken after every optimizer step.
 
-    Lightning's own callback keeps its average on the CPU while the model is on a GPU, gives no
-    chance to measure BatchNorm's statistics for the average, and ends by overwriting what a later
-    run would have to go on from.
+    Lightning's own callback keeps its average on the CPU while the model is on a GPU, and gives no
+    chance to measure BatchNorm's statistics for the average.
 
     Validation, the best checkpoint and thereby test and prediction use the average, with BatchNorm
-    statistics measured for it, or those of the weights where training has fixed them. Training goes
-    on with the weights themselves; checkpoints hold both, so that a run can be resumed. Early on d
-    is smaller, ``(1 + t) / (10 + t)`` after t steps, so that the initial weights are soon
-    forgotten.
+    statistics measured for it, or those of the weights where training has fixed them. Training
+    continues with the weights themselves; checkpoints hold both, so that a run can be resumed.
+    Early on d is smaller, ``(1 + t) / (10 + t)`` after t steps, so that the initial weights are
+    soon forgotten.
 
     Args:
         decay: d, above 0 and below 1. The average reaches back about 1 / (1 - d) steps.
@@ -108,13 +101,11 @@ class AveragedWeights(Callback):
             raise ConfigError(f"--ema_decay is {decay}: it must be above 0 and below 1")
         self._decay = decay
         self._steps = 0
-        # Parameters and buffers of the network. Its buffers are those of the last validation, or
-        # constants (`_take_constants`).
-        self._average: dict[str, Tensor] = {}
-        self._has_statistics = False
+        # Its BatchNorm statistics are those of the last validation, or constants.
+        self._average: Graphormer | None = None
+        self._has_statistics = self._measured = False
+        self._in_use = False  # in the place of the network, which is here meanwhile
         self.pairs: tuple[list[Tensor], list[Tensor]] = ([], [])
-        self._exchanged = False
-        self._measured = False
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Begin with the weights as they are, unless a checkpoint gave an average."""
@@ -124,13 +115,12 @@ class AveragedWeights(Callback):
                 "--ema_decay needs --model.precise_bn_graphs: BatchNorm's statistics have to be "
                 "measured for the averaged weights"
             )
-        if not self._average:
-            self._average = {name: value.clone() for name, value in model.state_dict().items()}
+        if self._average is None:
+            self._average = copy.deepcopy(model).eval()
             self._has_statistics = not batch_norms(model)
-        self._average = {name: value.to(pl_module.device) for name, value in self._average.items()}
+        self._average.to(pl_module.device)
         self._steps = self._steps or trainer.global_step
-        parameters = dict(model.named_parameters())
-        self.pairs = [self._average[name] for name in parameters], list(parameters.values())
+        self.pairs = list(self._average.parameters()), list(model.parameters())
 
     @torch.no_grad()
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
@@ -150,14 +140,14 @@ class AveragedWeights(Callback):
         self._measured = False
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: Any) -> None:
-        """Put the average in the place of the weights."""
-        if self._average and trainer.state.fn == "fit":
+        """Validate the average."""
+        if self._average is not None and trainer.state.fn == "fit":
             self._take_constants(pl_module)
             self._exchange(pl_module)
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
-        """Put the weights back; the average keeps the statistics measured for it."""
-        if self._exchanged:
+        """Continue with the weights; the average keeps the statistics measured for it."""
+        if self._in_use:
             self._exchange(pl_module)
             self._measured = self._has_statistics = True
 
@@ -175,57 +165,51 @@ class AveragedWeights(Callback):
 
     def on_exception(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
         """Put the weights back if training was interrupted in a validation."""
-        if self._exchanged:
+        if self._in_use:
             self._exchange(pl_module)
 
     @torch.no_grad()
     def _take_constants(self, module: GraphormerModule) -> None:
         """Give the average the statistics of the weights, once they are fixed."""
-        if module.statistics_fixed:
-            for name, value in module.model.named_buffers():
-                if name in self._average:  # others are the same in every model
-                    self._average[name].copy_(value)
+        if module.statistics_fixed and self._average is not None:
+            for own, theirs in zip(self._average.buffers(), module.model.buffers(), strict=True):
+                own.copy_(theirs)
 
-    @torch.no_grad()
     def _exchange(self, module: GraphormerModule) -> None:
-        self._exchanged = not self._exchanged
-        model = module.model
-        for name, value in model.state_dict().items():
-            kept = value.clone()
-            value.copy_(self._average[name])
-            self._average[name].copy_(kept)
+        assert self._average is not None
+        module.model, self._average = self._average, module.model
+        self._in_use = not self._in_use
 
     def state_dict(self) -> dict[str, int]:
         """Count the steps in the average."""
         return {"steps": self._steps}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Go on counting."""
+        """Continue counting."""
         self._steps = state_dict["steps"]
         self._has_statistics = True  # what is saved has them
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]
     ) -> None:
-        """Save the average as the weights of the model, and the weights beside it."""
-        if not self._average:
+        """Save the average as the weights of the model, and the weights next to it."""
+        if self._average is None:
             return
-        if not self._exchanged:
+        if not self._in_use:
             self._take_constants(pl_module)
             if not self._has_statistics:  # before the first validation
                 self._measure(pl_module)
-        there = checkpoint["state_dict"]
-        here = there | {f"model.{name}": value for name, value in self._average.items()}
-        # In a validation, where a callback may save too, the two have changed places.
-        average, weights = (there, here) if self._exchanged else (here, there)
+        used = checkpoint["state_dict"]
+        other = {f"model.{name}": value for name, value in self._average.state_dict().items()}
+        # A callback may save in a validation too.
+        average, weights = (used, used | other) if self._in_use else (used | other, used)
         checkpoint["state_dict"], checkpoint[TRAINED_WEIGHTS] = average, dict(weights)
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]
     ) -> None:
-        """Go on with both, in training; a checkpoint without an average begins one."""
+        """Continue with both, in training; a checkpoint without an average begins one."""
         if trainer.state.fn == "fit" and TRAINED_WEIGHTS in checkpoint:
-            model = pl_module.model
-            self._average = {name: value.clone() for name, value in model.state_dict().items()}
+            self._average = copy.deepcopy(pl_module.model).eval()
             pl_module.load_state_dict(checkpoint[TRAINED_WEIGHTS])
             pl_module.goes_on_from_average = False

@@ -33,7 +33,7 @@ from graphormer_sepnorm.training.optimizer import rate_of_step
 class MetricsFile(CSVLogger):
     """``metrics.csv`` of a run: Lightning's, written at each call, in the run directory itself.
 
-    Rows of an earlier session stay until `keep`; `rows` is how many the file has.
+    Rows of an earlier session stay until `keep`; the file has `rows` of them.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -70,8 +70,7 @@ class MetricsFile(CSVLogger):
 class LogTraining(Callback):
     """Logs the training loss and the learning rate: of every n-th step, and the mean of the epoch.
 
-    Lightning would do so after the callbacks, that is, after a checkpoint of the same step: then a
-    run that goes on from it would lack the row. Checkpoints have how many rows belong before them.
+    Lightning would do so after the checkpoint of the same step, which has the number of its rows.
     """
 
     def __init__(self, file: MetricsFile) -> None:
@@ -114,13 +113,13 @@ class LearningCurve(Callback):
     """Draws what ``metrics.csv`` has of each epoch when training ends or stops.
 
     Args:
-        path: PNG file to write, in the run directory.
+        run: Its metrics are drawn.
         metric: Name of the metric to draw.
         monitored: What decides on the best epoch: the metric (if None), ``loss`` or ``last``.
     """
 
-    def __init__(self, path: Path, metric: str, monitored: str | None = None) -> None:
-        self._path = path
+    def __init__(self, run: RunDirectory, metric: str, monitored: str | None = None) -> None:
+        self._run = run
         self._metric = metric
         self._monitor = METRICS[monitored or metric].column
 
@@ -128,16 +127,21 @@ class LearningCurve(Callback):
         """Draw what there is."""
         if not trainer.is_global_zero or trainer.state.fn != "fit":
             return
-        points: dict[float, dict[str, float]] = {}  # the newest values of each epoch, from 1
-        for row in RunDirectory(self._path.parent).metrics():
-            if "train_loss_epoch" in row or "validation_loss" in row:
-                epoch = row["epoch"] + 1
-                points[epoch] = {**points.get(epoch, {}), **row, "epoch": epoch}
-        if points:
-            history = [points[epoch] for epoch in sorted(points)]
-            draw_learning_curve(history, self._metric, self._path, self._monitor)
+        if history := metrics_by_epoch(self._run):
+            path = self._run.learning_curve_file
+            draw_learning_curve(history, self._metric, path, self._monitor)
 
     on_exception = on_train_end  # type: ignore[assignment]
+
+
+def metrics_by_epoch(run: RunDirectory) -> list[dict[str, float]]:
+    """Return the newest values of each epoch, counted from 1."""
+    points: dict[float, dict[str, float]] = {}
+    for row in run.metrics():
+        if "train_loss_epoch" in row or "validation_loss" in row:
+            epoch = row["epoch"] + 1
+            points[epoch] = {**points.get(epoch, {}), **row, "epoch": epoch}
+    return [points[epoch] for epoch in sorted(points)]
 
 
 def draw_learning_curve(
@@ -146,8 +150,7 @@ def draw_learning_curve(
     """Write a picture: the losses above, the validation metric below, the best epoch marked.
 
     Args:
-        history: Points with ``epoch`` and, where there are, ``train_loss_epoch``,
-            ``validation_loss`` and ``validation_<metric>``.
+        history: Of `metrics_by_epoch`.
         metric: Name of the metric to draw.
         path: PNG file to write.
         monitor: What decides on the best epoch, as ``validation_loss``.
@@ -203,11 +206,7 @@ class ModelTable(Callback):
 class TrainingProgress(Callback):
     """Shows epoch, time left, loss, validation metric, step and speed of the whole training.
 
-    Lightning's bars are of an epoch each, and write a line for every one into a log file. Next to
-    the metric stands its best value, where that decides which checkpoint is the best.
-
-    Args:
-        metric: Name of the metric to show.
+    Next to the metric stands its best value, where that decides which checkpoint is the best.
     """
 
     def __init__(self, metric: str) -> None:
@@ -362,12 +361,7 @@ def graphs_in(batch: Any) -> int:
 
 
 class Throughput(Callback):
-    """Measures training time, validation not counted.
-
-    Attributes:
-        graphs: Training graphs that this process has seen, before a resume too.
-        seconds: Time that training them took.
-    """
+    """Measures training time, validation not counted, and the graphs of this process."""
 
     def __init__(self) -> None:
         self.graphs = 0
@@ -379,9 +373,7 @@ class Throughput(Callback):
         """Training graphs per second; nan before the first step."""
         return self.graphs / self.seconds if self.seconds else math.nan
 
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, *_: Any) -> None:
         """Start the clock after a pause."""
         if self._since is None:
             self._since = time.perf_counter()
@@ -396,7 +388,7 @@ class Throughput(Callback):
         self.graphs += graphs_in(batch)
         self._since = now
 
-    def on_validation_start(self, trainer: Trainer, pl_module: Any) -> None:
+    def on_validation_start(self, *_: Any) -> None:
         """Stop the clock."""
         self._since = None
 

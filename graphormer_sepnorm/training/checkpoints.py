@@ -7,7 +7,6 @@ import logging
 import math
 import os
 import shutil
-import signal
 import threading
 import time
 from pathlib import Path
@@ -22,7 +21,7 @@ from torch import Tensor
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.files import is_full, replacing
 from graphormer_sepnorm.metrics import METRICS
-from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND, STOPS, resuming
+from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND, answered_by, resuming
 from graphormer_sepnorm.runs.directory import BEST, PREVIOUS, RunDirectory
 from graphormer_sepnorm.training.optimizer import rate_of_step
 
@@ -45,11 +44,10 @@ def step_in_epoch(trainer: Trainer, batch_idx: int) -> int | None:
 
 
 def goes_on_exactly(trainer: Trainer, batch_idx: int) -> bool:
-    """Whether training goes on exactly from a checkpoint of the step that a batch has ended.
+    """Whether training continues exactly from a checkpoint of the step that a batch has ended.
 
-    Not if a validation follows it, at the end of training, of the epoch, or with
-    ``val_check_interval`` inside: whoever goes on from there never makes it. Where each step is
-    such a one there is no better.
+    Not if a validation follows it, which whoever continues from there would never make; where each
+    step is such a one there is no better.
     """
     accumulated = trainer.accumulate_grad_batches
     every = trainer.val_check_batch or math.inf
@@ -64,12 +62,9 @@ def goes_on_exactly(trainer: Trainer, batch_idx: int) -> bool:
 
 
 def any_process(trainer: Trainer, wish: bool, step: int) -> bool:
-    """Whether a process has a wish: all processes act on it at the same step, or none.
+    """Whether a process has a wish: all processes act on it at the same step (of the epoch).
 
-    Args:
-        trainer: The trainer of this process.
-        wish: Whether this process has it; one that is not granted has to be wished again.
-        step: Step of the epoch, from `step_in_epoch`.
+    One that is not granted has to be wished again.
     """
     if trainer.world_size == 1:
         return wish
@@ -77,20 +72,15 @@ def any_process(trainer: Trainer, wish: bool, step: int) -> bool:
 
 
 class DurableCheckpointIO(TorchCheckpointIO):
-    """Writes a checkpoint beside its place, makes sure that it is on disk, then renames it.
+    """Writes a checkpoint under another name, waits until it is on disk, then renames it.
 
-    Lightning's own way renames too, but does not wait for the disk: after a power cut the new file
-    can be empty and the old one gone.
+    Lightning does not wait: after a power cut the new file can be empty and the old one gone.
     """
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
     ) -> None:
-        """Write the file.
-
-        Raises:
-            DataError: There is no room or no permission; the file that was there stays.
-        """
+        """Write the file; raise a DataError where that fails: the file that was there stays."""
         path = Path(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,15 +95,15 @@ class DurableCheckpointIO(TorchCheckpointIO):
                 finally:
                     os.close(folder)
         except (OSError, RuntimeError) as error:  # torch.save makes the second of the first
-            if is_full(error):
-                what = f"there is no room on the disk for the checkpoint {path}: make room"
-            else:
-                reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-                what = f"the checkpoint {path} cannot be written ({reason}): see to its folder"
+            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+            what = (
+                "there is no room on the disk for" if is_full(error) else f"{reason}: cannot write"
+            )
             # Checkpoints lie one folder down in the directory of their run.
-            kept = " (the one before it is kept)" if path.is_file() else ""
-            how = resuming(path.parent.parent)
-            raise DataError(f"{what} and continue with: {how}{kept}") from error
+            raise DataError(
+                f"{what} the checkpoint {path} (one that was there is kept): make room, then "
+                f"continue with: {resuming(path.parent.parent)}"
+            ) from error
 
 
 def checkpoint_callbacks(
@@ -127,43 +117,31 @@ def checkpoint_callbacks(
         patience: Validations without improvement after which training stops; 0 never stops.
         minutes: Time between two checkpoints, see `LastCheckpoint`.
     """
-    decides = METRICS[metric]
+    run, decides = RunDirectory(run_directory), METRICS[metric]
     monitor, mode = decides.column, "max" if decides.higher_is_better else "min"
-    run = RunDirectory(run_directory)
-    callbacks: list[Callback] = [
-        BestCheckpoint(
-            dirpath=run.checkpoints,
-            filename=run.best.stem,
-            monitor=monitor,
-            mode=mode,
-            # Fixed names: a run directory then needs no index to find its best checkpoint.
-            enable_version_counter=False,
-            # At once after the validation: a Ctrl-C at the end of the epoch must not lose it.
-            save_on_train_epoch_end=False,
-        ),
-        LastCheckpoint(run.last, minutes),
-    ]
+    best = BestCheckpoint(
+        dirpath=run.checkpoints,
+        filename=run.best.stem,
+        monitor=monitor,
+        mode=mode,
+        enable_version_counter=False,  # fixed names: no index is needed to find it
+        # At once after the validation: a Ctrl-C at the end of the epoch must not lose it.
+        save_on_train_epoch_end=False,
+    )
+    callbacks: list[Callback] = [best, LastCheckpoint(run.last, minutes)]
     if patience > 0:
-        callbacks.append(
-            # A metric that is undefined once is no improvement; Lightning would stop there.
-            StopEarly(
-                monitor,
-                mode=mode,
-                patience=patience,
-                min_delta=0.0,
-                check_finite=False,
-                # And not at the end of an epoch: that of a run that is made longer comes again,
-                # without a validation.
-                check_on_train_epoch_end=False,
-            )
-        )
+        # A metric that is undefined once is no improvement; Lightning would stop there. Nor is it
+        # asked at the end of an epoch: that of a run that is made longer comes again, without a
+        # validation.
+        options: Any = {"check_finite": False, "check_on_train_epoch_end": False, "min_delta": 0.0}
+        callbacks.append(StopEarly(monitor, mode=mode, patience=patience, **options))
     return callbacks
 
 
 class BestCheckpoint(ModelCheckpoint):
     """Keeps the checkpoint with the best validation metric, also of a run that was moved.
 
-    There Lightning would forget the earlier best, and call the next validation the best.
+    Lightning would forget the earlier best there.
     """
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -173,19 +151,16 @@ class BestCheckpoint(ModelCheckpoint):
             if not own.is_file():
                 return  # none was written yet, or it is gone: nothing is there to be beaten
             path = str(own)
-            state_dict = {
-                **state_dict,
-                "dirpath": self.dirpath,
-                "best_model_path": path,
-                "kth_best_model_path": path,
-                "best_k_models": {path: state_dict["best_model_score"]},
-            }
+            paths = dict.fromkeys(("best_model_path", "kth_best_model_path"), path)
+            best = {path: state_dict["best_model_score"]}
+            state_dict = {**state_dict, "dirpath": self.dirpath, **paths, "best_k_models": best}
         super().load_state_dict(state_dict)
 
 
 def best_checkpoint(trainer: Trainer) -> BestCheckpoint | None:
     """Return what keeps the best checkpoint; a callback of the user's may keep others too."""
-    return next((one for one in trainer.callbacks if isinstance(one, BestCheckpoint)), None)  # type: ignore[attr-defined]
+    callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
+    return next((call for call in callbacks if isinstance(call, BestCheckpoint)), None)
 
 
 class StopEarly(EarlyStopping):
@@ -214,8 +189,7 @@ class LastCheckpoint(Callback):
     """Keeps the newest state of training, and the one before it.
 
     Saved after an epoch (and one step more) unless it was within the last minute, every few
-    minutes, at the end, and when training is interrupted. So epochs of a second on a fast machine
-    do not write a thousand files.
+    minutes, at the end, and when training is interrupted.
 
     Args:
         path: File that is overwritten (the new one is complete before the old one goes).
@@ -223,7 +197,7 @@ class LastCheckpoint(Callback):
             is less than a minute.
 
     Attributes:
-        saved_step: Optimiser steps taken when it was last saved; -1 before.
+        saved_step: Optimizer steps taken when it was last saved; -1 before.
     """
 
     def __init__(self, path: Path, minutes: float = 10.0) -> None:
@@ -271,29 +245,29 @@ class LastCheckpoint(Callback):
         if not started or (trainer.global_step == self.saved_step and not again):
             return
         if trainer.is_global_zero and self.path.is_file():
-            self._keep_previous()
+            keep_under_two_names(self.path, self.path.with_name(PREVIOUS))
         trainer.save_checkpoint(self.path)
         self.saved_step = trainer.global_step
         self._saved_at = time.monotonic()
         self._validated = False
 
-    def _keep_previous(self) -> None:
-        """Give the file a second name, so that it is there under one of them at any moment."""
-        previous, link = self.path.with_name(PREVIOUS), self.path.with_name(f".{PREVIOUS}.link")
-        link.unlink(missing_ok=True)
-        try:
-            os.link(self.path, link)
-        except OSError:  # a file system without links
-            shutil.copyfile(self.path, link)
-        os.replace(link, previous)
+
+def keep_under_two_names(path: Path, other: Path) -> None:
+    """Give a file a second name, so that it is there under one of them at any moment."""
+    link = other.with_name(f".{other.name}.link")
+    link.unlink(missing_ok=True)
+    try:
+        os.link(path, link)
+    except OSError:  # a file system without links
+        shutil.copyfile(path, link)
+    os.replace(link, other)
 
 
 class ValidateAtTheEnd(Callback):
     """Ends a run with a validation, wherever max_steps or the last epoch lies.
 
     Lightning would stop without one in the middle of an epoch, and after one that is not among
-    every ``check_val_every_n_epoch``: a short run would have no best checkpoint, and a long one
-    would never look at its last weights, which are often the best.
+    every ``check_val_every_n_epoch``; the last weights are often the best.
     """
 
     def __init__(self) -> None:
@@ -328,8 +302,8 @@ class StopBetweenSteps(Callback):
     """Lets `STOPS` take effect between two optimizer steps; a second one acts at once.
 
     In the middle of a step some parameters would be updated and others not, and a resumed run
-    would not continue the same training. Where a validation follows a step, it and one
-    more step come first; the last epoch ends training anyway.
+    would not continue the same training. Where a validation follows a step, it and one more step
+    come first; the last epoch ends training anyway.
 
     A batch system asks every process of a job, and the one that started this asks it once more: so
     requests within a second are one. A process that has been started by another one, which kills it
@@ -339,18 +313,14 @@ class StopBetweenSteps(Callback):
     def __init__(self) -> None:
         self._asked_at: float | None = None
         self._stopping = False
-        self._previous: dict[int, Any] = {}
+        self._answering = contextlib.ExitStack()
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
-        """Take over the signals."""
-        if threading.current_thread() is not threading.main_thread():  # signals do not arrive here
-            return
-        for number in STOPS:
-            # What is ignored stays so: SIGINT in the background, SIGHUP under nohup.
-            if signal.getsignal(number) != signal.SIG_IGN:
-                self._previous[number] = signal.signal(number, self._ask)
+        """Take over the signals, which arrive in the main thread."""
+        if threading.current_thread() is threading.main_thread():
+            self._answering.enter_context(answered_by(self._ask))
 
-    def _ask(self, number: int, frame: Any) -> None:
+    def _ask(self, *_: Any) -> None:
         if self._stopping:
             return  # what is being saved now, between two steps, is to be finished
         now = time.monotonic()
@@ -372,9 +342,7 @@ class StopBetweenSteps(Callback):
 
     def on_train_end(self, *_: Any) -> None:
         """Give the signals back, after an error to a notebook that goes on."""
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-        self._previous.clear()
+        self._answering.close()
 
     on_exception = on_train_end  # type: ignore[assignment]
 

@@ -1,8 +1,7 @@
 """The evaluation of a whole split: its predictions and its loss are collected, then evaluated.
 
 An average of per-batch metrics is not the metric: the last batch is smaller, and an AUROC has no
-meaning per batch at all. So predictions and targets are collected and evaluated once, one row per
-graph (`Task.evaluate`).
+meaning per batch at all.
 
 B graphs of a batch · G graphs of a split · T targets.
 """
@@ -21,6 +20,7 @@ import torchmetrics
 from lightning.pytorch import LightningModule, Trainer
 from torch import Tensor
 from torch.nn.functional import logsigmoid
+from torchmetrics.utilities import dim_zero_cat
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError
@@ -38,11 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class MeanLoss(torchmetrics.Metric):
-    """Mean of a loss over the labels of many batches, of all processes.
-
-    torchmetrics' own mean forgets the weights when it is told to let nan through, and a loss that
-    is not a number must stay visible.
-    """
+    """Mean of a loss over the labels of many batches, of all processes; nan stays visible."""
 
     full_state_update = False
     total: Tensor
@@ -82,29 +78,19 @@ class SplitPredictions(torchmetrics.Metric):
             self.add_state(name, default=[], dist_reduce_fx="cat")
 
     def update(self, predictions: Tensor, targets: Tensor, graph_ids: Tensor) -> None:
-        """Add a batch.
-
-        Args:
-            predictions: Real units or probabilities, ``[B, T]``.
-            targets: Real units or 0/1, ``[B, T]``; nan where missing.
-            graph_ids: Position of each graph in its data set, int64 ``[B]``.
-        """
+        """Add a batch: predictions and targets ``[B, T]`` of the graphs with these ids, ``[B]``."""
         self.predictions.append(predictions.detach().double())
         self.targets.append(targets.double())
         self.graph_ids.append(graph_ids)
 
     def compute(self) -> tuple[np.ndarray, np.ndarray]:
         """Return targets and predictions, each float64 ``[G, T]``, by graph id."""
-        ids = _joined(self.graph_ids)
-        unique, inverse = ids.unique(return_inverse=True)
-        first = torch.empty_like(unique)
-        first[inverse] = torch.arange(len(ids))
-        return _joined(self.targets)[first].numpy(), _joined(self.predictions)[first].numpy()
-
-
-def _joined(state: list[Tensor] | Tensor) -> Tensor:
-    # After a gather torchmetrics leaves one tensor where there was a list.
-    return torch.cat(state if isinstance(state, list) else [state]).cpu()
+        ids, targets, predictions = (
+            dim_zero_cat(state).cpu().numpy()
+            for state in (self.graph_ids, self.targets, self.predictions)
+        )
+        _, first = np.unique(ids, return_index=True)
+        return targets[first], predictions[first]
 
 
 class EvaluatedModule(LightningModule):
@@ -143,7 +129,7 @@ class EvaluatedModule(LightningModule):
         weights: Tensor | None,
         bounds: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """The sum of the losses of labels and bounds that are present, and their number."""
+        """Return the sum of the losses of labels and bounds that are present, and their number."""
         scaled = (targets - self.target_mean) / self.target_std
         if bounds is not None and bounds.shape[1]:
             bounds = (bounds - self.target_mean.repeat(2)) / self.target_std.repeat(2)
@@ -175,11 +161,7 @@ class EvaluatedModule(LightningModule):
     on_test_start = on_predict_start = on_validation_start
 
     def check_codes(self, batch: GraphBatch) -> None:
-        """Refuse a batch whose rows are those of another vocabulary than the network's.
-
-        Raises:
-            CheckpointError: They are: the network would take one atom for another.
-        """
+        """Refuse a batch of another vocabulary: the network would take one atom for another."""
         if batch.vocabulary not in ("", self.vocabulary.digest):
             raise CheckpointError(
                 "the batch is of a loader that was made for other training graphs than the "
@@ -226,12 +208,8 @@ class EvaluatedModule(LightningModule):
         main = self.task.main
         if math.isnan(values[main.name]) and split not in self._undefined:
             self._undefined.add(split)  # once, and not after every epoch
-            log.warning(
-                "%s %s is undefined: no target has %s there, or a prediction is not a number",
-                split,
-                main.label,
-                main.lacking,
-            )
+            what = "%s %s is undefined: no target has %s there, or a prediction is not a number"
+            log.warning(what, split, main.label, main.lacking)
         # float64, or Lightning would round. The same in every process already; a mean over them
         # would round too.
         named = {
@@ -242,70 +220,56 @@ class EvaluatedModule(LightningModule):
 
     def _wanted_metrics(self, split: str) -> list[Metric]:
         """All of the task; while training the main one and those that callbacks go by."""
-        everything = self.task.metrics
+        task = self.task
         if self.trainer.state.fn != "fit":
-            return everything
+            return task.metrics
         callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]
         watched = {getattr(callback, "monitor", None) for callback in callbacks}
-        return [
-            metric
-            for metric in everything
-            if metric is self.task.main or f"{split}_{metric.name}" in watched
-        ]
+        watched.add(f"{split}_{task.main.name}")
+        return [metric for metric in task.metrics if f"{split}_{metric.name}" in watched]
 
     def evaluated(self, split: str) -> np.ndarray:
-        """Return what the last evaluation of a split gave, float64 ``[n, T]``.
-
-        Real units, or probabilities of class 1.
-        """
+        """Return the predictions of the last evaluation of a split: values or probabilities."""
         return self._evaluated[split]
 
 
 def check_same_data(facts: Mapping[str, Any], trainer: Trainer) -> None:
-    """Refuse to go on with other data than those of a checkpoint; say it where they are tested.
+    """Refuse to continue with other data than those of a checkpoint; warn where they are tested.
 
     Raises:
-        CheckpointError: The trainer trains, and its data are other ones; or they have other numbers
-            beside the graphs, other targets, or labels of another kind.
+        CheckpointError: The trainer trains, and its data are other ones; or they have other extra
+            features, other targets, or labels of another kind.
     """
     data = trainer.datamodule  # type: ignore[attr-defined]
     if not isinstance(data, MoleculeDataModule):
         return  # evaluated with a loader
     splits = data.splits
     task, own = Task.from_plain(facts["task"]), splits.task
-    if task.kind != own.kind:
-        raise CheckpointError(
-            f"the model was trained for {task.kind} labels, those of {splits.name} are {own.kind}: "
-            "give labels of the same kind"
-        )
-    if (task.targets, task.one_of) != (own.targets, own.one_of):
-        # Predictions and labels meet by their places alone.
-        raise CheckpointError(
-            f"the model predicts {listed(task.targets)}, the labels of {splits.name} are "
-            f"{listed(own.targets)}: give the same targets under the same names, in the same order"
-        )
-    wanted = ExtraInputs.of_facts(dict(facts))
-    if wanted != splits.extra_inputs:
-        raise CheckpointError(
-            f"the network reads {wanted.in_words() or 'nothing'} beside a molecule, the data have "
-            f"{splits.extra_inputs.in_words() or 'nothing'}: give the --data.descriptors and "
-            "--data.descriptor_columns that it was trained with, and the same release of RDKit"
-        )
+    differences = {  # of what the model has and what the data have
+        "kind of label": ([task.kind], [own.kind]),
+        # Predictions and labels meet by their index alone.
+        "targets": (task.targets, own.targets),
+        "classes": ([task.one_of], [own.one_of]),
+        "extra features": (ExtraInputs.of_facts(dict(facts)).names, splits.extra_inputs.names),
+    }
+    for what, (wanted, found) in differences.items():
+        if wanted != found:
+            raise CheckpointError(
+                f"the model was trained with the {what} {listed(wanted) or 'none'}, {splits.name} "
+                f"has {listed(found) or 'none'}: give data with the same, in the same order, and "
+                "of the same release of RDKit"
+            )
     if splits.fingerprint == facts["dataset_fingerprint"]:
         return
     what = f"{splits.name} here is not the {facts['dataset']} that the model was trained on"
     if trainer.state.fn == "fit":
-        raise CheckpointError(f"{what}: training cannot go on with other data")
+        raise CheckpointError(f"{what}: training cannot continue with other data")
     if splits.name == facts["dataset"]:
         log.warning("%s: its splits may differ", what)
 
 
 def check_same_network(facts: Mapping[str, Any], asked_for: GraphormerConfig) -> None:
-    """Refuse to go on with another network than the one that was asked for.
-
-    Raises:
-        CheckpointError: They differ in more than regularisation.
-    """
+    """Raise a CheckpointError where a network differs in more than regularisation."""
     saved = GraphormerConfig(**facts["model"])
     for field in dataclasses.fields(saved):
         own, there = getattr(asked_for, field.name), getattr(saved, field.name)
@@ -315,5 +279,5 @@ def check_same_network(facts: Mapping[str, Any], asked_for: GraphormerConfig) ->
         if own != there and not decided and field.name not in REGULARISATION:
             raise CheckpointError(
                 f"the checkpoint's network has {field.name} {there}, this one {own}: training "
-                "cannot go on with another network"
+                "cannot continue with another network"
             )

@@ -1,4 +1,4 @@
-"""One network: its length, its trainer, its training, and what its best checkpoint comes to."""
+"""One network: its length, its trainer, and the result of its best checkpoint."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ from graphormer_sepnorm.training.checkpoints import (
     ValidateAtTheEnd,
     checkpoint_callbacks,
 )
+from graphormer_sepnorm.training.cuda_graphs import CapturedTraining
 from graphormer_sepnorm.training.module import GraphormerModule
 
 log = logging.getLogger(__name__)
@@ -57,26 +58,17 @@ _SHOWN: dict[Kind, int] = {"regression": 120_000, "binary": 24_000}
 
 
 def epochs_of_table(molecules: int, kind: Kind) -> int:
-    """Return how many epochs a network is fine-tuned for where nothing says it.
+    """Return how many epochs a network is fine-tuned for on so many molecules by default.
 
     As many as show it 120,000 molecules, of a classification 24,000, but 12 to 40: classes are soon
-    known by heart, numbers are not, and large tables take time. By validation errors alone, see
+    memorised, numbers are not, and large tables take time. By validation errors alone, see
     docs/small-tables.md.
-
-    Args:
-        molecules: That it is trained on.
-        kind: Of the targets.
     """
     return min(40, max(12, round(_SHOWN[kind] / molecules)))
 
 
 def settled_epochs(trainer: Any, data: Any) -> int | None:
-    """Return the epochs that are trained for: as the options say, else as the table decides.
-
-    Args:
-        trainer: Options of Lightning's trainer.
-        data: The data module.
-    """
+    """Return the epochs that the options of a trainer give, or else those of the table."""
     open_ended = trainer.max_epochs is None and trainer.max_steps == -1
     if open_ended and data.splits.groups is not None:
         return epochs_of_table(data.numbers.trained_on, data.splits.task.kind)
@@ -84,13 +76,7 @@ def settled_epochs(trainer: Any, data: Any) -> int | None:
 
 
 def planned_steps(trainer: Any, batches: int, epochs: int | None) -> int:
-    """Return the optimizer steps of a whole run, as Lightning counts them.
-
-    Args:
-        trainer: Options of Lightning's trainer.
-        batches: In an epoch.
-        epochs: What `settled_epochs` gives.
-    """
+    """Return the optimizer steps of a whole run of so many batches an epoch, as Lightning does."""
     limit = trainer.limit_train_batches
     if limit is not None:
         # A number of batches, or a share of them; 2 may have been read as 2.0.
@@ -150,30 +136,18 @@ def monitored_metric(
 
 
 def undefined_targets(task: Task, targets: np.ndarray, metric: Metric) -> list[str]:
-    """Return the targets whose labels do not define a metric.
+    """Return the targets whose labels ``[n, T]`` do not define a metric.
 
     Not those that lack any label, where others have one and that is all the metric needs.
-
-    Args:
-        task: What is predicted.
-        targets: Labels of a split, ``[n, T]``; nan = missing.
-        metric: Which.
     """
-    found = [
-        name
-        for name, labels in zip(task.targets, targets.T, strict=True)
-        if not metric.is_defined(labels)
-    ]
+    columns = zip(task.targets, targets.T, strict=True)
+    found = [name for name, labels in columns if not metric.is_defined(labels)]
     return found if metric.needs_contrast or len(found) == len(task.targets) else []
 
 
 @contextmanager
 def explaining() -> Iterator[None]:
-    """Turn what Lightning says of a mistake in its options into one line.
-
-    Raises:
-        ConfigError: With what it says.
-    """
+    """Turn what Lightning reports of a mistake in its options into one line, a ConfigError."""
     try:
         yield
     except (MisconfigurationException, ValueError) as error:
@@ -186,45 +160,37 @@ def explaining() -> Iterator[None]:
 
 @contextmanager
 def interruptible(trainer: Trainer, what_was_saved: Callable[[], str]) -> Iterator[None]:
-    """Turn Lightning's way of ending after Ctrl-C into ours.
+    """Turn Ctrl-C into Interrupted, with what `what_was_saved` says.
 
     Lightning lets its callbacks save the state, then exits with status 1. Outside of its loops
     there is a KeyboardInterrupt, or an end at once while something is imported.
-
-    Raises:
-        Interrupted: With what `what_was_saved` says.
     """
     with ending_with(what_was_saved):
         try:
             yield
-        except KeyboardInterrupt:
-            raise Interrupted(what_was_saved()) from None
-        except SystemExit:
-            if not trainer.interrupted:
+        except (KeyboardInterrupt, SystemExit) as error:
+            if isinstance(error, SystemExit) and not trainer.interrupted:
                 raise
             raise Interrupted(what_was_saved()) from None
 
 
 @contextmanager
 def restorable(file: object) -> Iterator[None]:
-    """Say which checkpoint it is that Lightning cannot put back.
+    """Raise a CheckpointError where Lightning cannot restore the state of training from a file.
 
     What callbacks, optimizers and loops have there of themselves is checked by nobody before.
-
-    Raises:
-        CheckpointError: It failed in restoring the state of training.
     """
     try:
         yield
     except (GraphormerError, MisconfigurationException):
         raise
     except Exception as error:
-        called = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
-        if not any(
-            code.co_filename.endswith("checkpoint_connector.py")
-            and code.co_name.lstrip("_").startswith(("restore", "resume"))
-            for code in called
-        ):
+        restoring = any(
+            frame.f_code.co_filename.endswith("checkpoint_connector.py")
+            and frame.f_code.co_name.lstrip("_").startswith(("restore", "resume"))
+            for frame, _ in traceback.walk_tb(error.__traceback__)
+        )
+        if not restoring:
             raise
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise CheckpointError(
@@ -234,23 +200,16 @@ def restorable(file: object) -> Iterator[None]:
 
 
 def make_trainer(options: TrainerConfig, **own: Any) -> Trainer:
-    """Return Lightning's trainer for some options; those in `own` win.
-
-    Raises:
-        ConfigError: The devices are not there.
-    """
+    """Return Lightning's trainer for some options; those in `own` win."""
     given = {name: getattr(options, name) for name in TrainerConfig.names()}
     given = {name: value for name, value in given.items() if value is not None}
     given["accelerator"] = _accelerator(options)
-    return Trainer(
-        **{
-            **given,
-            "enable_model_summary": False,  # our table says more
-            "num_sanity_val_steps": 0,  # two validation batches before training only cost time
-            "use_distributed_sampler": False,  # the batch sampler is our own
-            **own,
-        }
-    )
+    ours = {
+        "enable_model_summary": False,  # our table says more
+        "num_sanity_val_steps": 0,  # two validation batches before training only cost time
+        "use_distributed_sampler": False,  # the batch sampler is our own
+    }
+    return Trainer(**{**given, **ours, **own})
 
 
 def make_evaluator(options: TrainerConfig, **own: Any) -> Trainer:
@@ -276,7 +235,7 @@ def selection(config: FitConfig, data: MoleculeDataModule) -> tuple[Metric, Metr
     """Return what decides on the best checkpoint, and what is shown of a validation.
 
     Raises:
-        ConfigError: The metric that is asked for is undefined, also on the fold of a member.
+        ConfigError: The metric that is asked for is undefined, on the fold of some member perhaps.
     """
     task, patience = data.splits.task, config.early_stopping
     validation = data.store.targets[data.numbers.validated]
@@ -299,13 +258,10 @@ def selection(config: FitConfig, data: MoleculeDataModule) -> tuple[Metric, Metr
             ) from None
     shown = task.main if selected.kind is None else selected  # the loss is drawn anyway
     if selected is not LAST and (undefined := undefined_targets(task, validation, shown)):
-        log.warning(
-            "validation %s is undefined for %s, which has not %s there: %s on the best checkpoint",
-            shown.label,
-            listed(undefined),
-            shown.lacking.removesuffix(" among its labels"),
-            "the other targets decide" if selected is shown else "the loss decides",
-        )
+        decides = "the other targets decide" if selected is shown else "the loss decides"
+        lacking = shown.lacking.removesuffix(" among its labels")
+        what = "validation %s is undefined for %s, which has not %s there: %s on the best checkpoint"
+        log.warning(what, shown.label, listed(undefined), lacking, decides)
     return selected, shown
 
 
@@ -324,21 +280,17 @@ def training_trainer(
 
     Args:
         config: Of the training.
-        run: Where it is kept.
+        run: Its directory.
         selected: What decides on the best checkpoint.
         shown: What is shown of a validation.
-        resumed_step: Of the checkpoint that it goes on from; None: it begins.
-        more: Callbacks beside ours.
+        resumed_step: Of the checkpoint that it continues from; None: it begins.
+        more: Callbacks in addition to ours.
         validated: Whether there are molecules to validate on.
         alone: Whether it is no command that trains: one process, also inside a job of a batch
             system that could start more, and no picture is drawn.
     """
     metrics_file = MetricsFile(run.path)
-    captured: list[Callback] = []
-    if config.engine != "eager":  # loaded for its users only, since it needs Lightning's insides
-        from graphormer_sepnorm.training.cuda_graphs import CapturedTraining
-
-        captured = [CapturedTraining(config.engine == "compiled")]
+    captured = config.engine != "eager"
     if resumed_step is None:  # there may be something of an earlier attempt
         metrics_file.keep(0)
         if rank_zero_only.rank == 0:
@@ -349,7 +301,7 @@ def training_trainer(
         # gives the signals back comes after what saves.
         *([AveragedWeights(config.ema_decay)] if config.ema_decay else []),
         *([] if validated else [_MeasureAtTheEnd()]),
-        *captured,
+        *([CapturedTraining(config.engine == "compiled")] if captured else []),
         LogTraining(metrics_file),
         StopWhenDiverged(),
         ValidateAtTheEnd(),
@@ -357,11 +309,7 @@ def training_trainer(
         *checkpoint_callbacks(
             run.path, selected.name, config.early_stopping, config.checkpoint_minutes
         ),
-        *(
-            []
-            if alone
-            else [LearningCurve(run.learning_curve_file, shown.name, selected.name), ModelTable()]
-        ),
+        *([] if alone else [LearningCurve(run, shown.name, selected.name), ModelTable()]),
         RunRecord(run, [Path(sys.argv[0]).name, *sys.argv[1:]]),
         StopBetweenSteps(),
         *([TrainingProgress(shown.name)] if config.trainer.enable_progress_bar else []),
@@ -389,11 +337,7 @@ class _MeasureAtTheEnd(Callback):
 
 
 def _logger(name: str, run: RunDirectory, step: int) -> list[Logger]:
-    """The logger beside metrics.csv.
-
-    Raises:
-        ConfigError: Its package is not installed.
-    """
+    """The logger in addition to metrics.csv."""
     from lightning.pytorch import loggers
 
     try:
@@ -414,11 +358,11 @@ def _logger(name: str, run: RunDirectory, step: int) -> list[Logger]:
 
 @dataclasses.dataclass
 class Tested:
-    """What the best checkpoint of a network, or an ensemble, came to.
+    """Result of the best checkpoint of a network, or an ensemble.
 
     Attributes:
         checkpoint: Its file.
-        summary: As ``summary.json`` keeps it.
+        summary: As ``summary.json`` has it.
         validation: Metrics and loss of the checkpoint's validation.
         predictions: float64 ``[n, T]`` of the test split; None where only a part was tested.
     """
@@ -436,11 +380,7 @@ def evaluate_best(
     run: RunDirectory,
     selected: Metric,
 ) -> Tested | None:
-    """Test the best checkpoint of a trained run.
-
-    Returns:
-        None where there is nothing to test, and in every process but the first.
-    """
+    """Test the best checkpoint of a run; None of no checkpoint, and in all processes but one."""
     best = run.tested
     if trainer.fast_dev_run or best is None:
         if not trainer.fast_dev_run:

@@ -111,20 +111,16 @@ class GraphormerModule(EvaluatedModule):
         weights_only: Literal[True] = True,
         **options: Any,
     ) -> Self:
-        """Build a module from a checkpoint, without data.
-
-        Of an ensemble it is the first member: `Predictor` takes them all.
+        """Build a module from a checkpoint, without data; of an ensemble, of its first member.
 
         Args:
             checkpoint_path: File, run directory, or name of a model that comes with the package.
             map_location: Device of the module.
             weights_only: Nothing but plain values and tensors is ever read.
-            **options: Instead of those of the checkpoint; of the network's, its dropouts alone can
-                be other ones.
+            **options: Instead of those of the checkpoint; of the network's, its dropouts alone.
 
         Raises:
-            CheckpointError: The file is missing, damaged or of another version, or has another
-                network than the options ask for.
+            CheckpointError: The file cannot be used, or has another network than is asked for.
         """
         checkpoint = read_checkpoint(checkpoint_path, map_location)
         known = (*ModelConfig.names(), "seed")
@@ -137,17 +133,10 @@ class GraphormerModule(EvaluatedModule):
         return module
 
     def setup(self, stage: str) -> None:
-        """Refuse what cannot work.
-
-        Raises:
-            ConfigError: The trainer would convert whole batches to another precision, or compute
-                where there is no float64.
-        """
+        """Refuse to convert whole batches to another precision, or to be without float64."""
         if str(self.trainer.precision).endswith("-true") and self.trainer.precision != "32-true":
-            raise ConfigError(
-                f"--trainer.precision {self.trainer.precision} is not supported: use 32-true, "
-                "bf16-mixed or 16-mixed"
-            )
+            found = f"--trainer.precision {self.trainer.precision} is not supported"
+            raise ConfigError(f"{found}: use 32-true, bf16-mixed or 16-mixed")
         if self.trainer.strategy.root_device.type == "mps":
             raise ConfigError("--trainer.accelerator mps is not supported: use cpu")
 
@@ -172,15 +161,13 @@ class GraphormerModule(EvaluatedModule):
             extra_inputs=len(splits.extra_inputs),
             exclusive=bool(splits.task.one_of),
         )
+        targets = len(splits.task.targets)
         if self.backbone is None:
-            config = dataclasses.replace(
-                architecture,
-                num_targets=len(splits.task.targets),
-                mean_atoms=summary["atoms"]["mean"],
-            ).for_vocabulary(vocabulary)
+            sizes = {"num_targets": targets, "mean_atoms": summary["atoms"]["mean"]}
+            config = dataclasses.replace(architecture, **sizes).for_vocabulary(vocabulary)
         else:
             vocabulary = self.backbone.extended_vocabulary(vocabulary, splits.feature_version)
-            config = self.backbone.config(architecture, len(splits.task.targets), vocabulary)
+            config = self.backbone.config(architecture, targets, vocabulary)
         facts: dict[str, Any] = {
             "format_version": FORMAT_VERSION,
             "model": dataclasses.asdict(config),
@@ -210,7 +197,7 @@ class GraphormerModule(EvaluatedModule):
             self.model.extra_readout.standardise_by(*map(torch.from_numpy, data.extra_scaling()))
 
     def _build(self, facts: dict[str, Any]) -> None:
-        """Build everything that depends on the data from what a checkpoint keeps of them."""
+        """Build everything that depends on the data, from the facts that a checkpoint stores."""
         self.facts = facts
         self.vocabulary = GraphVocabulary.from_plain(facts["vocabulary"])
         self.loss_name: LossName = choose_loss(self.options.loss, self.task)
@@ -233,19 +220,13 @@ class GraphormerModule(EvaluatedModule):
         checkpoint[FIXED] = self.statistics_fixed
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Build the network for the vocabulary and the task of the checkpoint.
-
-        Under a trainer that evaluates also those of the other members of an ensemble.
-        """
+        """Build the network of the checkpoint; to evaluate, also the other members' networks."""
         if KEY not in checkpoint:
             raise CheckpointError("this is not a checkpoint of graphormer_sepnorm")
         check_checkpoint(checkpoint)
         check_same_data(checkpoint[KEY], self.trainer)
         training = self.trainer.state.fn == "fit"
-        if training:
-            self.restore(checkpoint, self.architecture)
-        else:
-            self.restore(checkpoint, members=True)
+        self.restore(checkpoint, self.architecture if training else None, members=not training)
         if EPOCH_LOSS in checkpoint and self.global_rank == 0:
             sums = torch.tensor(checkpoint[EPOCH_LOSS], dtype=torch.float64)
             self.epoch_loss.total, self.epoch_loss.labels = sums
@@ -262,11 +243,9 @@ class GraphormerModule(EvaluatedModule):
 
         Args:
             checkpoint: With all that `on_save_checkpoint` writes.
-            asked_for: The network that it has to be; its dropouts count. None: whatever it is.
+            asked_for: The network that it has to be, but for the dropouts, which are taken from
+                here; else a CheckpointError. None: whatever it is.
             members: Build those of the other members of an ensemble, too.
-
-        Raises:
-            CheckpointError: It has another network than was asked for.
         """
         facts = checkpoint[KEY]
         if asked_for is not None:
@@ -279,11 +258,7 @@ class GraphormerModule(EvaluatedModule):
         load_weights(self, checkpoint["state_dict"])  # as Lightning is about to, but in our words
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Predict in real units (regression) or as logits (binary): float ``[B, T]``.
-
-        Raises:
-            CheckpointError: The batch is of a loader that was made for another model.
-        """
+        """Predict in real units (regression) or as logits (binary): float ``[B, T]``."""
         self.check_codes(batch)
         return self.model(batch).float() * self.target_std + self.target_mean
 
@@ -351,11 +326,10 @@ class GraphormerModule(EvaluatedModule):
         return targets.masked_fill(torch.rand_like(targets) >= share, math.nan)
 
     def dropout_seed(self, batch_idx: int) -> int:
-        """What the random numbers of a batch of the current epoch are seeded with.
+        """The seed of the random numbers of a batch of the current epoch.
 
-        63 bits of (seed, epoch, batch, rank), the same in every process and version: Lightning
-        saves no state of the random numbers, but so a resumed run draws what the uninterrupted one
-        would have, and two arms of a comparison draw the same at the same step.
+        63 bits of (seed, epoch, batch, rank), the same in every version: so a resumed run samples
+        what the uninterrupted one would have, and so do two arms of a comparison.
         """
         place = self.hparams["seed"], self.current_epoch, batch_idx, self.global_rank
         digest = hashlib.blake2b(struct.pack("<4q", *place), digest_size=8).digest()
@@ -409,11 +383,7 @@ class GraphormerModule(EvaluatedModule):
         self.train()  # which Lightning leaves as the user had it, in evaluation perhaps
 
     def on_train_start(self) -> None:
-        """Let the options of this run count, where a checkpoint brought those of an earlier one.
-
-        Raises:
-            CheckpointError: Its weights are an average, and training would go on from that.
-        """
+        """Let the options of this run count, where a checkpoint brought those of an earlier one."""
         if self.goes_on_from_average:
             raise CheckpointError(
                 "the checkpoint holds averaged weights: give the trainer the callback "
@@ -429,24 +399,19 @@ class GraphormerModule(EvaluatedModule):
             self.measure_batch_norm()
 
     def measure_batch_norm(self) -> None:
-        """Measure BatchNorm's statistics on training graphs, see `batch_statistics`."""
+        """Measure BatchNorm's statistics on training graphs, see `measure_batch_norm`."""
         graphs = self.options.precise_bn_graphs
         if not graphs or self.statistics_fixed or not batch_norms(self.model):
             return
         if not self._statistics_batches:
             data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
             self._statistics_batches = list(data.statistics_batches(graphs))
+        batches = (batch.to(self.device) for batch in self._statistics_batches)
         with self.trainer.precision_plugin.forward_context():
-            measure_batch_norm(
-                self.model, (batch.to(self.device) for batch in self._statistics_batches)
-            )
+            measure_batch_norm(self.model, batches)
 
     def configure_optimizers(self) -> Any:
-        """Return the optimizer and its schedule, stepped after every optimizer step.
-
-        Raises:
-            ConfigError: If training has no end, so that a schedule has no length.
-        """
+        """Return the optimizer and its schedule, stepped after every optimizer step."""
         total = self.trainer.estimated_stepping_batches
         if math.isinf(total):
             raise ConfigError(

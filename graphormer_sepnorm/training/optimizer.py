@@ -53,7 +53,7 @@ _ADAMW_SIZE = 0.2
 
 
 def parameter_groups(model: Graphormer, options: ModelConfig) -> list[dict[str, Any]]:
-    """Split the parameters into those with weight decay and those without.
+    """Split the trained parameters into groups with weight decay and without, and for Muon.
 
     Decayed are all, or the weight ``matrices`` of linear layers. Then not decayed are
 
@@ -62,16 +62,7 @@ def parameter_groups(model: Graphormer, options: ModelConfig) -> list[dict[str, 
       AdamW would shrink it at every step, so rare atoms, bonds and distances would fade.
 
     Muon is for matrices from hidden features to hidden features: those of the layers go into groups
-    of their own. Embeddings, random walks and readouts, which have single features or few on one
-    side, stay with AdamW.
-
-    Args:
-        model: Its trained parameters are split.
-        options: Of the optimizer.
-
-    Returns:
-        Parameter groups with ``name`` and ``weight_decay``; for Muon with ``muon`` too, and behind
-        each that held matrices of layers a group of these.
+    of their own, with ``muon`` True.
     """
     muon = options.optimizer == "muon"
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -97,13 +88,11 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """Return AdamW or `MuonAdamW` over the `parameter_groups` of `model`.
 
-    With `capturable` a step can be recorded in a CUDA graph: a few kernels for all parameters, and
-    the count of steps on the device. With `mixed` the trainer's precision is: it then refuses to
-    clip the gradients of a fused optimizer, which could unscale them itself.
+    With `capturable` a step can be recorded in a CUDA graph. With `mixed` the trainer's precision
+    is: it then refuses to clip the gradients of a fused optimizer, which could unscale them itself.
     """
-    # One loop over everything is several times faster than a dozen operations for each parameter,
-    # and on a GPU a few kernels instead of thousands. Where it cannot be had torch is left to
-    # choose: told not to fuse, it takes one parameter after the other on a GPU too.
+    # Fused it is several times faster. Where that cannot be had torch is left to choose: told not
+    # to fuse, it takes one parameter after the other on a GPU too.
     devices = {parameter.device.type for parameter in model.parameters()}
     fused = capturable or (devices <= {"cpu", "cuda"} and not mixed) or None
     return (MuonAdamW if options.optimizer == "muon" else torch.optim.AdamW)(
@@ -121,13 +110,8 @@ def renew_options(
 ) -> None:
     """Give optimizer and schedule, as a checkpoint has restored them, the options of this run.
 
-    The counts of steps go to where this optimizer expects them: they are restored where they were
-    when the checkpoint was written, by an optimizer that was capturable, fused or neither.
-
-    Args:
-        optimizer: Of the parameters that are trained.
-        schedule: Of its learning rates.
-        options: Of each parameter group, all but ``params``.
+    Those are of each parameter group, all but ``params``. The counts of steps go to the device
+    where this optimizer expects them: the one that wrote the checkpoint may have been another.
     """
     schedule.base_lrs = [group["lr"] for group in options]
     for group, own, factor in zip(
@@ -146,26 +130,18 @@ def renew_options(
 def make_schedule(
     optimizer: torch.optim.Optimizer, options: ModelConfig, total_steps: int
 ) -> LambdaLR:
-    """Return the schedule of an optimizer.
+    """Return the schedule of an optimizer whose learning rate is the peak.
 
     The warm-up rises linearly and reaches the peak with its last step, as in Graphormer version 1:
     the first step already learns. From there the rate falls, linearly or by half a period of a
-    cosine, to the final one, which the last step all but reaches and every later one has.
-
-    Args:
-        optimizer: Its learning rate is the peak.
-        options: Of the learning rate; a warm-up below 1 is a fraction of all steps.
-        total_steps: Length of the whole training, in optimizer steps.
+    cosine, to the final one, which the last step all but reaches and every later one has. A
+    warm-up below 1 is a fraction of all steps.
     """
     warmup, peak, final = options.warmup_steps, options.learning_rate, options.final_learning_rate
     warmup_steps = round(warmup * total_steps) if warmup < 1 else int(warmup)
     if warmup_steps > total_steps:
-        log.warning(
-            "--model.warmup_steps %d is longer than the training of %d steps: the peak learning "
-            "rate is not reached",
-            warmup_steps,
-            total_steps,
-        )
+        what = "--model.warmup_steps %d is longer than the training of %d steps: the peak learning "
+        log.warning(what + "rate is not reached", warmup_steps, total_steps)
 
     def factor(step: int) -> float:
         """Learning rate of a step, counted from 0, in units of the peak."""
@@ -179,26 +155,17 @@ def make_schedule(
     return LambdaLR(optimizer, factor)
 
 
-def rate_of_step(schedule: LambdaLR, before: int = 0) -> float:
-    """Return the learning rate that the last step had; the optimizer has that of the next one.
-
-    Args:
-        schedule: Of the optimizer.
-        before: So many steps earlier.
-    """
-    return float(schedule.base_lrs[0] * schedule.lr_lambdas[0](schedule.last_epoch - 1 - before))
+def rate_of_step(schedule: LambdaLR) -> float:
+    """Return the learning rate that the last step had; the optimizer has that of the next one."""
+    return float(schedule.base_lrs[0] * schedule.lr_lambdas[0](schedule.last_epoch - 1))
 
 
 class MuonAdamW(torch.optim.Optimizer):
     """Trains the groups with ``muon: True``, all of them matrices, by Muon, the others by AdamW.
 
     Muon with Nesterov's momentum, 0.95. It needs no correction of its first steps: the size of the
-    momentum does not matter to the update.
-
-    Args:
-        groups: Parameter groups, each with ``muon``.
-        **options: Options of `torch.optim.AdamW`. Learning rate and weight decay act on Muon's
-            groups too.
+    momentum does not matter to the update. Options are those of `torch.optim.AdamW`; learning rate
+    and weight decay act on Muon's groups too.
     """
 
     def __init__(self, groups: list[dict[str, Any]], **options: Any) -> None:
@@ -206,11 +173,7 @@ class MuonAdamW(torch.optim.Optimizer):
         super().__init__(groups, self._adamw.defaults)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
-        """Take a step; `closure`, if given, computes the gradients first.
-
-        Returns:
-            What the closure returns.
-        """
+        """Take a step; `closure`, if given, computes the gradients first and gives the result."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -257,14 +220,7 @@ class MuonAdamW(torch.optim.Optimizer):
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:
-    """Move the singular values of each matrix to about 1, by Newton-Schulz iteration.
-
-    Args:
-        matrices: ``[N, A, B]``; only their directions matter.
-
-    Returns:
-        ``[N, A, B]``; zero where a matrix is zero.
-    """
+    """Move the singular values of matrices ``[N, A, B]`` to about 1, by Newton-Schulz iteration."""
     wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT
     # The Frobenius norm is at least the largest singular value.
     wide = wide / wide.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)

@@ -15,7 +15,7 @@ from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
-from graphormer_sepnorm.training.backbone import Backbone, _places
+from graphormer_sepnorm.training.backbone import Backbone, _new_rows
 from graphormer_sepnorm.training.module import GraphormerModule
 
 RICH = {"encodings": "rrwp+rings", "local_mpnn": "gine", "ring_bias": True, "readout": "both"}
@@ -90,7 +90,7 @@ def test_everything_but_the_read_out_is_taken_over(
 def test_rows_of_several_columns_find_their_places() -> None:
     old = Vocabulary(((1, 4), (0, 2)))
     new = Vocabulary(((1, 3, 4), (0, 1, 2)))
-    assert _places(old, new).tolist() == [0, 1, 3, 4, 6]
+    assert _new_rows(old, new).tolist() == [0, 1, 3, 4, 6]
 
 
 def test_the_architecture_is_the_backbones_and_dropout_ones_own(backbone: Path) -> None:

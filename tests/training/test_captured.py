@@ -81,9 +81,7 @@ def assert_close(module: GraphormerModule, truth: GraphormerModule) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("norm", "fixed"), [("sepnorm", 0.0), ("shared-bn", 0.0), ("bn+bn", 0.35)]
-)
+@pytest.mark.parametrize(("norm", "fixed"), [("sepnorm", 0.0), ("shared-bn", 0.0), ("bn+bn", 0.35)])
 def test_captured_steps_train_as_the_ordinary_ones(
     norm: str, fixed: float, tmp_path: Path, fit: Fit
 ) -> None:

@@ -22,7 +22,12 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.averaging import AveragedWeights, batch_norms
-from graphormer_sepnorm.training.callbacks import LearningCurve, LogTraining, MetricsFile, epochs
+from graphormer_sepnorm.training.callbacks import (
+    LearningCurve,
+    LogTraining,
+    MetricsFile,
+    metrics_by_epoch,
+)
 from graphormer_sepnorm.training.checkpoints import (
     ValidateAtTheEnd,
     best_checkpoint,
@@ -199,7 +204,7 @@ def test_training_does_not_go_on_with_other_data(
         True: lambda: train(data=other, resume=tmp_path / "a.ckpt"),
         False: lambda: make_trainer(max_epochs=1).fit(module, other),
     }
-    with pytest.raises(CheckpointError, match="cannot go on with other data"):
+    with pytest.raises(CheckpointError, match="cannot continue with other data"):
         goes_on[resumed]()
 
 
@@ -332,15 +337,15 @@ def test_a_run_validates_its_end_whatever_epochs_it_validates(
     tmp_path: Path,
     train: Callable,
 ) -> None:
-    seen = Validations()
+    seen, run, logger = Validations(), RunDirectory(tmp_path), MetricsFile(tmp_path)
     _, _, trainer = train(
         *([AveragedWeights(0.9)] if averaged else []),
-        LogTraining(),
+        LogTraining(logger),
         ValidateAtTheEnd(),
         seen,
         *checkpoint_callbacks(tmp_path, "mae", 0),
-        LearningCurve(tmp_path / "curve.png", "mae"),
-        logger=MetricsFile(tmp_path),
+        LearningCurve(run, "mae"),
+        logger=logger,
         model={"norm": "bn+bn"},
         check_val_every_n_epoch=every,
         **options,
@@ -348,11 +353,11 @@ def test_a_run_validates_its_end_whatever_epochs_it_validates(
     assert seen.steps == seen.measured == steps
     assert trainer.check_val_every_n_epoch == every
     # What the curve shows of an epoch is of that epoch.
-    curve = epochs(RunDirectory(tmp_path))
+    curve = metrics_by_epoch(run)
     assert [point["epoch"] for point in curve] == [*range(1, 1 - (-steps[-1] // 5))]
     known = [point["epoch"] for point in curve if "validation_mae" in point]
     assert known == sorted({-(-step // 5) for step in steps})
-    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert run.learning_curve_file.read_bytes().startswith(b"\x89PNG")
     last = read_checkpoint(tmp_path / "checkpoints" / "last.ckpt")
     assert last["global_step"] == steps[-1]
     newest = float(trainer.callback_metrics["validation_mae"])
@@ -547,34 +552,26 @@ def test_numbers_of_numpy_do_not_keep_a_checkpoint_from_being_read(
     assert torch.equal(same.eval()(batch), module(batch))
 
 
-def test_other_targets_are_not_evaluated(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [("targets", "targets size, paths has mass"), ("kind", "label regression, paths has binary")],
+)
+def test_other_targets_or_kinds_of_labels_are_not_evaluated(
+    what: str,
+    message: str,
     train: Callable,
     make_data: Callable,
     make_trainer: Callable,
     splits: DatasetSplits,
 ) -> None:
-    """Predictions and labels meet by their places alone."""
-    module, _, trainer = train(max_epochs=1)
-    trainer.save_checkpoint(tmp_path / "a.ckpt")
-    task = dataclasses.replace(splits.task, targets=("mass",))
-    other = make_data(dataclasses.replace(splits, task=task))
-    with pytest.raises(CheckpointError, match=r"predicts size, the labels of \w+ are mass: give"):
-        make_trainer().test(module, other, ckpt_path=tmp_path / "a.ckpt", weights_only=True)
-
-
-def test_labels_of_another_kind_are_not_evaluated(
-    train: Callable, make_data: Callable, make_trainer: Callable, splits: DatasetSplits
-) -> None:
-    """Of the same name, as where a table has 0 and 1 now."""
     module, _, _ = train(max_epochs=1)
-    for graph in itertools.chain(*splits.parts.values()):
-        graph.y = (graph.y > 4).float()
-    task = Task("binary", splits.task.targets, ("",), "auroc")
-    other = make_data(dataclasses.replace(splits, name="classes", task=task))
-    with pytest.raises(
-        CheckpointError, match="trained for regression labels, those of classes are"
-    ):
+    task = dataclasses.replace(splits.task, targets=("mass",))
+    if what == "kind":
+        task = Task("binary", splits.task.targets, ("",), "auroc")
+        for graph in itertools.chain(*splits.parts.values()):
+            graph.y = (graph.y > 4).float()
+    other = make_data(dataclasses.replace(splits, task=task))
+    with pytest.raises(CheckpointError, match=message):
         make_trainer().test(module, other, verbose=False)
 
 
