@@ -60,12 +60,9 @@ class _Attention(ctypes.Structure):
 
 @dataclass
 class _Gradient:
-    """Where all that use a bias add its gradient up.
+    """Where all that use a bias add its gradient up, in the backward pass of this number.
 
-    Attributes:
-        total: The sum so far, laid out as the bias; None before the first of them.
-        backward: In which backward pass, by torch's number of it: one that asked for other
-            gradients alone leaves a sum that nobody has taken.
+    A backward pass that asked for other gradients alone leaves a total that nobody has taken.
     """
 
     total: Tensor | None = None
@@ -118,12 +115,9 @@ BlockBias = Tensor | PackedBias
 
 
 def pair_bias(table: Tensor, blocks: Sequence[AttentionBlock], channels: int) -> list[BlockBias]:
-    """Return the bias of each pair of each block, that of its type.
+    """Return the bias of each pair of each block, that of its type in ``table [2 + P, H]``.
 
-    Args:
-        table: Bias of each pair type, ``[2 + P, H]``.
-        blocks: Of a batch.
-        channels: Of a head: they decide whether the compiled functions can be used.
+    The `channels` of a head decide whether the compiled functions can be used.
     """
     if usable(table, channels):
         return [_packed_bias(table, block) for block in blocks]
@@ -139,10 +133,9 @@ def look_up_plainly(table: Tensor, pair_type: Tensor) -> Tensor:
 def look_up_spread(table: Tensor, pair_type: Tensor) -> Tensor:
     """Return the same, with a gradient that a GPU can compute side by side.
 
-    The gradient of a table sums, for each row, the pairs that took it. On a GPU torch does that
-    row by row, one pair after the other: a step would wait for the two rows that most pairs take,
-    padding and the graph token's. So these pairs take their bias by a mask, whose gradient is an
-    ordinary sum, and only look up something, spread over rows that nobody reads.
+    On a GPU torch sums the gradient of a row one pair after the other: a step would wait for the
+    two rows that most pairs take, padding and the graph token's. So these pairs take their bias by
+    a mask, whose gradient is an ordinary sum, and look up something spread over unused rows.
     """
     index = torch.arange(pair_type.numel(), device=pair_type.device).view_as(pair_type)
     taken = torch.where(pair_type < FIRST_ATOM_PAIR, len(table) + index % _SPREAD, pair_type)
@@ -164,10 +157,9 @@ def _packed_bias(table: Tensor, block: AttentionBlock) -> PackedBias:
 
 
 def share_bias(bias: BlockBias) -> BlockBias:
-    """Return a bias whose gradient is added up in one place, for the many layers that use it.
+    """Return a bias whose gradient the many layers that use it add up in one place.
 
-    Otherwise each would write one, as large as the bias, for autograd to add; of a bias with
-    padding it does.
+    Of a bias with padding autograd adds them, of which each layer writes one.
     """
     if not isinstance(bias, PackedBias):
         return bias
@@ -202,9 +194,6 @@ def attend(
         biases: The attention bias of each block of the batch.
         heads: H, attention heads.
         dropout: Probability of dropping an attention weight.
-
-    Returns:
-        ``[R, C]``.
     """
     if isinstance(biases[0], PackedBias):
         return _attend_packed(projected, cast(Sequence[PackedBias], biases), heads, dropout)

@@ -24,12 +24,8 @@ class AtomEmbedding(nn.Module):
     """Atom features and centrality encoding (Ying et al. 2021, Eq. 5), and the graph token.
 
     The embedding of an atom is the sum of the rows of its features, of its in-degree and of its
-    out-degree. The graph token is one learned vector for all graphs.
-
-    Args:
-        atom_rows: Rows of the table of atom features; row 0, unknown, is zero.
-        degree_rows: Rows of the degree tables; higher degrees share the last.
-        width: C, channels of a token.
+    out-degree (higher degrees share the last row). The graph token is one learned vector for all
+    graphs. Row 0 of the table of atom features, unknown, is zero.
     """
 
     def __init__(self, atom_rows: int, degree_rows: int, width: int) -> None:
@@ -59,12 +55,9 @@ class AttentionBias(nn.Module):
         spatial[SPD(i, j)] + 1 / min(max(SPD, 1), D) * sum_{hop d < D} bond_d W_d
 
     with bond_d the embedding (over heads, mean over bond features) of the d-th bond of the path,
-    here averaged over all shortest paths. Pairs with the graph token have one learned bias.
-
-    Args:
-        config: The options of the model. Of the table of bond features row 0, unknown, is zero; of
-            the distance table the last row belongs to unreachable pairs, and longer distances share
-            the last but one.
+    here averaged over all shortest paths. Pairs with the graph token have one learned bias. Row 0
+    of the table of bond features, unknown, is zero; the last row of the distance table belongs to
+    unreachable pairs, and longer distances share the last but one.
     """
 
     def __init__(self, config: GraphormerConfig) -> None:
@@ -80,15 +73,11 @@ class AttentionBias(nn.Module):
         self.rings = SharedRing(heads) if config.ring_bias else None
 
     def table(self, batch: GraphBatch) -> Tensor:
-        """Return the bias of each pair type, ``[2 + P, H]``; see `AttentionBlock.pair_type`.
-
-        Raises:
-            ConfigError: If the batch was made with a smaller D.
-        """
+        """Return the bias of each pair type, ``[2 + P, H]``; see `AttentionBlock.pair_type`."""
         hops = self.max_path_length
         if batch.type_path.shape[1] < hops:
             raise ConfigError(
-                f"the model looks {hops} hops far (max_path_length), the batch holds paths of "
+                f"the model counts {hops} hops (max_path_length), the batch holds paths of "
                 f"{batch.type_path.shape[1]}: make its graph store with the same max_path_length"
             )
         distance = batch.type_distance
@@ -113,20 +102,15 @@ class AttentionBias(nn.Module):
 class RingEncoding(nn.Module):
     """Adds the sizes of an atom's smallest and largest ring to its embedding.
 
-    Cycles as an input are common: Bouritsas et al. 2022, "Improving Graph Neural Network
-    Expressivity via Subgraph Isomorphism Counting", counts those of each length at each atom. Here
-    it is the sizes of two rings, which reach as far as rings are large. This tells a model of ZINC
-    a part of its target, which has a penalty for rings of more than six atoms: results with it are
-    to be declared.
+    As Bouritsas et al. 2022, "Improving Graph Neural Network Expressivity via Subgraph Isomorphism
+    Counting", give cycles to each atom. It tells a model of ZINC a part of its target, which has a
+    penalty for rings of more than six atoms: results with it are to be declared.
 
     The ring of a bond is the smallest that it lies in; r and s are the smallest and the largest of
     the rings of an atom's bonds, 0 if there is none. Added is ``t(r) U + t(s) V`` with
     ``t(r)_k = 1 if r >= k else 0``, k from 3 to 32. U and V start as zeros (`set_neutral`), so a
     ring larger than all of the training molecules' is taken as their largest, and a size between
     two of theirs is taken as between the two.
-
-    Args:
-        width: C, channels of a token.
     """
 
     def __init__(self, width: int) -> None:

@@ -29,20 +29,20 @@ _STD = 0.02  # of initial values
 
 
 class ExtraReadout(nn.Module):
-    """Joins numbers beside a graph to what its prediction is read from.
+    """Joins extra features of a graph to what its prediction is read from.
 
-    ``h + W3 gelu(W1 h + W2 z + b) + c``, of what is read, h, and the standardised numbers, z. Not
-    ``h + W2 z``: behind a linear read-out, a temperature would then move the predictions of all
+    ``h + W3 gelu(W1 h + W2 z + b) + c``, of what is read, h, and the standardised features, z. Not
+    ``h + W2 z``: behind a linear readout, a temperature would then move the predictions of all
     molecules by the same amount.
 
     Args:
-        count: D, numbers beside a graph.
+        count: D, extra features.
         width: C, channels of h.
         dropout: Probability of z and of the hidden channels.
 
     Attributes:
-        training_mean: Of the training graphs' numbers, ``[D]``.
-        training_factor: 1 / their deviation, ``[D]``; 0 for a number that says nothing.
+        training_mean: Of the training graphs' features, ``[D]``.
+        training_factor: 1 / their standard deviation, ``[D]``; 0 for a feature without any.
     """
 
     training_mean: Tensor
@@ -63,29 +63,18 @@ class ExtraReadout(nn.Module):
         self.training_factor.copy_(factor)
 
     def forward(self, read: Tensor, extra: Tensor) -> Tensor:
-        """Join them.
-
-        Args:
-            read: h, ``[B, C]``.
-            extra: x, ``[B, D]``; where it is nan the training mean is taken.
-
-        Returns:
-            ``[B, C]``.
-
-        Raises:
-            ConfigError: The batch holds other than D numbers beside each graph.
-        """
+        """Join ``h [B, C]`` and the features ``[B, D]``, of nan the training mean: ``[B, C]``."""
         count = len(self.training_mean)
         if extra.shape[1:] != (count,):  # one number would be broadcast
             raise ConfigError(
-                f"the model reads {count} numbers beside each graph (extra_inputs), the batch "
-                f"holds {list(extra.shape)}: give extra of the shape [graphs, {count}]"
+                f"the model reads {count} extra features (extra_inputs), the batch holds "
+                f"{list(extra.shape)}: give extra of the shape [graphs, {count}]"
             )
         scores = (extra - self.training_mean) * self.training_factor
         scores = scores.clamp(-CLIPPED, CLIPPED).nan_to_num(0.0)
         if self.training:
             scores = dropout(scores, self.dropout)
-        # Numbers come in float32, and are standardised in it, whatever the model's precision.
+        # Standardised in float32, whatever the model's precision.
         hidden = gelu(self.read(read) + self.numbers(scores.to(read.dtype)))
         if self.training:
             hidden = dropout(hidden, self.dropout)
@@ -95,15 +84,12 @@ class ExtraReadout(nn.Module):
 class Graphormer(nn.Module):
     """Graphormer with a choice of norms; predicts from the graph token, unless told otherwise.
 
-    Pre-norm: ``x + Attention(Norm(x))``, ``x + FFN(Norm(x))``, a last norm, a linear read-out of
+    Pre-norm: ``x + Attention(Norm(x))``, ``x + FFN(Norm(x))``, a last norm, a linear readout of
     the graph token. Post-norm: a norm of the embedded tokens, ``Norm(x + Attention(x))``,
-    ``Norm(x + FFN(x))``, the same read-out.
+    ``Norm(x + FFN(x))``, the same readout.
 
     Args:
         config: With `atom_rows` and `bond_rows` given (`GraphormerConfig.for_vocabulary`).
-
-    Raises:
-        ConfigError: If they are not.
     """
 
     def __init__(self, config: GraphormerConfig) -> None:
@@ -125,16 +111,10 @@ class Graphormer(nn.Module):
         self.layers = nn.ModuleList(Layer(config, place) for place in range(config.layers))
         self.output_norm = make_norm(config.norm, config.width) if pre else None
         self.readout = Linear(config.width, config.num_targets)
-        self.atom_readout = (
-            Linear(config.width, config.num_targets, bias=False)
-            if config.readout in ("both", "graph_token+mean")
-            else None
-        )
-        self.extra_readout = (
-            ExtraReadout(config.extra_inputs, config.width, config.dropout)
-            if config.extra_inputs
-            else None
-        )
+        both = config.readout in ("both", "graph_token+mean")
+        self.atom_readout = Linear(config.width, config.num_targets, bias=False) if both else None
+        extra = config.extra_inputs, config.width, config.dropout
+        self.extra_readout = ExtraReadout(*extra) if config.extra_inputs else None
         self.initialize(0)
 
     def initialize(self, seed: int) -> None:
@@ -173,11 +153,10 @@ class Graphormer(nn.Module):
     def read_out(self, graph_token: Tensor, atoms: Tensor, batch: GraphBatch) -> Tensor:
         """Return predictions ``[B, num_targets]`` from what `encode` gives.
 
-        With `readout` both, token and atoms have one linear layer side by side. A target that is a
-        sum over parts of a molecule is linear in the sum of its atoms' embeddings (Xu et al. 2019,
-        "How Powerful are Graph Neural Networks?", Section 4.2), which is divided by the atoms of an
-        average training graph: as large as an embedding, it takes the same learning rate. The mean
-        has a graph's size taken out, so that what is learned holds for molecules of other sizes.
+        A target that is a sum over parts of a molecule is linear in the sum of its atoms'
+        embeddings (Xu et al. 2019, "How Powerful are Graph Neural Networks?", Section 4.2), which
+        is divided by the atoms of an average training graph: as large as an embedding, it takes
+        the same learning rate. The mean has a graph's size taken out.
         """
         pooled = None
         if self.config.readout in ("mean", "graph_token+mean"):
@@ -198,13 +177,10 @@ class Graphormer(nn.Module):
 
 
 def log_odds(logits: Tensor) -> Tensor:
-    """Return of each class the logit of its probability under a softmax of `logits`.
+    """Return of each class the logit of its probability under a softmax of ``logits [B, C]``.
 
     z_c - log Σ_{j≠c} exp z_j: a sigmoid of it is the softmax of class c, so that classes that
     exclude each other go the way of independent ones from here on.
-
-    Args:
-        logits: ``[B, C]``, at least two classes.
     """
     own = torch.eye(logits.shape[1], dtype=torch.bool, device=logits.device)
     others = logits[:, None, :].masked_fill(own, -math.inf)
@@ -219,20 +195,13 @@ def branch_scales(batch: GraphBatch, layers: int, probability: float) -> Tensor:
     feed-forward network are sampled apart, all tokens of a graph together (per sample, as in
     GPTrans, Chen et al. 2023): a token on its own would lose touch with its graph.
 
-    Args:
-        batch: Says which rows belong together.
-        layers: L, transformer layers.
-        probability: p, of skipping a branch of the last layer.
-
     Returns:
         s of each packed row in both branches of each layer, ``[L, 2, R, 1]``.
     """
-    of_row = torch.cat(
-        [torch.arange(batch.num_graphs, device=batch.unpad.device), batch.graph_of_atom]
-    )
-    skipping = torch.arange(1, layers + 1, device=of_row.device)[:, None, None] * (
-        probability / layers
-    )
+    tokens = torch.arange(batch.num_graphs, device=batch.unpad.device)
+    of_row = torch.cat([tokens, batch.graph_of_atom])
+    number = torch.arange(1, layers + 1, device=of_row.device)[:, None, None]
+    skipping = number * (probability / layers)
     taken = torch.rand(layers, 2, batch.num_graphs, device=of_row.device) >= skipping
     return (taken / (1 - skipping)).index_select(2, of_row)[..., None]
 
@@ -248,11 +217,6 @@ def initialize(model: nn.Module, layers: int, seed: int) -> None:
     other tables are sampled from N(0, 0.02). Norms start as the identity (one that is neither
     LayerNorm nor BatchNorm as it was made), and so does what changes Graphormer's own numbers
     or must not be random where no training molecule reaches it (what has a `set_neutral`).
-
-    Args:
-        model: All of its parameters and BatchNorm statistics are set.
-        layers: Number of transformer layers.
-        seed: With the name of a parameter it decides its values.
     """
     arms = [one for one in model.modules() if isinstance(one, SharedNorm | SeparateNorm)]
     norms = {norm for arm in arms for norm in arm.modules()}
@@ -276,16 +240,13 @@ def initialize(model: nn.Module, layers: int, seed: int) -> None:
                 std = _STD / layers**0.5 if isinstance(module, nn.Linear) else _STD
                 # Sampled on the CPU, whatever torch's default device, and in float32, so that every
                 # device and dtype starts alike.
-                generator = _generator(seed, name)
+                digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
+                generator = torch.Generator("cpu")
+                generator.manual_seed(int.from_bytes(digest[:8], "little") >> 1)
                 values = torch.randn(parameter.shape, generator=generator, device="cpu")
                 parameter.copy_(values * std)
             if isinstance(module, nn.Embedding) and module.padding_idx is not None:
                 parameter[module.padding_idx] = 0
-
-
-def _generator(seed: int, name: str) -> torch.Generator:
-    digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
-    return torch.Generator("cpu").manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 
 
 def count_parameters(module: nn.Module) -> int:

@@ -29,13 +29,7 @@ _LARGEST_RING = 10
 
 
 class GraphAttention(nn.Module):
-    """Multi-head attention with an additive bias (Ying et al. 2021, Eq. 6).
-
-    Args:
-        width: C, channels of a token, a multiple of `heads`.
-        heads: H, attention heads.
-        dropout: Probability of dropping an attention weight.
-    """
+    """Multi-head attention with an additive bias (Ying et al. 2021, Eq. 6)."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -47,16 +41,7 @@ class GraphAttention(nn.Module):
         self.output = Linear(width, width)
 
     def forward(self, rows: Tensor, batch: GraphBatch, biases: Sequence[BlockBias]) -> Tensor:
-        """Mix the rows of each graph.
-
-        Args:
-            rows: ``[R, C]``, graph tokens first.
-            batch: Says which rows belong together.
-            biases: One per attention block, see `AttentionBias`.
-
-        Returns:
-            ``[R, C]``.
-        """
+        """Mix the rows ``[R, C]`` of each graph; one bias per attention block (`AttentionBias`)."""
         parts = (self.query, self.key, self.value)  # in one product
         weight, bias = (torch.cat([getattr(p, name) for p in parts]) for name in ("weight", "bias"))
         dropout = self.dropout if self.training else 0.0
@@ -69,9 +54,6 @@ class BiasMixing(nn.Module):
 
     Graphormer adds one bias in every layer; GRIT (Ma et al. 2023) and GPTrans (Chen et al. 2023)
     let their pairs evolve from layer to layer. This is the cheapest form of it: H² numbers a layer.
-
-    Args:
-        heads: H, attention heads.
     """
 
     def __init__(self, heads: int) -> None:
@@ -94,9 +76,6 @@ class DegreeScaler(nn.Module):
     Attention averages, and an average does not know over how many: degrees bring the number back.
     Channel by channel, of what the output projection of attention gives (GRIT's code scales what
     goes into it). Starts as the identity, theta_1 = 1 and theta_2 = 0.
-
-    Args:
-        width: C, channels of a token.
     """
 
     def __init__(self, width: int) -> None:
@@ -132,9 +111,8 @@ class BondMessages(nn.Module):
     because there are many: summed up with the bonds' and through their W they made ZINC worse.
 
     With states a bond knows what it joins: ``s_ji`` grows in each layer by ``ReLU(P (h_j + h_i) +
-    e_ji)``, from 0, and the message is ``ReLU(h_j + s_ji)``. So what an atom is told depends on
-    itself too, and on what the bond was in earlier layers: the edge features of GatedGCN (Bresson &
-    Laurent 2017, "Residual Gated Graph ConvNets") without its gates.
+    e_ji)``, from 0, and the message is ``ReLU(h_j + s_ji)``: the edge features of GatedGCN (Bresson
+    & Laurent 2017, "Residual Gated Graph ConvNets") without its gates.
 
     Args:
         bond_rows: Rows of the table of bond features; row 0, unknown, is zero.
@@ -162,16 +140,9 @@ class BondMessages(nn.Module):
     def forward(
         self, rows: Tensor, batch: GraphBatch, states: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Pass messages.
+        """Return what the rows ``[R, C]`` receive from their neighbors, and the bonds' new states.
 
-        Args:
-            rows: Packed rows ``[R, C]``.
-            batch: Says which of them bonds and rings join.
-            states: Of the bonds after the layer before, ``[E, C]``; None: there is none.
-
-        Returns:
-            What the rows receive from their neighbors, ``[R, C]``, and the new states; None for a
-            model without.
+        `states` are those of the bonds after the layer before, ``[E, C]``; None: there is none.
         """
         kinds = self.bond(batch.bond_rows).sum(1)
         if self.ends is None:
@@ -193,45 +164,33 @@ class Layer(nn.Module):
 
     In the first `local_layers` messages along bonds stand in the place of attention: the graph
     network before the transformer of Wu et al. 2021, "Representing Long-Range Context for Graph
-    Neural Networks with Global Attention". The graph token hears nothing there.
+    Neural Networks with Global Attention". The graph token receives nothing there.
 
     Args:
         config: The options of the model.
-        place: Number of the layer, from 0.
+        index: Of the layer, from 0.
     """
 
-    def __init__(self, config: GraphormerConfig, place: int) -> None:
+    def __init__(self, config: GraphormerConfig, index: int) -> None:
         super().__init__()
         self.pre = config.norm_position == "pre"
         self.dropout = config.dropout
-        attends = config.attends(place)
+        width, heads, attends = config.width, config.heads, config.attends(index)
         # Before the first attention the graph token is the same for every graph.
-        first = place <= config.local_layers if self.pre else not attends
-        self.attention_norm = make_norm(config.norm, config.width, first=first)
-        self.attention = (
-            GraphAttention(config.width, config.heads, config.attention_dropout)
-            if attends
-            else None
-        )
-        self.bias_mixing = BiasMixing(config.heads) if attends and config.bias_mixing else None
-        self.degree_scaler = (
-            DegreeScaler(config.width) if attends and config.degree_scaler else None
-        )
-        self.local = (
-            BondMessages(
-                cast(int, config.bond_rows),
-                config.width,
-                rings="rings" in config.local_mpnn,
-                states=config.bond_states,
-            )
-            if config.local_mpnn != "none"
-            else None
-        )
-        self.ffn_norm = make_norm(config.norm, config.width, first=not attends)
+        first = index <= config.local_layers if self.pre else not attends
+        self.attention_norm = make_norm(config.norm, width, first=first)
+        self.attention = self.bias_mixing = self.degree_scaler = self.local = None
+        if attends:
+            self.attention = GraphAttention(width, heads, config.attention_dropout)
+            self.bias_mixing = BiasMixing(heads) if config.bias_mixing else None
+            self.degree_scaler = DegreeScaler(width) if config.degree_scaler else None
+        if config.local_mpnn != "none":
+            rings = "rings" in config.local_mpnn
+            bond_rows = cast(int, config.bond_rows)
+            self.local = BondMessages(bond_rows, width, rings, config.bond_states)
+        self.ffn_norm = make_norm(config.norm, width, first=not attends)
         self.ffn = nn.Sequential(
-            Linear(config.width, config.ffn_width),
-            nn.GELU(),
-            Linear(config.ffn_width, config.width),
+            Linear(width, config.ffn_width), nn.GELU(), Linear(config.ffn_width, width)
         )
 
     def forward(
@@ -248,15 +207,13 @@ class Layer(nn.Module):
         Args:
             rows: ``[R, C]``, graph tokens first.
             batch: Says which rows belong together.
-            biases: The attention bias of each block (`BlockBias`).
-            scales: What both branches are multiplied by (`branch_scales`), ``[2, R, 1]``; None: 1.
-            log_degree: Logarithm of each row's degree (`log_degrees`), ``[R, 1]``, for a degree
-                scaler.
-            bond_states: What the layer before made of the bonds (`BondMessages`), ``[E, C]``; None:
-                nothing.
+            biases: The attention bias of each block.
+            scales: Factors of both branches (`branch_scales`), ``[2, R, 1]``; None: 1.
+            log_degree: `log_degrees` of the rows, ``[R, 1]``, for a degree scaler.
+            bond_states: Of the layer before (`BondMessages`), ``[E, C]``; None: there is none.
 
         Returns:
-            ``[R, C]``, and what this one makes of the bonds.
+            ``[R, C]``, and the new states of the bonds.
         """
         first, second = (None, None) if scales is None else scales
         parts = batch.num_graphs, batch.real_atoms

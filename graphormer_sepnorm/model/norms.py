@@ -45,16 +45,7 @@ class MaskedBatchNorm(nn.Module):
     In training the mean and the biased variance are taken over the real rows of the batch, of all
     processes when torch.distributed runs; running statistics (unbiased variance) are kept as in
     `nn.BatchNorm1d`, whose parameter and buffer names it shares. Sums are taken in float32 at
-    least. In evaluation the running statistics are used; in training too while `fixed` is set, so
-    that a row no longer depends on the rest of its batch and training sees what evaluation sees.
-
-    Args:
-        channels: D, of a row.
-        eps: Added to the variance, against division by zero.
-        momentum: Weight of the newest batch in the running statistics.
-
-    Attributes:
-        fixed: Whether the running statistics are constants, in training as in evaluation.
+    least. In evaluation the running statistics are used; in training too while `fixed` is set.
     """
 
     running_mean: Tensor
@@ -73,20 +64,16 @@ class MaskedBatchNorm(nn.Module):
         self.register_buffer("num_batches_tracked", torch.tensor(0))
 
     def forward(self, rows: Tensor, real: Tensor | None = None) -> Tensor:
-        """Normalise each channel.
+        """Normalise each channel of ``[M, D]``.
 
         Args:
-            rows: What is normalised, ``[M, D]``.
+            rows: What is normalised, in any dtype.
             real: bool ``[M]``, rows that count; None: all do. Other rows are transformed alike
                 but enter no statistic.
 
-        Returns:
-            ``[M, D]``, in the dtype of `rows`.
-
         Raises:
-            DataError: In training, if fewer than two rows count and statistics are not `fixed`:
-                their variance is undefined. With a mask this is seen on a CPU only; a GPU is not
-                waited for.
+            DataError: In training, if fewer than two rows count (with a mask on a CPU only, since
+                a GPU is not waited for): their variance is undefined.
         """
         follows = self.follows_batches
         if follows and (real is not None or several_processes()):
@@ -162,10 +149,7 @@ def several_processes() -> bool:
 
 
 class _SumOverProcesses(torch.autograd.Function):
-    """Adds up over all processes; the gradient of a sum reaches the rows of all of them.
-
-    torch's own differentiable all-reduce is deprecated in 2.13, and its successor is private.
-    """
+    """torch's own differentiable all-reduce is deprecated in 2.13, and its successor is private."""
 
     @staticmethod
     def forward(ctx: Any, sums: Tensor) -> Tensor:
@@ -182,11 +166,7 @@ class _SumOverProcesses(torch.autograd.Function):
 
 
 class SharedNorm(nn.Module):
-    """ShareNorm: one norm for the graph token and the atoms.
-
-    Args:
-        norm: Normalises rows ``[B + M, D]``, with an optional mask of the real ones.
-    """
+    """ShareNorm: one norm for the graph token and the atoms, with a mask of the real rows."""
 
     def __init__(self, norm: nn.Module) -> None:
         super().__init__()
@@ -198,7 +178,7 @@ class SharedNorm(nn.Module):
         Args:
             rows: Graph tokens, then atoms, ``[B + M, D]``.
             num_graphs: B, graph tokens at the front.
-            real_atoms: Which atoms are none of padding, bool ``[M]``; None: all.
+            real_atoms: Atoms that are not padding, bool ``[M]``; None: all.
         """
         if real_atoms is not None:
             real_atoms = torch.cat([real_atoms.new_ones(num_graphs), real_atoms])
@@ -206,12 +186,7 @@ class SharedNorm(nn.Module):
 
 
 class SeparateNorm(nn.Module):
-    """SepNorm (Chen et al. 2023, Eq. 5): the graph token and the atoms each have their norm.
-
-    Args:
-        graph_token_norm: Normalises the graph tokens ``[B, D]``.
-        atom_norm: Normalises the atoms ``[M, D]``, with an optional mask of the real ones, ``[M]``.
-    """
+    """SepNorm (Chen et al. 2023, Eq. 5): the graph token and the atoms each have their norm."""
 
     def __init__(self, graph_token_norm: nn.Module, atom_norm: nn.Module) -> None:
         super().__init__()
@@ -275,18 +250,11 @@ def make_norm(name: str, channels: int, *, first: bool = False) -> NormArm:
             BatchNorm would return its bias for all of them in training, and in evaluation divide
             the drift of its running mean by sqrt(eps). So there the token's branch is LayerNorm in
             every arm (shared BatchNorm thereby becomes ln+bn).
-
-    Raises:
-        ConfigError: If there is no such arm.
     """
     name = norm_name(name)
-    if name.startswith("shared-"):
-        kind = name.removeprefix("shared-")
-        if not (first and kind == "bn"):
-            return SharedNorm(NORM_KINDS[kind](channels))
-        token, atom = kind, kind
-    else:
-        token, atom = name.split("+")
-    if first and token == "bn":
-        token = "ln"
+    shared = name.removeprefix("shared-") if name.startswith("shared-") else None
+    if shared is not None and not (first and shared == "bn"):
+        return SharedNorm(NORM_KINDS[shared](channels))
+    token, atom = (shared, shared) if shared else name.split("+")
+    token = "ln" if first and token == "bn" else token
     return SeparateNorm(NORM_KINDS[token](channels), NORM_KINDS[atom](channels))

@@ -58,8 +58,7 @@ def in_threads(name: str, arguments: ctypes.Structure, count: int, share: int) -
 
 # Linear layers. A batch has a few thousand rows, another number each time, and the matrices are
 # small: MKL reaches half of the products' speed on an AMD, and oneDNN makes a new program for each
-# number of rows. What a row becomes does not depend on how many others there are, and no number on
-# how many threads compute: so small layers go this way too.
+# number of rows. Here no result depends on the number of other rows, or of threads.
 
 
 class _Linear(ctypes.Structure):
@@ -80,19 +79,7 @@ def products_usable(values: Tensor) -> bool:
 
 
 def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return ``rows @ weight.T + bias``, as `torch.nn.functional.linear`.
-
-    Args:
-        rows: What is multiplied, ``[R, K]``.
-        weight: Weights of the layer, ``[N, K]``.
-        bias: Added to each row, ``[N]``; None: there is none.
-
-    Returns:
-        ``[R, N]``.
-
-    Raises:
-        RuntimeError: `rows` are not as wide as `weight`.
-    """
+    """Return ``rows @ weight.T + bias``, as `torch.nn.functional.linear`."""
     if (
         products_usable(rows)
         and weight.dtype == torch.float32
@@ -247,9 +234,6 @@ def message_sums(rows: Tensor, bond_values: Tensor, bonds: Tensor) -> Tensor:
         rows: What the atoms pass on, ``[R, C]``.
         bond_values: What each kind of bond adds, ``[k, C]``.
         bonds: int64 ``[3, E]``, see `GraphBatch.bonds`.
-
-    Returns:
-        ``[R, C]``.
     """
     if usable(rows):
         return cast(Tensor, _MessageSums.apply(rows, bond_values, bonds))
@@ -272,9 +256,6 @@ def state_message_sums(
         bond_values: What they take from each kind of bond, ``[k, C]``.
         before: The states so far, ``[E, C]``; None: zeros.
         bonds: int64 ``[3, E]``, see `GraphBatch.bonds`.
-
-    Returns:
-        ``[R, C]`` and ``[E, C]``.
     """
     if usable(rows):
         given = rows, ends, bond_values, before, bonds
@@ -412,12 +393,6 @@ def packed_norm(
         rows: ``[R, C]``, float32 on a CPU; every row counts.
         norms: Of each stretch; one or two, with weight and bias.
         lengths: Their rows, R together.
-
-    Returns:
-        ``[R, C]``.
-
-    Raises:
-        DataError: A BatchNorm would take the variance of fewer than two rows.
     """
     for norm, length in zip(norms, lengths, strict=True):
         if not isinstance(norm, nn.LayerNorm) and norm.follows_batches:

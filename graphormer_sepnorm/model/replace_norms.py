@@ -68,21 +68,13 @@ class ReplacedNorms:
 
 @dataclass
 class _Seen:
-    """What one LayerNorm met in the example.
+    """What one LayerNorm met in the example."""
 
-    Attributes:
-        like: Nothing, in dtype and device of its input.
-        shapes: Of its inputs.
-        other_shape: Of an input that is not [N, L, D].
-        same_cls: Whether [CLS] was the same in every sequence.
-        computes_more: Whether its output was not that of `layer_norm`.
-    """
-
-    like: Tensor
-    shapes: list[list[int]] = field(default_factory=list)
-    other_shape: list[int] | None = None
-    same_cls: bool = False
-    computes_more: bool = False
+    like: Tensor  # empty, in dtype and device of its input
+    shapes: list[list[int]] = field(default_factory=list)  # of its inputs
+    other_shape: list[int] | None = None  # of an input that is not [N, L, D]
+    same_cls: bool = False  # whether [CLS] was the same in every sequence
+    computes_more: bool = False  # whether its output was not that of `layer_norm`
 
 
 def replace_norms(
@@ -123,9 +115,6 @@ def replace_norms(
             keyword arguments of the model. None: made up, for models of Hugging Face that take
             ``input_ids`` or ``pixel_values``, and for torch's encoder and its layers.
 
-    Returns:
-        What was replaced and what was not, and why.
-
     Raises:
         ConfigError: There is nothing to replace, the example does not run or shows nothing, or the
             model works on ``[L, N, D]``. The model is then as it was.
@@ -161,11 +150,10 @@ def replace_norms(
             same_cls.append(name)
         replaced[name] = f"shared-{tok_kind}" if one_for_both else f"{cls_kind}+{tok_kind}"
         if norm not in new:
-            new[norm] = (
-                ShareNorm.from_layer_norm(norm, tok_kind)
-                if one_for_both
-                else SepNorm.from_layer_norm(norm, cls_kind, tok_kind, cls_position)
-            )
+            if one_for_both:
+                new[norm] = ShareNorm.from_layer_norm(norm, tok_kind)
+            else:
+                new[norm] = SepNorm.from_layer_norm(norm, cls_kind, tok_kind, cls_position)
             if norm.weight is None:  # which would have said where, and in which precision
                 like = seen[norm].like
                 new[norm].to(like.device, torch.promote_types(like.dtype, torch.float32))
@@ -175,17 +163,14 @@ def replace_norms(
         # whether nested tensors will do for all.
         if isinstance(module, nn.TransformerEncoder):
             module.use_nested_tensor &= set(new.values()).isdisjoint(module.modules())
-    reasons = {name: reason for name, reason in kept.items() if reason} | {
-        name: f"{_class_of(norm)} is no nn.LayerNorm over the last axis"
-        for name, norm in others.items()
-    }
+    reasons = {name: reason for name, reason in kept.items() if reason}
+    for name, norm in others.items():
+        reasons[name] = f"{_class_of(norm)} is no nn.LayerNorm over the last axis"
     masks = _hand_padding_on(model, list(replaced)) if kinds[1] != "ln" else ((), ())
     return ReplacedNorms(replaced, reasons, tuple(same_cls), *masks)
 
 
-def _norms_by_name(
-    model: nn.Module,
-) -> tuple[dict[str, nn.LayerNorm], dict[str, nn.Module]]:
+def _norms_by_name(model: nn.Module) -> tuple[dict[str, nn.LayerNorm], dict[str, nn.Module]]:
     """The LayerNorms, under each of their names, and other norms; not SepNorm's."""
     norms, others, before = {}, {}, ()
     for name, module in model.named_modules(remove_duplicate=False):
@@ -215,7 +200,8 @@ def _norms_by_name(
 def _matches(name: str, norm: nn.Module, where: Where) -> bool:
     if callable(where):
         return where(name, norm)
-    return any(fnmatchcase(name, one) for one in ([where] if isinstance(where, str) else where))
+    patterns = [where] if isinstance(where, str) else where
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _class_of(norm: nn.Module) -> str:
@@ -277,11 +263,9 @@ def _look(
     """Run the example; return what each LayerNorm met in it."""
     if example is None:
         example = _made_up(model, position)
-    args, kwargs = (), {}
-    if isinstance(example, Mapping):
-        kwargs = dict(example)
-    else:
-        args = (example,) if isinstance(example, Tensor) else tuple(example)
+    named = isinstance(example, Mapping)
+    args = () if named else (example,) if isinstance(example, Tensor) else tuple(example)
+    kwargs = dict(example) if named else {}
     # Any of them may have something else than sequences on its first axis, such as positions.
     counts = [one.shape[0] for one in _tensors((args, kwargs)) if one.dim()]
     if not counts:
@@ -304,10 +288,10 @@ def _look(
     try:
         model(*args, **kwargs)
     except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise ConfigError(
             f"{type(model).__name__} did not run on the example, which shows what its norms meet "
-            f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}): give "
-            "one that does, example="
+            f"({reason}): give one that does, example="
         ) from error
     finally:
         for hook in hooks:
@@ -381,8 +365,7 @@ def _repeat_cls(tokens: Tensor, position: int) -> None:
 def _hand_padding_on(model: nn.Module, norms: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Connect norms with the modules around them that take a mask.
 
-    Returns:
-        The outer ones of these modules, and the norms in none of them.
+    Returns the outer ones of these modules, and the norms in none of them.
     """
     names: dict[nn.Module, list[str]] = {}
     for name, module in model.named_modules(remove_duplicate=False):
@@ -425,36 +408,23 @@ class PaddingMask:
     Norms see tokens and nothing else, so every module that takes a mask notes it while it runs. Of
     modules inside each other the outermost counts: further in the mask may have become something
     else, which is added to the attention scores.
-
-    Attributes:
-        real: bool ``[N, L]``, True for real tokens; None: all are, or no call is under way.
-        under_way: What noted the mask of the call; None between calls.
     """
 
     def __init__(self) -> None:
+        # Of [N, L] True for real tokens; None: all are, or no call is under way.
         self.real: Tensor | None = None
-        self.under_way: _Reader | None = None
+        self.under_way: _Reader | None = None  # what noted the mask of the call
         self._first = ""
 
     def read_by(self, module: nn.Module, names: Sequence[str], argument: str) -> None:
-        """Note the mask whenever a module is called.
-
-        Args:
-            module: The module.
-            names: All its qualified names.
-            argument: Of its forward, with the mask.
-        """
+        """Note the mask in an argument of a module, with all its names, whenever it is called."""
         reader = _Reader(self, module, names, argument)
         module.register_forward_pre_hook(reader.begin, with_kwargs=True)
         module.register_forward_hook(reader.end, always_call=True)  # after an error too
         self._first = self._first or reader.name
 
     def of(self, tokens: Tensor) -> Tensor | None:
-        """Return the mask for tokens ``[N, L, D]``.
-
-        Raises:
-            ConfigError: If no module that takes a mask is running, or the mask is of other tokens.
-        """
+        """Return the mask for tokens ``[N, L, D]``."""
         if self.under_way is None:
             raise ConfigError(
                 "BatchNorm over tokens was called where it cannot know the padding, outside of "
@@ -483,10 +453,10 @@ class _Reader:
         outer = self.padding.under_way
         # A call that this module is no part of is over: Ctrl-C ends one without the hook at its
         # end. (A part of what was interrupted cannot tell, until the whole is called again.)
-        if outer not in (None, self) and any(
-            own.startswith(tuple(map(_inside, outer.names))) for own in self.names
-        ):
-            return
+        if outer is not None and outer is not self:
+            around = tuple(map(_inside, outer.names))
+            if any(own.startswith(around) for own in self.names):
+                return
         given = args[self.index] if self.index < len(args) else kwargs.get(self.argument)
         if given is not None and not (isinstance(given, Tensor) and given.dim() == 2):
             if module.training:

@@ -27,16 +27,11 @@ MOST_PATHS = 1 << 17
 
 
 class _WaysEncoding(nn.Module, ABC):
-    """Numbers ``P_ij [K]`` of the ways between two atoms, on pairs and atoms.
+    """Describes the ways between two atoms by ``P_ij [K]``, K lengths with the 0th among them.
 
     ``W P_ij`` is added to the attention bias of all layers, ``V P_ii`` to the embedding of atom i
     (GRIT: one linear layer for pairs, one for atoms, at the entrance). Neither has a bias: pairs
     with the graph token are described by zeros and keep the bias that they have.
-
-    Args:
-        steps: K, lengths of ways, the 0th among them.
-        width: C, channels of a token.
-        heads: H, attention heads.
     """
 
     most_paths = 0  # of a graph; 0: it is random walks
@@ -54,13 +49,7 @@ class _WaysEncoding(nn.Module, ABC):
     def forward(
         self, rows: Tensor, biases: Sequence[BlockBias], batch: GraphBatch
     ) -> tuple[Tensor, list[BlockBias]]:
-        """Add both encodings.
-
-        Args:
-            rows: Embedded tokens, ``[R, C]``.
-            biases: The attention bias of each block.
-            batch: The graphs, with the bonds that the ways go along.
-        """
+        """Add both encodings to the embedded tokens ``[R, C]`` and the bias of each block."""
         distance = batch.type_distance
         is_bond = torch.cat([distance.new_zeros(FIRST_ATOM_PAIR), distance]) == 1
         if isinstance(biases[0], PackedBias):
@@ -96,14 +85,18 @@ class RandomWalkEncoding(_WaysEncoding):
         P_ij = [I, M, M^2, ..., M^(K-1)]_ij
 
     the probabilities of being at j after 0, 1, ... steps from i.
-
-    Costs K - 1 batched products of ``[T, T]`` matrices a batch, and room for K numbers a pair; far
-    less where the compiled functions can be used.
     """
 
     def ways(self, is_bond: Tensor, block: AttentionBlock) -> Tensor:
         """Return the probabilities of each pair of tokens, ``[K, b, T, T]``."""
-        return walk_probabilities(is_bond, block, self.steps)
+        walk = is_bond / is_bond.sum(-1, keepdim=True).clamp(min=1)
+        # In place: the largest numbers of a batch, which stacked from a list would be there twice.
+        walks = walk.new_empty(self.steps, *walk.shape)
+        walks[0] = _same_atom(block, walk.dtype)
+        with torch.autocast(walk.device.type, enabled=False):
+            for power in range(1, self.steps):
+                torch.bmm(walks[power - 1], walk, out=walks[power])
+        return walks
 
 
 class PathEncoding(_WaysEncoding):
@@ -111,9 +104,8 @@ class PathEncoding(_WaysEncoding):
 
     A simple path visits no atom twice. A pair of atoms is described by ``P_ij``: 1 or 0 for i = j,
     then log(1 + n_k) of the n_k simple paths of k = 1, 2, ..., K - 1 bonds from i to j; for i = j
-    n_k counts the simple cycles of k bonds through i. In place of random walks such counts are
-    better on GRIT and CSA (Airale et al. 2025, "Simple Path Structural Encoding for Graph
-    Transformers"); they are approximated there, here exact.
+    n_k counts the simple cycles of k bonds through i (Airale et al. 2025, "Simple Path Structural
+    Encoding for Graph Transformers"; they are approximated there, here exact).
 
     A cage of rings may have millions. Of a graph with more than `MOST_PATHS` only as many lengths
     as have no more in all are counted, 0 stands for the longer ones.
@@ -128,24 +120,6 @@ class PathEncoding(_WaysEncoding):
         counts = path_counts(is_bond, block, self.steps, self.most_paths)
         counts[1:].log1p_()
         return counts
-
-
-def walk_probabilities(adjacency: Tensor, block: AttentionBlock, steps: int) -> Tensor:
-    """Return P of each pair of tokens, ``[K, b, T, T]``.
-
-    Args:
-        adjacency: 1 where a bond leads from the first token to the second, ``[b, T, T]``.
-        block: The tokens of some graphs, and which of them are atoms.
-        steps: K, powers of the random walk.
-    """
-    walk = adjacency / adjacency.sum(-1, keepdim=True).clamp(min=1)
-    # In place: the largest numbers of a batch, which stacked from a list would be there twice.
-    walks = walk.new_empty(steps, *walk.shape)
-    walks[0] = _same_atom(block, walk.dtype)
-    with torch.autocast(walk.device.type, enabled=False):
-        for power in range(1, steps):
-            torch.bmm(walks[power - 1], walk, out=walks[power])
-    return walks
 
 
 @torch.no_grad()

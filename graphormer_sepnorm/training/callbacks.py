@@ -228,8 +228,8 @@ class TrainingProgress(Callback):
         self._graphs += graphs_in(batch) * trainer.world_size  # all have as many, but for one
         self._epoch = trainer.current_epoch + 1
         if step_in_epoch(trainer, batch_idx) is not None and self._line and self._line.is_due():
-            # Reading the loss waits for the device, so only when it is shown. Of several processes
-            # each knows its share; to ask the others, all would have to show at the same step.
+            # Reading the loss waits for the device. Of several processes each knows its share; to
+            # ask the others, all would have to show at the same step.
             self._loss = float(pl_module.step_loss) * trainer.world_size
             self._line.show(self._text(trainer))
 
@@ -259,21 +259,14 @@ class TrainingProgress(Callback):
             f"validation {METRICS[self.metric].label}": trainer.callback_metrics.get(name),
             "best": best.best_model_score if best is not None and best.monitor == name else None,
         }
-        parts += [
-            f"{label} {four_digits(float(value))}"
-            for label, value in values.items()
-            if value is not None and not math.isnan(value)
-        ]
+        known = {k: float(v) for k, v in values.items() if v is not None and not math.isnan(v)}
+        parts += [f"{label} {four_digits(value)}" for label, value in known.items()]
         parts += [f"step {step:,}/{total:,}", f"{self._graphs / seconds:,.0f} graphs/s"]
         return " · ".join(parts)
 
 
 class RunRecord(Callback):
-    """Writes ``run.json``: data, task, size, and each session with its machine and time.
-
-    A run that was resumed has several sessions. One that was killed has no ``ended``; its step and
-    time are those of its last checkpoint.
-    """
+    """Writes ``run.json``: data, task, size, and each session with its machine and time."""
 
     def __init__(self, run: RunDirectory, command: list[str]) -> None:
         self._run = run
@@ -285,14 +278,10 @@ class RunRecord(Callback):
     def seconds(self) -> float:
         """Wall-clock time of all sessions, start-up and evaluation included."""
         if self._record:
-            self._record.sessions[-1].seconds = self._session_seconds
+            self._record.sessions[-1].seconds = round(time.perf_counter() - self._started, 1)
         # A run that was finished when it was resumed has no new session.
         record = self._record or self._run.record()
         return record.seconds if record else 0.0
-
-    @property
-    def _session_seconds(self) -> float:
-        return round(time.perf_counter() - self._started, 1)
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Begin a session."""
@@ -350,7 +339,7 @@ class RunRecord(Callback):
         if end is not None:
             session.ended, session.end = _now(), end
         if trainer.state.fn == "fit" and trainer.is_global_zero:
-            session.seconds = self._session_seconds
+            session.seconds = round(time.perf_counter() - self._started, 1)
             session.to_step = trainer.global_step
             self._run.write_record(self._record)
 
@@ -408,13 +397,12 @@ def _now() -> str:
 def _commit() -> str | None:
     """The commit of this code, with ``+changes`` if files differ from it; None: it has none."""
     file = Path(__file__)
-    # Installed somewhere below another repository, the code is not of that one.
-    own = ["git", "ls-files", "--error-unmatch", file.name]
-    described = ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes"]
+    describe = "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes"
     how: Any = {"cwd": file.parent, "capture_output": True, "check": True, "timeout": 10}
     try:
-        subprocess.run(own, **how)
-        return subprocess.run(described, **how).stdout.decode().strip()
+        # Installed somewhere below another repository, the code is not of that one.
+        subprocess.run(["git", "ls-files", "--error-unmatch", file.name], **how)
+        return subprocess.run(["git", *describe], **how).stdout.decode().strip()
     except (OSError, subprocess.SubprocessError):
         return None
 

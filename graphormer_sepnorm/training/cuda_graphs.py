@@ -53,9 +53,7 @@ def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
 
 
 class TrainingStep:
-    """Forward, backward, clipping, the optimizer and the average of the weights, nothing else.
-
-    Nothing in a call makes the host wait for the device.
+    """Forward, backward, clipping, optimizer and average; the host never waits for the device.
 
     Args:
         module: Built and on its device, in training mode.
@@ -107,19 +105,14 @@ class TrainingStep:
         self._optimize(numbers[2:])
         if self._average:
             with torch.no_grad():
-                # A few kernels for all tensors; torch's lerp over lists knows no share on the
-                # device.
+                # torch's lerp over lists knows no share on the device.
                 difference = torch._foreach_sub(self._weights, self._average)  # type: ignore[attr-defined]
                 torch._foreach_mul_(difference, numbers[1])  # type: ignore[attr-defined]
                 torch._foreach_add_(self._average, difference)  # type: ignore[attr-defined]
         return torch.stack([loss.detach(), total.detach(), labels.to(total.dtype)])
 
     def _optimize(self, rates: Tensor) -> None:
-        """Let the optimizer read its learning rates from the device.
-
-        Between steps they are those of the schedule: checkpoints, logs and the ordinary path find
-        what they expect.
-        """
+        """Let the optimizer read its learning rates from the device, in this step alone."""
         groups = self.optimizer.param_groups
         stored = [group["lr"] for group in groups]
         try:
@@ -138,7 +131,7 @@ class TrainingStep:
         """Leave weights, BatchNorm statistics, moments, average and random state as they were.
 
         Moments that were not there before are there afterwards, as zeros, which is where they
-        start: a recording must not contain the moment in which they are made.
+        start: a recording must not contain their creation.
         """
         tensors = [*self._module.model.state_dict().values(), *self._average]
         values = [tensor.clone() for tensor in tensors]
@@ -162,10 +155,9 @@ class TrainingStep:
 
 
 class CapturedStep:
-    """The step of a training for batches of one shape: recorded and replayed.
+    """The step for batches of one shape, recorded and replayed.
 
-    The recordings of a training share a memory pool: they never run at the same time and hand
-    nothing to each other.
+    The recordings of a training share a memory pool: they never run at the same time.
     """
 
     def __init__(
@@ -184,8 +176,7 @@ class CapturedStep:
             current.wait_stream(stream)
         # Gradients are made within the recording, in its own memory.
         step.optimizer.zero_grad(set_to_none=True)
-        # Whatever is freed within a recording must have been made within it.
-        gc.collect()
+        gc.collect()  # whatever is freed within a recording must have been made within it
         # Threads of data loaders may pin memory meanwhile: that is no business of this recording.
         try:
             with torch.cuda.graph(
@@ -193,8 +184,7 @@ class CapturedStep:
             ):
                 self._result = step(*self._inputs, shape)
         except Exception as error:
-            # torch leaves its stream the current one then, and its generator in the recording: in
-            # this process nothing can be trusted any more.
+            # torch's stream and generator stay in the recording: this process is lost.
             raise ConfigError(
                 f"the training step cannot be recorded ({type(error).__name__}: "
                 f"{in_a_line(str(error))[:200]}): give --engine eager"
@@ -210,8 +200,7 @@ class CapturedStep:
 
     def end(self) -> None:
         """Free the recording, when the device has taken the steps that it was asked for."""
-        # An error of the device is told by whoever asks for a result.
-        with suppress(RuntimeError):
+        with suppress(RuntimeError):  # an error of the device is reported with a result
             torch.cuda.synchronize(self._inputs[0].device)
             self._graph.reset()
 
@@ -231,7 +220,7 @@ class CapturedTraining(Callback):
 
     Args:
         compiled: Whether forward and backward are compiled before they are captured.
-        on_cpu: Take such steps on a CPU too. Nothing is captured there: it is for tests.
+        on_cpu: Take such steps on a CPU too, where nothing is captured: for tests.
 
     Attributes:
         steps: Steps taken.
@@ -349,9 +338,8 @@ class CapturedTraining(Callback):
     def _forget_recordings(self) -> None:
         """Forget all recordings: a step no longer does what was recorded, or its training ends.
 
-        A recording does not own all of the memory that it uses: what matrix products work in is
-        freed by Lightning with every training that begins or ends (`CUDAAccelerator`), by newer
-        releases of torch with every recording of the same stream (pytorch issue 193402).
+        The workspaces of matrix products are not theirs: Lightning frees them with every training
+        that begins or ends, newer releases of torch with every recording (pytorch issue 193402).
         """
         for recording in self._recordings.values():
             recording.end()

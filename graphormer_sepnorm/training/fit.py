@@ -260,7 +260,9 @@ def selection(config: FitConfig, data: MoleculeDataModule) -> tuple[Metric, Metr
     if selected is not LAST and (undefined := undefined_targets(task, validation, shown)):
         decides = "the other targets decide" if selected is shown else "the loss decides"
         lacking = shown.lacking.removesuffix(" among its labels")
-        what = "validation %s is undefined for %s, which has not %s there: %s on the best checkpoint"
+        what = (
+            "validation %s is undefined for %s, which has not %s there: %s on the best checkpoint"
+        )
         log.warning(what, shown.label, listed(undefined), lacking, decides)
     return selected, shown
 

@@ -58,23 +58,22 @@ def batch() -> GraphBatch:
 @pytest.mark.parametrize(
     ("channels", "heads", "options"),
     [
-        *((channels, 3, {}) for channels in (1, 4, 8, 10, 11, 12, 16, 18, 20, 24, 32)),
+        *((channels, 3, {}) for channels in (1, 4, 8, 10, 12, 16, 20, 24, 32)),
         *((8, 3, options) for options in EXTENSIONS),
-        *((8, heads, {"bias_mixing": True}) for heads in (1, 4, 5, 6, 8, 9)),
-        *((8, heads, {"encodings": "rrwp", "walk_steps": 21}) for heads in (1, 4, 5, 8, 13)),
+        *((8, heads, {"bias_mixing": True}) for heads in (1, 5, 8, 9)),
+        *((8, heads, {"encodings": "rrwp", "walk_steps": 21}) for heads in (1, 5, 8, 13)),
         *((4, 5, {"encodings": "rrwp", "walk_steps": steps}) for steps in (1, 5)),
         *((4, 5, {"encodings": "paths", "walk_steps": steps}) for steps in (1, 2, 21)),
     ],
     ids=lambda value: name_of(value) if isinstance(value, dict) else None,
 )
-@pytest.mark.parametrize("blocks", [1, 3])
-def test_outputs_and_gradients_are_those_of_the_plain_path(channels, heads, options, blocks):
+def test_outputs_and_gradients_are_those_of_the_plain_path(channels, heads, options):
     """As near to float64 as the plain path is in float32: over several random models.
 
     In one nearly singular model either path may have one tensor that is off by ten times what the
     other has there.
     """
-    vocabulary, batch = batch_of_smiles(*SMILES, attention_blocks=blocks)
+    vocabulary, batch = batch_of_smiles(*SMILES, attention_blocks=1 + channels % 3)
     config = small_config(width=heads * channels, heads=heads, **options)
     weights = torch.randn(len(SMILES), 2, dtype=torch.float64)
     errors = []

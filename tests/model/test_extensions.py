@@ -27,7 +27,7 @@ from graphormer_sepnorm.model.config import ReadoutName
 from graphormer_sepnorm.model.encodings import RingEncoding
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.layers import log_degrees, mean_over_atoms, sum_over_atoms
-from graphormer_sepnorm.model.walks import PathEncoding, path_counts, walk_probabilities
+from graphormer_sepnorm.model.walks import PathEncoding, RandomWalkEncoding, path_counts
 
 SMILES = ("CCO", "c1ccccc1C(=O)O", "N", "C.CC(C)Cl")
 
@@ -111,7 +111,7 @@ def test_walks_on_a_chain_of_three_atoms_and_an_atom_alone():
     (block,) = batch.blocks
     bonds = torch.zeros(2, 4, 4)
     bonds[0, 1, 2] = bonds[0, 2, 1] = bonds[0, 2, 3] = bonds[0, 3, 2] = 1
-    found = walk_probabilities(bonds, block, 4)
+    found = RandomWalkEncoding(4, 4, 2).ways(bonds, block)
     step = torch.tensor([[0, 1, 0], [0.5, 0, 0.5], [0, 1, 0]])
     two = torch.tensor([[0.5, 0, 0.5], [0, 1, 0], [0.5, 0, 0.5]])
     assert torch.equal(found[:, 0, 1:, 1:], torch.stack([torch.eye(3), step, two, step]))

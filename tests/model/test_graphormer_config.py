@@ -144,5 +144,5 @@ def test_a_molecule_without_bonds_for_a_model_that_knows_bonds():
 def test_a_store_with_fewer_hops_than_the_model_counts_is_a_clear_error():
     vocabulary, batch = batch_of_smiles("CCO")
     for hops in (6, 20):
-        with pytest.raises(ConfigError, match=rf"{hops} hops far .* holds paths of 5: make its"):
+        with pytest.raises(ConfigError, match=rf"{hops} hops .* holds paths of 5: make its"):
             small_model(vocabulary, max_path_length=hops)(batch)

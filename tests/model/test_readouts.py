@@ -85,7 +85,7 @@ def test_other_numbers_than_the_model_reads(
 ) -> None:
     batch, vocabulary = given
     model = small_model(vocabulary, extra_inputs=3)
-    message = rf"^the model reads 3 numbers beside each graph .* holds \[3, {width}\]: give extra"
+    message = rf"^the model reads 3 extra features .* holds \[3, {width}\]: give extra"
     with pytest.raises(ConfigError, match=message):
         model(replace(batch, extra=torch.zeros(3, width)))
 

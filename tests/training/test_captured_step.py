@@ -52,9 +52,8 @@ def make_step(make_module: Callable, make_data: Callable, make_trainer: Callable
 @pytest.mark.parametrize(
     ("options", "shape"),
     [
-        ({"norm": "shared-ln"}, SHAPE),
         ({"norm": "shared-bn"}, SHAPE),
-        ({"norm": "bn+bn"}, BatchShape(36, ((3, 10), (1, 10)))),
+        ({"norm": "bn+ln"}, BatchShape(36, ((3, 10), (1, 10)))),
         (EVERYTHING | {"drop_path": 0.5}, SHAPE),
         ({"encodings": "paths", "local_mpnn": "gine+rings", "ring_bias": True}, SHAPE),
     ],
@@ -175,13 +174,3 @@ def test_garbage_is_collected_before_a_recording_and_not_within(
     twin(GRAPHS, NUMBERS, SHAPE)
     assert not torch.equal(before["readout.weight"], module.model.readout.weight)
     assert torch.equal(other.model.readout.weight, module.model.readout.weight)
-
-
-def test_calls_that_fail_leave_no_trace_either(make_step: Callable) -> None:
-    step, module, _ = make_step()
-    before = {name: value.clone() for name, value in module.model.state_dict().items()}
-    numbers = NUMBERS[:-1]  # a rate is missing, which is noticed after the forward pass
-    with pytest.raises(ValueError, match="zip"), step.undone():
-        step(GRAPHS, numbers, SHAPE)
-    for name, value in module.model.state_dict().items():
-        assert torch.equal(value, before[name]), name
