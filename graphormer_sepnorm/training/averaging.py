@@ -36,12 +36,6 @@ def batch_norms(model: torch.nn.Module) -> list[MaskedBatchNorm]:
     return [module for module in model.modules() if isinstance(module, MaskedBatchNorm)]
 
 
-def fix_batch_norm(model: torch.nn.Module, fixed: bool) -> None:
-    """Make the running statistics of every BatchNorm constants in training too, or no longer."""
-    for norm in batch_norms(model):
-        norm.fixed = fixed
-
-
 @torch.no_grad()
 def measure_batch_norm(model: Graphormer, batches: Iterable[GraphBatch]) -> None:
     """Set the running statistics of every BatchNorm to those of the model as it is evaluated.

@@ -19,6 +19,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,10 +53,11 @@ def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
     return tensor.to(device, non_blocking=True)
 
 
+@dataclass(eq=False)
 class TrainingStep:
     """Forward, backward, clipping, optimizer and average; the host never waits for the device.
 
-    Args:
+    Attributes:
         module: Built and on its device, in training mode.
         optimizer: Of its parameters; able to be captured on a GPU (`make_optimizer`).
         graphs: The training graphs.
@@ -65,24 +67,17 @@ class TrainingStep:
         compiled: Whether forward and backward are compiled.
     """
 
-    def __init__(
-        self,
-        module: GraphormerModule,
-        optimizer: torch.optim.Optimizer,
-        graphs: ResidentGraphs,
-        clip: Callable[[torch.optim.Optimizer], None],
-        precision: Callable[[], AbstractContextManager],
-        average: tuple[list[Tensor], list[Tensor]],
-        compiled: bool = False,
-    ) -> None:
-        self._module = module
-        self.optimizer = optimizer
-        self._graphs = graphs
-        self._clip = clip
-        self._precision = precision
-        self._average, self._weights = average
+    module: GraphormerModule
+    optimizer: torch.optim.Optimizer
+    graphs: ResidentGraphs
+    clip: Callable[[torch.optim.Optimizer], None]
+    precision: Callable[[], AbstractContextManager]
+    average: tuple[list[Tensor], list[Tensor]]
+    compiled: bool = False
+
+    def __post_init__(self) -> None:
         compile_it = functools.partial(torch.compile, fullgraph=True, dynamic=False)
-        self._fixed_loss = compile_it(self._loss) if compiled else self._loss
+        self._fixed_loss = compile_it(self._loss) if self.compiled else self._loss
 
     def __call__(
         self, graphs: Tensor, numbers: Tensor, shape: BatchShape, fixed: bool = True
@@ -97,18 +92,19 @@ class TrainingStep:
             fixed: Whether the shape comes again, so that compiling for it is worth the time.
         """
         self.optimizer.zero_grad(set_to_none=True)
-        with self._precision():
+        with self.precision():
             total, labels = (self._fixed_loss if fixed else self._loss)(graphs, shape)
             loss = total / numbers[0].to(total.dtype)
         loss.backward()
-        self._clip(self.optimizer)
+        self.clip(self.optimizer)
         self._optimize(numbers[2:])
-        if self._average:
+        average, weights = self.average
+        if average:
             with torch.no_grad():
                 # torch's lerp over lists knows no share on the device.
-                difference = torch._foreach_sub(self._weights, self._average)  # type: ignore[attr-defined]
+                difference = torch._foreach_sub(weights, average)  # type: ignore[attr-defined]
                 torch._foreach_mul_(difference, numbers[1])  # type: ignore[attr-defined]
-                torch._foreach_add_(self._average, difference)  # type: ignore[attr-defined]
+                torch._foreach_add_(average, difference)  # type: ignore[attr-defined]
         return torch.stack([loss.detach(), total.detach(), labels.to(total.dtype)])
 
     def _optimize(self, rates: Tensor) -> None:
@@ -124,7 +120,7 @@ class TrainingStep:
                 group["lr"] = rate
 
     def _loss(self, graphs: Tensor, shape: BatchShape) -> tuple[Tensor, Tensor]:
-        return self._module.batch_loss(self._graphs.batch(graphs, shape))
+        return self.module.batch_loss(self.graphs.batch(graphs, shape))
 
     @contextmanager
     def undone(self) -> Iterator[None]:
@@ -133,7 +129,7 @@ class TrainingStep:
         Moments that were not there before are there afterwards, as zeros, which is where they
         start: a recording must not contain their creation.
         """
-        tensors = [*self._module.model.state_dict().values(), *self._average]
+        tensors = [*self.module.model.state_dict().values(), *self.average[0]]
         values = [tensor.clone() for tensor in tensors]
         states = self.optimizer.state
         moments = {

@@ -270,14 +270,12 @@ def check_same_data(facts: Mapping[str, Any], trainer: Trainer) -> None:
 
 def check_same_network(facts: Mapping[str, Any], asked_for: GraphormerConfig) -> None:
     """Raise a CheckpointError where a network differs in more than regularisation."""
-    saved = GraphormerConfig(**facts["model"])
-    for field in dataclasses.fields(saved):
-        own, there = getattr(asked_for, field.name), getattr(saved, field.name)
-        # What the data decide is not asked for: rows of tables, unless given.
-        open_rows = own is None and field.name in ("atom_rows", "bond_rows")
-        decided = open_rows or field.name in FROM_DATA
-        if own != there and not decided and field.name not in REGULARISATION:
-            raise CheckpointError(
-                f"the checkpoint's network has {field.name} {there}, this one {own}: training "
-                "cannot continue with another network"
-            )
+    saved, own = (
+        dataclasses.asdict(one) for one in (GraphormerConfig(**facts["model"]), asked_for)
+    )
+    # What the data decide is not asked for: rows of tables, unless given.
+    open_rows = [name for name in ("atom_rows", "bond_rows") if own[name] is None]
+    for name, there in saved.items():
+        if own[name] != there and name not in (*FROM_DATA, *REGULARISATION, *open_rows):
+            what = f"the checkpoint's network has {name} {there}, this one {own[name]}"
+            raise CheckpointError(f"{what}: training cannot continue with another network")

@@ -203,7 +203,7 @@ def make_trainer(options: TrainerConfig, **own: Any) -> Trainer:
     """Return Lightning's trainer for some options; those in `own` win."""
     given = {name: getattr(options, name) for name in TrainerConfig.names()}
     given = {name: value for name, value in given.items() if value is not None}
-    given["accelerator"] = _accelerator(options)
+    given["accelerator"] = _accelerator(options.accelerator, str(options.devices))
     ours = {
         "enable_model_summary": False,  # our table says more
         "num_sanity_val_steps": 0,  # two validation batches before training only cost time
@@ -218,13 +218,12 @@ def make_evaluator(options: TrainerConfig, **own: Any) -> Trainer:
     return make_trainer(options, **quiet, **own)
 
 
-def _accelerator(options: TrainerConfig) -> str:
+def _accelerator(given: str, devices: str) -> str:
     """Lightning would take Apple's GPU by itself, which is for those who name it."""
     there = CUDAAccelerator.is_available()
-    given = options.accelerator
     if given in ("gpu", "cuda") and not there:
         raise ConfigError(f"--trainer.accelerator {given}: there is none here: leave it out")
-    if str(options.devices) == "-1" and (given == "cpu" or not there):
+    if devices == "-1" and (given == "cpu" or not there):
         raise ConfigError("--trainer.devices -1 means all GPUs: on a CPU give how many processes")
     if given == "auto":
         return "cuda" if there else "cpu"
@@ -242,20 +241,16 @@ def selection(config: FitConfig, data: MoleculeDataModule) -> tuple[Metric, Metr
     if not len(validation):
         for name, given in (("metric", config.metric), ("early_stopping", patience)):
             if given and given != LAST.name:
-                raise ConfigError(
-                    f"--{name} {given} goes by the validation split, and {data.splits.name} has "
-                    "none: leave it out, and the end of training is taken"
-                )
+                what = f"--{name} {given} goes by the validation split, and {data.splits.name} has"
+                raise ConfigError(f"{what} none: leave it out, and the end of training is taken")
         return LAST, task.main
     selected = monitored_metric(task, validation, config.metric, patience)
     for member, fold in enumerate(data.numbers.of_members if config.metric is not None else ()):
         try:
             monitored_metric(task, data.store.targets[fold], config.metric, patience)
         except ConfigError as error:
-            raise ConfigError(
-                f"member {member}, which validates on a fold of its own: {error}, or "
-                "--ensemble_by seeds"
-            ) from None
+            which = f"member {member}, which validates on a fold of its own"
+            raise ConfigError(f"{which}: {error}, or --ensemble_by seeds") from None
     shown = task.main if selected.kind is None else selected  # the loss is drawn anyway
     if selected is not LAST and (undefined := undefined_targets(task, validation, shown)):
         decides = "the other targets decide" if selected is shown else "the loss decides"

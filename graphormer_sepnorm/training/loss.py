@@ -20,13 +20,7 @@ from graphormer_sepnorm.model.norms import sum_over_processes
 
 LossName = Literal["l1", "mse", "bce"]
 
-_ELEMENTWISE = {
-    "l1": lambda outputs, targets: (outputs - targets).abs(),
-    "mse": lambda outputs, targets: (outputs - targets).square(),
-    "bce": lambda outputs, targets: F.binary_cross_entropy_with_logits(
-        outputs, targets, reduction="none"
-    ),
-}
+_LOSSES = {"l1": F.l1_loss, "mse": F.mse_loss, "bce": F.binary_cross_entropy_with_logits}
 
 
 def choose_loss(name: LossChoice, task: Task) -> LossName:
@@ -84,8 +78,8 @@ def summed_loss(
         targets = torch.cat([targets.to(outputs.dtype), low, high], dim=1)
     present = ~targets.isnan()
     # The missing labels are replaced before the loss is formed: nan * 0 would still be nan.
-    losses = _ELEMENTWISE[name](outputs, targets.to(outputs.dtype).where(present, 0.0))
-    losses = losses.where(present, 0.0)
+    known = targets.to(outputs.dtype).where(present, 0.0)
+    losses = _LOSSES[name](outputs, known, reduction="none").where(present, 0.0)
     if weights is not None:
         losses = losses * weights[:, None].to(losses.dtype)
     return losses.sum(), present.sum()

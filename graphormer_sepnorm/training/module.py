@@ -37,7 +37,6 @@ from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.averaging import (
     TRAINED_WEIGHTS,
     batch_norms,
-    fix_batch_norm,
     measure_batch_norm,
 )
 from graphormer_sepnorm.training.backbone import Backbone
@@ -149,10 +148,9 @@ class GraphormerModule(EvaluatedModule):
         if not isinstance(data, MoleculeDataModule):
             raise ConfigError("GraphormerModule needs a MoleculeDataModule: fit(module, data)")
         if data.max_path_length != self.architecture.max_path_length:
-            raise ConfigError(
-                f"the data were prepared with max_path_length {data.max_path_length}, the model "
-                f"has {self.architecture.max_path_length}: give both the same"
-            )
+            own = self.architecture.max_path_length
+            what = f"the data were prepared with max_path_length {data.max_path_length}, the model"
+            raise ConfigError(f"{what} has {own}: give both the same")
         splits, vocabulary = data.splits, data.fit_vocabulary()
         mean, deviation = data.target_scaling()
         summary = data.training_summary()
@@ -208,10 +206,8 @@ class GraphormerModule(EvaluatedModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what predicting needs, and what the last validation gave."""
-        values = self.trainer.callback_metrics
-        validation = {
-            name: float(value) for name, value in values.items() if name.startswith("validation_")
-        }
+        values = self.trainer.callback_metrics.items()
+        validation = {name: float(one) for name, one in values if name.startswith("validation_")}
         checkpoint[KEY] = {**self.facts, "validation": validation}
         # Only the sums of all processes together are the same for any number of them.
         sums = torch.stack([self.epoch_loss.total, self.epoch_loss.labels])
@@ -280,7 +276,8 @@ class GraphormerModule(EvaluatedModule):
 
     def _fix_statistics(self, fixed: bool) -> None:
         self.statistics_fixed = fixed
-        fix_batch_norm(self.model, fixed)
+        for norm in batch_norms(self.model):
+            norm.fixed = fixed  # constants in training too, or no longer
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Return what a batch adds to the loss of its optimizer step.

@@ -33,13 +33,10 @@ def arguments(rows: int, depth: int, outputs: int, dtype: torch.dtype = torch.fl
 @pytest.mark.parametrize(
     ("rows", "depth", "outputs"),
     [
-        *((rows, 24, 40) for rows in (1, 2, 5, 69, 71, 97, 500)),
-        *((150, depth, 32) for depth in (1, 3, 8, 16, 17, 72, 80, 81)),
+        *((rows, 24, 40) for rows in (1, 2, 5, 71, 500)),
+        *((150, depth, 32) for depth in (1, 3, 8, 17, 81)),
         # One to six vectors, whole, in part and half: all sizes of a panel.
-        *(
-            (150, 20, outputs)
-            for outputs in (1, 7, 9, 16, 24, 31, 48, 56, 57, 72, 80, 96, 216, 240)
-        ),
+        *((150, 20, n) for n in (1, 7, 9, 16, 24, 31, 48, 57, 72, 96, 240)),
     ],
 )
 def test_outputs_and_gradients_are_those_of_torch(rows, depth, outputs):
@@ -110,12 +107,6 @@ def test_what_is_not_a_number_stays_so_in_its_row_alone():
     assert linear(rows[:0], weight, bias).shape == (0, 40)
 
 
-def test_without_avx512_torch_is_faster(monkeypatch):
-    monkeypatch.setattr(ops._LinearFunction, "apply", None)
-    monkeypatch.setattr(library(), "products_are_fast", lambda: 0)
-    assert linear(torch.ones(2, 8), torch.ones(3, 8)).shape == (2, 3)
-
-
 def test_large_matrices_and_other_precisions_are_for_torch(monkeypatch):
     def refuse(*_):
         raise AssertionError("compiled")
@@ -127,6 +118,9 @@ def test_large_matrices_and_other_precisions_are_for_torch(monkeypatch):
         assert linear(torch.ones(2, 8), torch.ones(3, 8)).dtype == torch.bfloat16
     with switched_off():
         assert linear(torch.ones(2, 8), torch.ones(3, 8)).shape == (2, 3)
+    with monkeypatch.context() as patch:  # without AVX-512 torch is faster
+        patch.setattr(library(), "products_are_fast", lambda: 0)
+        assert linear(torch.ones(2, 8), torch.ones(3, 8)).shape == (2, 3)
     with pytest.raises(RuntimeError, match="dtype"):
         linear(torch.ones(2, 8), torch.ones(3, 8).double())
     with pytest.raises(AssertionError, match="compiled"):
@@ -137,14 +131,6 @@ def test_large_matrices_and_other_precisions_are_for_torch(monkeypatch):
 def test_rows_of_another_width_are_refused(rows):
     with pytest.raises(RuntimeError, match=r"shapes cannot be multiplied|size mismatch"):
         Linear(8, 4)(torch.randn(rows))
-
-
-def test_rows_of_other_dimensions_are_for_torch():
-    rows, weight, bias = (one.detach() for one in arguments(6, 8, 4))
-    wanted = linear(rows, weight, bias)
-    torch.testing.assert_close(linear(rows[0], weight, bias), wanted[0])
-    in_parts = linear(rows.unflatten(0, (2, 3)), weight, bias)
-    torch.testing.assert_close(in_parts.flatten(0, 1), wanted)
 
 
 def test_all_products_go_this_way(monkeypatch):

@@ -33,9 +33,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
-@pytest.mark.parametrize(
-    ("graphs", "atoms", "channels"), [(2, 2, 1), (5, 60, 8), (3, 65, 19), (70, 500, 72)]
-)
+@pytest.mark.parametrize(("graphs", "atoms", "channels"), [(2, 2, 1), (3, 65, 19), (70, 500, 72)])
 @pytest.mark.parametrize("state", ["batch", "fixed", "evaluation"])
 @pytest.mark.parametrize("arm", ARMS)
 def test_everything_is_as_on_the_plain_path(arm, state, graphs, atoms, channels, calls):

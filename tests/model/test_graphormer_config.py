@@ -83,10 +83,6 @@ def test_contradictions_are_config_errors(options, message):
     assert "\n" not in str(caught.value)
 
 
-def test_the_smallest_table_of_distances():
-    assert GraphormerConfig(spatial_rows=3).spatial_rows == 3
-
-
 def test_tables_are_sized_for_the_vocabulary():
     _, vocabulary = stored([molecule("CC=O")])
     config = GraphormerConfig().for_vocabulary(vocabulary)
@@ -131,14 +127,6 @@ def test_a_data_set_without_any_bonds():
     graphs = [graph(1, []), graph(3, [])]
     _, vocabulary = stored(graphs)
     assert small_model(vocabulary)(batch_of(graphs, vocabulary)).isfinite().all()
-
-
-def test_a_molecule_without_bonds_for_a_model_that_knows_bonds():
-    vocabulary, both = batch_of_smiles("CCO", "N")
-    model = small_model(vocabulary)
-    together = model(both)
-    alone = model(batch_of([molecule("N")], vocabulary))
-    assert torch.allclose(together[1], alone[0], atol=1e-12)
 
 
 def test_a_store_with_fewer_hops_than_the_model_counts_is_a_clear_error():

@@ -102,27 +102,17 @@ def test_all_arms_are_tested():
     assert {*ARMS} == {*NORMS}
 
 
-@pytest.mark.parametrize(
-    ("name", "arm"), [("sepnorm", "bn+ln"), ("sharenorm", "shared-ln"), ("BN+LN", "bn+ln")]
-)
-def test_aliases_and_capitals(name, arm):
-    assert norm_name(name) == arm
-
-
-@pytest.mark.parametrize(
-    ("wrong", "hint"), [("sepnrom", "sepnorm"), ("shared_ln", "shared-ln"), ("zzz", None)]
-)
-def test_an_unknown_norm_names_the_choices(wrong, hint):
-    with pytest.raises(ConfigError) as caught:
-        norm_name(wrong)
-    message = str(caught.value)
-    assert "\n" not in message
-    assert wrong in message
-    for choice in (*NORMS, *NORM_ALIASES):
-        assert choice in message
-    assert ("did you mean" in message) == (hint is not None)
-    if hint:
-        assert f"did you mean '{hint}'?" in message
+def test_aliases_capitals_and_slips():
+    assert [norm_name(name) for name in ("sepnorm", "sharenorm", "BN+LN")] == [
+        "bn+ln",
+        "shared-ln",
+        "bn+ln",
+    ]
+    with pytest.raises(ConfigError, match="did you mean 'sepnorm'") as caught:
+        norm_name("sepnrom")
+    assert all(choice in str(caught.value) for choice in (*NORMS, *NORM_ALIASES))
+    with pytest.raises(ConfigError, match="unknown norm 'zzz': choose"):
+        norm_name("zzz")
 
 
 class RMSNorm(torch.nn.RMSNorm):
