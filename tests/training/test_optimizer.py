@@ -78,8 +78,11 @@ def test_no_device_is_told_to_take_one_parameter_after_the_other(
     name: Any, device: str, mixed: bool
 ) -> None:
     """``fused=False`` would choose torch's loop, also where it has something better."""
+    model = Model()
     with FakeTensorMode():  # there need not be a GPU
-        optimizer = make_optimizer(Model(device), options_of(optimizer=name), mixed=mixed)
+        for part in (model.layers, model.table):
+            part.weight = torch.nn.Parameter(torch.empty(2, 2, device=device))
+        optimizer = make_optimizer(model, options_of(optimizer=name), mixed=mixed)
     for group in optimizer.param_groups:
         assert group["fused"] is (None if mixed else True)
         assert group["foreach"] is None
