@@ -232,10 +232,10 @@ SELDOM = {"norm": "bn+bn"}  # with validations after every second epoch, and an 
     ("stops", "num_workers", "options"),
     [
         ("3 last, 10 last, 10 best, 12 last", 0, {}),  # 5 steps are one epoch
-        ("10 last, 12 last", 1, {}),
+        ("12 last", 1, {}),
         ("12 last", 0, {"optimizer": "muon"}),
-        ("3 last, 10 last, 10 best, 12 last", 0, FIXED),
-        ("7 last, 10 last, 12 last, 15 last", 0, SELDOM),
+        ("3 last, 12 last", 0, FIXED),
+        ("7 last, 15 last", 0, SELDOM),
     ],
 )
 def test_resumed_run_equals_the_uninterrupted_one(
@@ -283,11 +283,9 @@ def test_resumed_run_equals_the_uninterrupted_one(
     ("every", "averaged", "options", "steps"),
     [
         (2, False, {"max_epochs": 4}, [10, 20]),
-        (2, False, {"max_epochs": 3}, [10, 15]),
         (2, True, {"max_epochs": 3}, [10, 15]),
         (9, True, {"max_epochs": 2}, [10]),
         (1, False, {"max_epochs": -1, "max_steps": 3}, [3]),
-        (2, False, {"max_epochs": -1, "max_steps": 13}, [10, 13]),
         (2, True, {"max_epochs": -1, "max_steps": 13}, [10, 13]),
         (9, False, {"max_epochs": -1, "max_steps": 10}, [10]),
         (1, False, {"max_epochs": 2, "val_check_interval": 0.4}, [2, 4, 7, 9, 10]),
@@ -411,9 +409,8 @@ class Ruin(Callback):
         torch.nn.init.constant_(module.model.readout.bias, 1e3)
 
 
-@pytest.mark.parametrize("place", ["moved", "copied"])
-def test_best_checkpoint_of_the_earlier_run_stays_to_be_beaten(
-    place: str, tmp_path: Path, train: Callable
+def test_best_checkpoint_of_a_run_that_was_copied_stays_to_be_beaten(
+    tmp_path: Path, train: Callable
 ) -> None:
     def run(folder: Path, epochs: int, resume: Path | None, *more: Callback) -> Any:
         best, last = checkpoint_callbacks(folder, "mae", 0)
@@ -423,11 +420,8 @@ def test_best_checkpoint_of_the_earlier_run_stays_to_be_beaten(
     earlier, here = tmp_path / "first", tmp_path / "second"
     first, _ = run(earlier, 3, None)
     step = read_checkpoint(earlier)["global_step"]
-    if place == "moved":
-        shutil.move(earlier, here)
-    else:  # what becomes of the original is another run's business
-        shutil.copytree(earlier, here)
-        (earlier / "checkpoints" / "best.ckpt").write_text("of a later time")
+    shutil.copytree(earlier, here)  # what becomes of the original is another run's business
+    (earlier / "checkpoints" / "best.ckpt").write_text("of a later time")
     second, error = run(here, 4, here / "checkpoints" / "last.ckpt", Ruin())
     assert error > 1e2
     assert float(second.best_model_score) == float(first.best_model_score)

@@ -305,29 +305,11 @@ def test_bfloat16_trains_with_accumulated_and_clipped_gradients(
         ({"norm": "sepnrom"}, "did you mean 'sepnorm'"),
         ({"width": 10, "heads": 4}, "not a multiple"),
         ({"frozen_bn_fraction": 0.5, "precise_bn_graphs": 0}, "needs --model.precise_bn_graphs"),
-        *(
-            ({name: value}, f"{name} is ")
-            for name, values in {
-                "learning_rate": (0.0, "1e-3", float("inf")),
-                "warmup_steps": (-1,),
-                "weight_decay": (-1.0,),
-                "final_learning_rate": (-1.0,),
-                "frozen_bn_fraction": (1.0,),
-                "precise_bn_graphs": (1, 2.5),
-                "optimizer": ("sgd",),
-                "weight_decay_on": ("none",),
-                "uniformity_weight": (-1.0,),
-                "uniformity_on": ("cls",),
-                "schedule": ("constant",),
-                "loss": ("huber",),
-                "betas": (("0.9", 0.9), None, (1.0, 0.9)),
-                "seed": (1.5,),
-                "eps": (0.0,),
-                "label_fraction": (0.0,),
-                "attention_dropout": (1.0,),
-            }.items()
-            for value in values
-        ),
+        ({"learning_rate": "1e-3"}, "learning_rate is "),
+        ({"precise_bn_graphs": 1}, "precise_bn_graphs is "),
+        ({"optimizer": "sgd"}, "optimizer is "),
+        ({"betas": ("0.9", 0.9)}, "betas is "),
+        ({"seed": 1.5}, "seed is "),
     ],
 )
 def test_impossible_options_are_refused_before_data_are_touched(
