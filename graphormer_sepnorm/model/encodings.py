@@ -16,7 +16,7 @@ from graphormer_sepnorm.model.attention_ops import BlockBias, pair_bias
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.ops import linear
 
-# Ring sizes from 3 on that are told apart; larger rings count as the largest.
+# Ring sizes from 3 on that are distinguished; larger rings count as the largest.
 _SMALLEST, _LARGEST = 3, 32
 
 
@@ -82,8 +82,8 @@ class AttentionBias(nn.Module):
             )
         distance = batch.type_distance
         last = self.spatial.num_embeddings - 1
-        place = torch.where(distance < 0, last, distance.clamp(max=last - 1))
-        spatial = self.spatial(place)
+        index = torch.where(distance < 0, last, distance.clamp(max=last - 1))
+        spatial = self.spatial(index)
         bond = self.bond(batch.bond_rows).mean(1)  # [k, H]
         step = linear(bond, self.path_weight[:hops].mT.flatten(0, 1))  # [k, D H]
         step = step.unflatten(1, (hops, -1)).transpose(0, 1).flatten(0, 1)  # [D k, H]

@@ -82,7 +82,7 @@ class ExtraReadout(nn.Module):
 
 
 class Graphormer(nn.Module):
-    """Graphormer with a choice of norms; predicts from the graph token, unless told otherwise.
+    """Graphormer with a choice of norms; predicts from the graph token by default.
 
     Pre-norm: ``x + Attention(Norm(x))``, ``x + FFN(Norm(x))``, a last norm, a linear readout of
     the graph token. Post-norm: a norm of the embedded tokens, ``Norm(x + Attention(x))``,
@@ -108,7 +108,7 @@ class Graphormer(nn.Module):
         self.paths = PathEncoding(*sizes) if "paths" in config.encodings else None
         self.rings = RingEncoding(config.width) if "rings" in config.encodings else None
         self.input_norm = None if pre else make_norm(config.norm, config.width, first=True)
-        self.layers = nn.ModuleList(Layer(config, place) for place in range(config.layers))
+        self.layers = nn.ModuleList(Layer(config, index) for index in range(config.layers))
         self.output_norm = make_norm(config.norm, config.width) if pre else None
         self.readout = Linear(config.width, config.num_targets)
         both = config.readout in ("both", "graph_token+mean")

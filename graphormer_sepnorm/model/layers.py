@@ -100,7 +100,7 @@ class BondMessages(nn.Module):
     the bond it passes over. Here it does.
 
     e is the sum of the embeddings of the bond's features (Hu et al. 2020, "Strategies for
-    Pre-training Graph Neural Networks"), here in a branch beside attention (Rampášek et al. 2022,
+    Pre-training Graph Neural Networks"), here in a branch next to attention (Rampášek et al. 2022,
     "Recipe for a General, Powerful, Scalable Graph Transformer"). GINE's own term ``(1 + ε) h_i``
     is the residual stream, its MLP the layer's feed-forward network. Graph tokens have no bonds
     and get 0.

@@ -90,14 +90,14 @@ def replace_norms(
     """Replace, in place, each `nn.LayerNorm` of a transformer that acts on tokens ``[N, L, D]``.
 
     That of a subclass, such as timm's, is one of them if it computes on the example what
-    `nn.functional.layer_norm` does and has no parameters and modules beside weight and bias.
+    `nn.functional.layer_norm` does and has no parameters and modules but weight and bias.
 
     The new norms begin with weight, bias and eps of the old, in both branches, and state dicts of
     the original model load. With ``"ln"`` and ``"ln"`` outputs are those of the original until it
     is trained. A norm that meets the same [CLS] in every sequence, as the first of most models
     does, keeps LayerNorm for it: BatchNorm would return its bias for all of them.
 
-    To see which norms these are, the model is run once, in evaluation mode. Put an optimiser,
+    To see which norms these are, the model is run once, in evaluation mode. Put an optimizer,
     `torch.compile` and DistributedDataParallel around it afterwards.
 
     Args:

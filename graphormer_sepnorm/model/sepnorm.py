@@ -65,7 +65,7 @@ class TokenNorm(nn.Module):
         self.hidden_size, self.eps = hidden_size, eps
 
     def extra_repr(self) -> str:
-        """What ``print`` shows beside the branches."""
+        """What ``print`` shows with the branches."""
         return f"{self.hidden_size}, eps={self.eps:g}"
 
     def _branch(self, norm: str | type[nn.Module]) -> nn.Module:
@@ -125,8 +125,8 @@ class TokenNorm(nn.Module):
                 for one in takers:  # not the same tensor: assign=True makes it the parameter
                     state_dict[f"{prefix}{one}.{name}"] = value.clone()
                     if not isinstance(branches[one], nn.LayerNorm):
-                        for key, kept in branches[one].state_dict(prefix=f"{prefix}{one}.").items():
-                            state_dict.setdefault(key, kept)
+                        for key, own in branches[one].state_dict(prefix=f"{prefix}{one}.").items():
+                            state_dict.setdefault(key, own)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
@@ -190,7 +190,7 @@ class SepNorm(TokenNorm):
         self.tok_norm_layer = self._branch(tok_norm)
 
     def extra_repr(self) -> str:
-        """What ``print`` shows beside the branches."""
+        """What ``print`` shows with the branches."""
         return f"{super().extra_repr()}, cls_position={self.cls_position}"
 
     @classmethod

@@ -155,11 +155,11 @@ def path_counts(adjacency: Tensor, block: AttentionBlock, steps: int, most: int)
         found = found + torch.bincount(grown[new, 0] // tokens, minlength=graphs)
         goes_on = (found <= most)[grown[:, 0] // tokens]
         pair = grown[:, 0] * tokens + after % tokens
-        place = counts[length].view(-1)
+        total = counts[length].view(-1)
         new, closed = new & goes_on, known[:, 0] & goes_on
-        place.index_add_(0, pair[new], torch.ones_like(pair[new], dtype=place.dtype))
+        total.index_add_(0, pair[new], torch.ones_like(pair[new], dtype=total.dtype))
         if length > 2:  # a cycle is found both ways
-            place.index_add_(0, pair[closed], torch.full_like(pair[closed], 0.5, dtype=place.dtype))
+            total.index_add_(0, pair[closed], torch.full_like(pair[closed], 0.5, dtype=total.dtype))
         visited = grown[new]
     return counts
 

@@ -125,7 +125,7 @@ class AveragedWeights(Callback):
         get_ema_multi_avg_fn(self.decay_at(self._steps))(*self.pairs, self._steps)
 
     def decay_at(self, step: int) -> float:
-        """Share of the average that is kept when the weights after `step` steps enter it."""
+        """Share of the average that stays when the weights after `step` steps enter it."""
         return min(self._decay, (1 + step) / (10 + step))
 
     def took(self, step: int) -> None:
@@ -206,4 +206,4 @@ class AveragedWeights(Callback):
         if trainer.state.fn == "fit" and TRAINED_WEIGHTS in checkpoint:
             self._average = copy.deepcopy(pl_module.model).eval()
             pl_module.load_state_dict(checkpoint[TRAINED_WEIGHTS])
-            pl_module.goes_on_from_average = False
+            pl_module.continues_from_average = False

@@ -57,12 +57,12 @@ class MetricsFile(CSVLogger):
     @rank_zero_only
     def keep(self, rows: int) -> None:
         """Keep the first `rows` rows of an earlier session; what follows is logged again."""
-        kept = self._earlier[: 1 + rows] if rows else []
-        self.rows = max(0, len(kept) - 1)
-        self.experiment.metrics_keys = kept[0].decode().strip().split(",") if kept else []
-        if kept:
+        stored = self._earlier[: 1 + rows] if rows else []
+        self.rows = max(0, len(stored) - 1)
+        self.experiment.metrics_keys = stored[0].decode().strip().split(",") if stored else []
+        if stored:
             with replacing(self._file) as partial:
-                partial.write_bytes(b"".join(kept))
+                partial.write_bytes(b"".join(stored))
         else:
             self._file.unlink(missing_ok=True)
 

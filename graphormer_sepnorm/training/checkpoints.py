@@ -43,7 +43,7 @@ def step_in_epoch(trainer: Trainer, batch_idx: int) -> int | None:
     return batch_idx // accumulated
 
 
-def goes_on_exactly(trainer: Trainer, batch_idx: int) -> bool:
+def is_exact_resume_point(trainer: Trainer, batch_idx: int) -> bool:
     """Whether training continues exactly from a checkpoint of the step that a batch has ended.
 
     Not if a validation follows it, which whoever continues from there would never make; where each
@@ -217,10 +217,10 @@ class LastCheckpoint(Callback):
     ) -> None:
         """Save if it is time to, at the end of an optimizer step."""
         step = step_in_epoch(trainer, batch_idx)
-        if step is None or not goes_on_exactly(trainer, batch_idx):
+        if step is None or not is_exact_resume_point(trainer, batch_idx):
             return  # gradients that are being accumulated are in no checkpoint
         # An epoch is saved after the first step of the next one, when validation, early stopping
-        # and logging are done with it: from there Lightning goes on exactly.
+        # and logging are done with it: from there Lightning continues exactly.
         first = step == 0 and trainer.current_epoch > 0
         enough = min(self._seconds, _SECONDS_BETWEEN_EPOCHS) if first else self._seconds
         # Clocks differ: one process decides for all of them.
@@ -334,14 +334,14 @@ class StopBetweenSteps(Callback):
     ) -> None:
         """Stop here if it was asked for."""
         step = step_in_epoch(trainer, batch_idx)
-        if step is None or not goes_on_exactly(trainer, batch_idx):
+        if step is None or not is_exact_resume_point(trainer, batch_idx):
             return
         if any_process(trainer, self._asked_at is not None, step):
             self._stopping = True
             raise KeyboardInterrupt
 
     def on_train_end(self, *_: Any) -> None:
-        """Give the signals back, after an error to a notebook that goes on."""
+        """Give the signals back, after an error to a notebook that runs on."""
         self._answering.close()
 
     on_exception = on_train_end  # type: ignore[assignment]

@@ -340,8 +340,8 @@ def _logger(name: str, run: RunDirectory, step: int) -> list[Logger]:
     try:
         if name == "tensorboard":
             # What it has from after the checkpoint is not shown.
-            place = run.path, "", run.tensorboard.name
-            return [loggers.TensorBoardLogger(*place, purge_step=step or None)]
+            folder = run.path, "", run.tensorboard.name
+            return [loggers.TensorBoardLogger(*folder, purge_step=step or None)]
         if name == "wandb":
             return [loggers.WandbLogger(save_dir=run.path, name=run.path.name)]
         if name == "mlflow":

@@ -96,7 +96,7 @@ class GraphormerModule(EvaluatedModule):
         # The first step with BatchNorm's statistics fixed, known with the schedule; if they are.
         self.fixed_from = math.inf
         self.statistics_fixed = False
-        self.goes_on_from_average = False  # until `AveragedWeights` has put the weights back
+        self.continues_from_average = False  # until `AveragedWeights` has put the weights back
         self._labels_per_step = np.empty(0)
         self._labels_epoch = -1
         self._statistics_batches: list[GraphBatch] = []
@@ -227,7 +227,7 @@ class GraphormerModule(EvaluatedModule):
             sums = torch.tensor(checkpoint[EPOCH_LOSS], dtype=torch.float64)
             self.epoch_loss.total, self.epoch_loss.labels = sums
         self._fix_statistics(training and checkpoint.get(FIXED, False))
-        self.goes_on_from_average = training and TRAINED_WEIGHTS in checkpoint
+        self.continues_from_average = training and TRAINED_WEIGHTS in checkpoint
 
     def restore(
         self,
@@ -328,8 +328,8 @@ class GraphormerModule(EvaluatedModule):
         63 bits of (seed, epoch, batch, rank), the same in every version: so a resumed run samples
         what the uninterrupted one would have, and so do two arms of a comparison.
         """
-        place = self.hparams["seed"], self.current_epoch, batch_idx, self.global_rank
-        digest = hashlib.blake2b(struct.pack("<4q", *place), digest_size=8).digest()
+        index = self.hparams["seed"], self.current_epoch, batch_idx, self.global_rank
+        digest = hashlib.blake2b(struct.pack("<4q", *index), digest_size=8).digest()
         return int.from_bytes(digest, "little") >> 1
 
     def backward(self, loss: Tensor, *arguments: Any, **options: Any) -> None:
@@ -381,10 +381,10 @@ class GraphormerModule(EvaluatedModule):
 
     def on_train_start(self) -> None:
         """Let the options of this run count, where a checkpoint brought those of an earlier one."""
-        if self.goes_on_from_average:
+        if self.continues_from_average:
             raise CheckpointError(
                 "the checkpoint holds averaged weights: give the trainer the callback "
-                "AveragedWeights to go on with them"
+                "AveragedWeights to continue with them"
             )
         schedule: Any = self.trainer.lr_scheduler_configs[0].scheduler
         if isinstance(schedule, LambdaLR):  # not in the trials of a LearningRateFinder
