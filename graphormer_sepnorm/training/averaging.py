@@ -112,9 +112,9 @@ class AveragedWeights(Callback):
         if self._average is None:
             self._average = copy.deepcopy(model).eval()
             self._has_statistics = not batch_norms(model)
-        self._average.to(pl_module.device)
+        average = self._average.to(pl_module.device)
         self._steps = self._steps or trainer.global_step
-        self.pairs = list(self._average.parameters()), list(model.parameters())
+        self.pairs = list(average.parameters()), list(model.parameters())
 
     @torch.no_grad()
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:

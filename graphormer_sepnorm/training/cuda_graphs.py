@@ -352,6 +352,9 @@ class CapturedTraining(Callback):
         """Free the memory of the device, and let model and data take ordinary steps again."""
         if self._trainer is None:
             return
+        if self.misfits:
+            what = "%d of %d batches did not fit their planned shape and were not captured"
+            log.warning(what, self.misfits, self.steps)
         trainer.datamodule.numbers_only = False  # type: ignore[attr-defined]
         pl_module.captured = None
         self._forget_recordings()

@@ -133,7 +133,7 @@ def test_resumed_run_equals_the_uninterrupted_one(
 
 
 def test_batches_that_do_not_fit_are_trained_and_counted(
-    fit: Fit, monkeypatch: pytest.MonkeyPatch
+    fit: Fit, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     expected, _ = fit("planned", True)
     monkeypatch.setattr(
@@ -143,6 +143,7 @@ def test_batches_that_do_not_fit_are_trained_and_counted(
     module, _ = fit("tight", counter)
     assert counter.steps == 20
     assert 0 < counter.misfits < 20
+    assert f"{counter.misfits} of 20 batches did not fit" in caplog.text
     assert_close(module, expected)
 
 
