@@ -43,11 +43,7 @@ FROM_DATA = ("num_targets", "mean_atoms", "extra_inputs", "exclusive")
 
 
 def norm_name(name: str) -> str:
-    """Return the canonical name of a norm arm, aliases resolved.
-
-    Raises:
-        ConfigError: If there is no such arm.
-    """
+    """Return the canonical name of a norm arm, aliases resolved."""
     lower = str(name).lower()
     canonical = NORM_ALIASES.get(lower, lower)
     if canonical not in NORMS:
@@ -184,11 +180,7 @@ class GraphormerConfig(Options):
         return self.readout not in ATOMS_ALONE
 
     def for_vocabulary(self, vocabulary: GraphVocabulary) -> GraphormerConfig:
-        """Return the configuration with its tables sized for a vocabulary.
-
-        Raises:
-            ConfigError: If a table was given fewer rows than the vocabulary needs.
-        """
+        """Return the configuration with its tables sized for a vocabulary."""
         sizes = {}
         for option, part in (("atom_rows", vocabulary.atoms), ("bond_rows", vocabulary.bonds)):
             given = getattr(self, option)

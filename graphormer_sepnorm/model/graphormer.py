@@ -19,11 +19,16 @@ from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.extra_inputs import CLIPPED
 from graphormer_sepnorm.model.attention_ops import share_bias
 from graphormer_sepnorm.model.config import GraphormerConfig
-from graphormer_sepnorm.model.encodings import AtomEmbedding, AttentionBias, RingEncoding
+from graphormer_sepnorm.model.encodings import (
+    AtomEmbedding,
+    AttentionBias,
+    PathEncoding,
+    RandomWalkEncoding,
+    RingEncoding,
+)
 from graphormer_sepnorm.model.layers import Layer, log_degrees, mean_over_atoms, sum_over_atoms
 from graphormer_sepnorm.model.norms import MaskedBatchNorm, SeparateNorm, SharedNorm, make_norm
 from graphormer_sepnorm.model.ops import Linear, dropout
-from graphormer_sepnorm.model.walks import PathEncoding, RandomWalkEncoding
 
 _STD = 0.02  # of initial values
 

@@ -113,12 +113,6 @@ class BondMessages(nn.Module):
     With states a bond knows what it joins: ``s_ji`` grows in each layer by ``ReLU(P (h_j + h_i) +
     e_ji)``, from 0, and the message is ``ReLU(h_j + s_ji)``: the edge features of GatedGCN (Bresson
     & Laurent 2017, "Residual Gated Graph ConvNets") without its gates.
-
-    Args:
-        bond_rows: Rows of the table of bond features; row 0, unknown, is zero.
-        width: C, channels of a token.
-        rings: Whether atoms of a ring send each other messages.
-        states: Whether bonds have states.
     """
 
     ring_factors: Tensor

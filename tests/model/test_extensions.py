@@ -23,10 +23,14 @@ from torch import Tensor
 
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
 from graphormer_sepnorm.model.config import ReadoutName
-from graphormer_sepnorm.model.encodings import RingEncoding
+from graphormer_sepnorm.model.encodings import (
+    PathEncoding,
+    RandomWalkEncoding,
+    RingEncoding,
+    path_counts,
+)
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.layers import log_degrees, mean_over_atoms, sum_over_atoms
-from graphormer_sepnorm.model.walks import PathEncoding, RandomWalkEncoding, path_counts
 
 SMILES = ("CCO", "c1ccccc1C(=O)O", "N", "C.CC(C)Cl")
 

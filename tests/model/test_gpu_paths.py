@@ -79,7 +79,7 @@ def test_no_row_is_looked_up_by_more_pairs_than_the_commonest_of_atoms(padded, m
     assert [groups(indices) > of_atoms for indices in looked_up] == [True, False]
 
 
-@pytest.mark.parametrize("options", VARIANTS, ids=name_of)
+@pytest.mark.parametrize("options", [VARIANTS[2], VARIANTS[-1]], ids=name_of)
 def test_model_is_the_same_with_the_spread_look_up(options, padded, monkeypatch):
     vocabulary, batch = padded
     model = small_model(vocabulary, **options).train()
