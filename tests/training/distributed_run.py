@@ -27,10 +27,8 @@ from graphormer_sepnorm.training.module import GraphormerModule
 # Of each the arguments of `train`.
 TRAININGS: dict[str, dict[str, Any]] = {
     **{f"{norm} plain": {"norm": norm} for norm in ("shared-bn", "bn+ln", "ln+bn")},
-    **{
-        f"{norm} accumulated": {"norm": norm, "accumulated": True}
-        for norm in ("shared-ln", "bn+bn")
-    },
+    "shared-ln accumulated": {"norm": "shared-ln", "accumulated": True},
+    "bn+bn accumulated": {"norm": "bn+bn", "accumulated": True},
     "extensions": {"norm": "bn+bn", **EVERYTHING},
     "fixed": {"norm": "bn+bn", "accumulated": True, "frozen_bn_fraction": 0.5},
     "binary": {"norm": "bn+ln", "binary": True},
