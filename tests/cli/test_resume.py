@@ -386,7 +386,7 @@ def test_full_disk_keeps_the_old_checkpoint(
 
 
 @pytest.mark.parametrize(
-    "what", ["training.callbacks.logs.MetricsFile.log_metrics", "runs.directory.write_json"]
+    "what", ["training.callbacks.MetricsFile.log_metrics", "runs.directory.write_json"]
 )
 def test_full_disk_of_logs_or_result_is_one_line(
     what: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
