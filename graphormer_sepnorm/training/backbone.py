@@ -68,36 +68,34 @@ class Backbone:
         stored = {name: value for name, value in self.options.items() if name not in others}
         return stored | own
 
-    def config(
-        self, own: GraphormerConfig, num_targets: int, vocabulary: GraphVocabulary
-    ) -> GraphormerConfig:
-        """Return the configuration of the network for new targets."""
-        # Sums over atoms stay divided by what they were divided by when the weights were learned.
-        options = {"num_targets": num_targets, "mean_atoms": self.options.get("mean_atoms", 1.0)}
-        sized = dataclasses.replace(own, atom_rows=None, bond_rows=None, **options)
-        return sized.for_vocabulary(vocabulary)
-
-    def extended_vocabulary(self, seen: GraphVocabulary, feature_version: str) -> GraphVocabulary:
-        """Return its codes and those of the new training molecules.
+    def extended(
+        self, own: GraphormerConfig, num_targets: int, seen: GraphVocabulary, feature_version: str
+    ) -> tuple[GraphormerConfig, GraphVocabulary]:
+        """Return configuration and vocabulary of the network for new targets and molecules.
 
         Raises:
-            CheckpointError: The two are codes of different things.
+            CheckpointError: The codes of the two vocabularies have different meanings.
         """
         if self.feature_version != feature_version:
             raise CheckpointError(
                 f"{self.name} knows molecules by {self.feature_version}, these data by "
                 f"{feature_version}: take a backbone that was trained on such features"
             )
-        return GraphVocabulary(
-            _union(self.vocabulary.atoms, seen.atoms), _union(self.vocabulary.bonds, seen.bonds)
+        known = self.vocabulary
+        vocabulary = GraphVocabulary(
+            _union(known.atoms, seen.atoms), _union(known.bonds, seen.bonds)
         )
+        # Sums over atoms stay divided by what they were divided by when the weights were learned.
+        options = {"num_targets": num_targets, "mean_atoms": self.options.get("mean_atoms", 1.0)}
+        sized = dataclasses.replace(own, atom_rows=None, bond_rows=None, **options)
+        return sized.for_vocabulary(vocabulary), vocabulary
 
     def load_into(self, model: Graphormer, vocabulary: GraphVocabulary) -> None:
         """Give an initialised network these weights, but for the readout and rows of new codes.
 
         Args:
-            model: With a `config` of this backbone.
-            vocabulary: Of `extended_vocabulary`.
+            model: With a configuration of `extended`.
+            vocabulary: With its vocabulary.
         """
         rows = {  # by the ends of names of tables whose rows are codes
             ".atom.weight": _new_rows(self.vocabulary.atoms, vocabulary.atoms),

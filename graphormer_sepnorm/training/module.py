@@ -164,8 +164,8 @@ class GraphormerModule(EvaluatedModule):
             sizes = {"num_targets": targets, "mean_atoms": summary["atoms"]["mean"]}
             config = dataclasses.replace(architecture, **sizes).for_vocabulary(vocabulary)
         else:
-            vocabulary = self.backbone.extended_vocabulary(vocabulary, splits.feature_version)
-            config = self.backbone.config(architecture, targets, vocabulary)
+            given = architecture, targets, vocabulary, splits.feature_version
+            config, vocabulary = self.backbone.extended(*given)
         facts: dict[str, Any] = {
             "format_version": FORMAT_VERSION,
             "model": dataclasses.asdict(config),
