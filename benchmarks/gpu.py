@@ -44,7 +44,7 @@ from benchmarks.gpu_steps import QUICK_MODEL, Trained, fitted
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.kernels.library import switched_off
 from graphormer_sepnorm.resources import config_path
-from graphormer_sepnorm.training.captured.engine import CapturedTraining
+from graphormer_sepnorm.training.cuda_graphs import CapturedTraining
 
 CHECK = ("agreement", "step", "fit")
 ENGINES = ("eager", "captured", "compiled")

@@ -13,9 +13,14 @@ from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.graphs.resident import BatchShape, plan_shape
-from graphormer_sepnorm.training.captured.engine import CapturedTraining, resident_graphs
-from graphormer_sepnorm.training.captured.recording import CapturedStep, TrainingStep
+from graphormer_sepnorm.training.cuda_graphs import (
+    CapturedStep,
+    CapturedTraining,
+    TrainingStep,
+    resident_graphs,
+)
 from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.training.optimizer import make_optimizer
 
 QUICK_MODEL: dict[str, Any] = {
     "layers": 2,
@@ -69,7 +74,7 @@ class Trained:
 
     def __init__(self, options: argparse.Namespace, batch_size: int) -> None:
         self._device, self._clip = options.device, options.clip
-        capturing = CapturedTraining(on_cpu=True, steps_per_launch=1)
+        capturing = CapturedTraining(on_cpu=True)
         self._module, data, self._made = fitted(options, batch_size, capturing, max_steps=1)
         self._module.to(self._device).train()
         self._resident = resident_graphs(data.store, self._module.vocabulary, self._module.model)
@@ -109,13 +114,8 @@ class Trained:
 
 
 def optimizer_for(module: GraphormerModule, device: torch.device) -> torch.optim.Optimizer:
-    """Return a new optimiser of a module that was trained before.
-
-    What captures steps has made the module an ordinary one again when that training ended; on a
-    GPU this optimiser is to be captured.
-    """
-    module.capturable = device.type == "cuda"
-    return module.configure_optimizers()[0][0]
+    """Return a new optimizer of a module that was trained before; on a GPU it can be captured."""
+    return make_optimizer(module.model, module.options, capturable=device.type == "cuda")
 
 
 def clip(most: float, optimizer: torch.optim.Optimizer) -> None:

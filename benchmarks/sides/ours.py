@@ -18,6 +18,7 @@ from benchmarks.sides.simple_graphs import simple_graph
 from graphormer_sepnorm import Predictor
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.molecules import parse_smiles
+from graphormer_sepnorm.config import ModelConfig
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
 from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph
 from graphormer_sepnorm.graphs.store import GraphStore
@@ -132,12 +133,14 @@ def train_recipe(options: Options) -> Work:
     """The same with the network and the optimiser of a configuration."""
     given = _recipe_options()
     chosen = {name: given[name] for name in ("learning_rate", "weight_decay", "eps")}
-    return _train(options, recipe, **chosen, betas=tuple(given["betas"]), name=given["optimizer"])
+    return _train(
+        options, recipe, **chosen, betas=tuple(given["betas"]), optimizer=given["optimizer"]
+    )
 
 
 def _train(options: Options, make: Maker, **of_optimizer: Any) -> Work:
     model, batches, molecules = _network(options, make)
-    optimizer = make_optimizer(model, **of_optimizer)
+    optimizer = make_optimizer(model, ModelConfig(**of_optimizer))
     with switched_off():  # operations are counted: those of the compiled functions nobody sees
         return training(model, optimizer, model, batches, molecules)
 

@@ -10,8 +10,7 @@ from graphormer_sepnorm.datasets.training_graphs import MemberFolds
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
 from graphormer_sepnorm.graphs.loading import EpochBatches
 from graphormer_sepnorm.runs.plan import Plan, RunSpec
-from graphormer_sepnorm.training.callbacks.checkpoints import monitored_metric
-from graphormer_sepnorm.training.steps import planned_steps, settled_epochs
+from graphormer_sepnorm.training.fit import monitored_metric, planned_steps, settled_epochs
 
 
 @dataclass(frozen=True)

@@ -389,9 +389,11 @@ class MoleculeDataModule(LightningDataModule):
         return indices
 
     def transfer_batch_to_device(
-        self, batch: GraphBatch, device: torch.device, dataloader_idx: int
-    ) -> GraphBatch:
+        self, batch: GraphBatch | np.ndarray, device: torch.device, dataloader_idx: int
+    ) -> GraphBatch | np.ndarray:
         """Move a batch; pinned batches are copied while the device works."""
+        if isinstance(batch, np.ndarray):  # indices, of which captured steps make a batch
+            return batch
         return batch.to(device, non_blocking=True)
 
     def _loader(self, batches: TrainingOrder | list[list[int]]) -> DataLoader:

@@ -21,8 +21,7 @@ from graphormer_sepnorm.inference.checkpoint import KEY, find_checkpoint, read_c
 from graphormer_sepnorm.pipeline.report import in_words_without_new_elements, prediction_columns
 from graphormer_sepnorm.pipeline.simple_models import evaluate, final_predictions
 from graphormer_sepnorm.tables.columns import means
-from graphormer_sepnorm.training.endings import explaining, interruptible, restorable
-from graphormer_sepnorm.training.fit import make_evaluator
+from graphormer_sepnorm.training.fit import explaining, interruptible, make_evaluator, restorable
 from graphormer_sepnorm.training.module import GraphormerModule
 
 _ANOTHER_TABLE = (

@@ -52,17 +52,19 @@ from graphormer_sepnorm.pipeline.simple_models import (
 from graphormer_sepnorm.process import ending_with, is_first_process, resuming
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.runs.place import RunPlace
-from graphormer_sepnorm.training.callbacks.checkpoints import LastCheckpoint
-from graphormer_sepnorm.training.endings import explaining, interruptible, restorable
+from graphormer_sepnorm.training.checkpoints import LastCheckpoint
 from graphormer_sepnorm.training.fit import (
     Tested,
     evaluate_best,
+    explaining,
+    interruptible,
     make_evaluator,
+    restorable,
     selection,
+    settled_epochs,
     training_trainer,
 )
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.steps import settled_epochs
 from graphormer_sepnorm.uncertainty.quality import summarised
 from graphormer_sepnorm.uncertainty.uncertainty import Inputs
 

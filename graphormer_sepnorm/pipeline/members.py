@@ -35,9 +35,8 @@ from graphormer_sepnorm.runs.lifetime import locked
 from graphormer_sepnorm.runs.place import RunPlace
 from graphormer_sepnorm.runs.plan import RunSpec
 from graphormer_sepnorm.runs.scheduler import train
-from graphormer_sepnorm.training.fit import Tested, tested, whole_test
+from graphormer_sepnorm.training.fit import Tested, planned_steps, tested, whole_test
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.steps import planned_steps
 
 _MEMBER = "member"
 # Options of a member that are its own.

@@ -15,7 +15,7 @@ from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.runs.place import RunPlace
-from graphormer_sepnorm.training.module import TRAINED_WEIGHTS
+from graphormer_sepnorm.training.averaging import TRAINED_WEIGHTS
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from benchmarks.gpu import AGREEMENT, main, parsed
 from benchmarks.gpu_measures import Traffic
 from benchmarks.gpu_steps import fitted, optimizer_for
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
-from graphormer_sepnorm.training.captured.engine import CapturedTraining
-from graphormer_sepnorm.training.muon import MuonAdamW
+from graphormer_sepnorm.training.cuda_graphs import CapturedTraining
+from graphormer_sepnorm.training.optimizer import MuonAdamW
 
 QUICK = ("--device", "cpu", "--quick", "--seconds", "0.01", "--batch_sizes", "4")
 

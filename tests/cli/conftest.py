@@ -22,7 +22,7 @@ from graphormer_sepnorm.datasets import data_module
 from graphormer_sepnorm.inference import predict_table
 from graphormer_sepnorm.pipeline import calibrate
 from graphormer_sepnorm.runs import scheduler
-from graphormer_sepnorm.training.callbacks import learning_curve
+from graphormer_sepnorm.training import callbacks as learning_curve
 
 DRAW = learning_curve.draw_learning_curve
 

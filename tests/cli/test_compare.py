@@ -34,7 +34,7 @@ from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.runs import scheduler
 from graphormer_sepnorm.runs.plan import Comparison, RunSpec
-from graphormer_sepnorm.training.steps import planned_steps
+from graphormer_sepnorm.training.fit import planned_steps
 
 STEPS = 24
 MAKE_REPORT = "graphormer_sepnorm.cli.compare.make_report"

@@ -17,9 +17,8 @@ from graphormer_sepnorm.config import FitConfig, ModelConfig, flat, save_config
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model import config as model_config
 from graphormer_sepnorm.model.config import EXTENSIONS, GraphormerConfig, norm_name
-from graphormer_sepnorm.model.graphormer import Graphormer
-from graphormer_sepnorm.model.norm_arms import NORM_KINDS
-from graphormer_sepnorm.model.summary import count_parameters
+from graphormer_sepnorm.model.graphormer import Graphormer, count_parameters
+from graphormer_sepnorm.model.norms import NORM_KINDS
 from graphormer_sepnorm.resources import arms_names, config_names, config_path
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -27,7 +27,7 @@ from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.pipeline.fit import _explaining_full_disks
 from graphormer_sepnorm.runs.place import RunPlace, lock
-from graphormer_sepnorm.training import saving
+from graphormer_sepnorm.training import checkpoints as saving
 
 STEPS = 42
 # What a checkpoint says about training itself.
@@ -386,7 +386,7 @@ def test_full_disk_keeps_the_old_checkpoint(
 
 
 @pytest.mark.parametrize(
-    "what", ["training.callbacks.logs.MetricsFile.log_metrics", "runs.directory.write_json"]
+    "what", ["training.callbacks.MetricsFile.log_metrics", "runs.directory.write_json"]
 )
 def test_full_disk_of_logs_or_result_is_one_line(
     what: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys

@@ -23,7 +23,7 @@ from graphormer_sepnorm.datasets.catalogue import DATASETS
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.kernels.library import library
-from graphormer_sepnorm.training.callbacks.progress import TrainingProgress
+from graphormer_sepnorm.training.callbacks import TrainingProgress
 
 
 def test_fit_leaves_a_complete_run_directory(run: Run) -> None:

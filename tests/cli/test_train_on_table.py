@@ -42,7 +42,7 @@ from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.pipeline.report import _cells
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.runs.directory import RunDirectory
-from graphormer_sepnorm.training import steps
+from graphormer_sepnorm.training import fit as steps
 from graphormer_sepnorm.training.module import GraphormerModule
 
 
@@ -253,7 +253,7 @@ def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:
     assert "--metric" in said
     turned = "--data.target_columns=[long,active]"
     said = refused(capsys, train, "test", tmp_path / "run", turned)
-    assert "predicts active, long, the labels of two are long, active: give the same" in said
+    assert "targets active, long, two has long, active: give" in said
     source = write_csv(tmp_path / "new.csv", [["smiles"], ["CCO"], ["c1ccccc1"]])
     assert predict([str(tmp_path / "run"), "-i", str(source), "--quiet"]) == 0
     header, *rows = csv.reader(capsys.readouterr().out.splitlines())

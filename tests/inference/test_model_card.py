@@ -28,8 +28,7 @@ from graphormer_sepnorm.inference.checkpoint import (
 from graphormer_sepnorm.inference.model_card import describe, model_card
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.model.config import GraphormerConfig
-from graphormer_sepnorm.model.graphormer import Graphormer
-from graphormer_sepnorm.model.summary import count_parameters
+from graphormer_sepnorm.model.graphormer import Graphormer, count_parameters
 
 FLAGS = ("ring_bias", "bond_states", "degree_scaler", "bias_mixing")
 

@@ -9,8 +9,7 @@ import torch
 from reference.compiled import assert_threads_change_nothing, output_and_gradients
 from torch import Tensor
 
-from graphormer_sepnorm.model.fused.cpu_messages import message_sums, state_message_sums
-from graphormer_sepnorm.model.messages import plain_state_sums as by_torch
+from graphormer_sepnorm.model.ops import message_sums, state_message_sums
 
 pytestmark = pytest.mark.usefixtures("compiled_form")
 
@@ -119,7 +118,7 @@ def test_sums_and_gradients_with_states(width, bonds):
         return output_and_gradients(two_layers(function), (rows, ends, bond_values, ways))
 
     truth = results(plain_state_sums, torch.float64)
-    for exact, plain in zip(truth, results(by_torch, torch.float64), strict=True):
+    for exact, plain in zip(truth, results(state_message_sums, torch.float64), strict=True):
         torch.testing.assert_close(plain, exact, rtol=1e-12, atol=1e-12)
     for exact, quick in zip(truth, results(state_message_sums, torch.float32), strict=True):
         torch.testing.assert_close(quick.double(), exact, rtol=1e-5, atol=1e-4)
@@ -127,7 +126,7 @@ def test_sums_and_gradients_with_states(width, bonds):
 
 @pytest.mark.parametrize(
     ("function", "dtype"),
-    [(state_message_sums, torch.float32), (by_torch, torch.float64)],
+    [(state_message_sums, torch.float32), (state_message_sums, torch.float64)],
     ids=["compiled", "plain"],
 )
 def test_states_of_bonds_that_only_fill_up_say_nothing(function, dtype):

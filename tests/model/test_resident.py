@@ -14,7 +14,7 @@ from reference.passes import assert_same, run
 from graphormer_sepnorm.graphs import resident
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, Collator, GraphBatch
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs, plan_shape
-from graphormer_sepnorm.model.walks import PathEncoding
+from graphormer_sepnorm.model.encodings import PathEncoding
 
 SMILES = ("CCO", "c1ccccc1C(=O)O", "N", TIED["caffeine"], TIED["adamantane"], "C.CC(C)Cl", "C1CC1N")
 CHOSEN = [5, 0, 3, 6, 1]

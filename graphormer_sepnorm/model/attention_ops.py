@@ -1,11 +1,10 @@
-"""Attention and its bias on a CPU, by the compiled functions of `kernels`.
+"""Attention and its bias: by the compiled functions on a CPU, by torch elsewhere.
 
-They work on the real tokens of each graph alone, keep no dropout masks and nothing of the size of
-the attention weights for backward, and give what the plain path gives up to rounding; dropout masks
-are other draws of the same distribution.
+The compiled functions work on the real tokens of each graph alone, and keep nothing of the size of
+the attention weights for backward; see `ops` for what holds for all of them.
 
 R packed rows · b graphs of a block · T tokens of a graph · S: T rounded up to whole vectors
-H heads · C channels
+H heads · C channels · P pair types
 """
 
 from __future__ import annotations
@@ -13,19 +12,34 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from graphormer_sepnorm.graphs.batch import PADDING_PAIR, AttentionBlock
-from graphormer_sepnorm.kernels.library import integers, library, point, pointers, run
-from graphormer_sepnorm.model.fused.cpu_residual import Dropout, new_dropout
+from graphormer_sepnorm.graphs.batch import (
+    FIRST_ATOM_PAIR,
+    PADDING_PAIR,
+    TOKEN_PAIR,
+    AttentionBlock,
+    GraphBatch,
+)
+from graphormer_sepnorm.kernels.library import integers, point, pointers, run
+from graphormer_sepnorm.model.ops import (
+    LANES,
+    Dropout,
+    compiled_channels,
+    new_dropout,
+    usable,
+)
 
-_LANES = 8  # kernels/vector.h
 _SHARE_OF_GRAPHS = 4  # that a thread takes at a time
+# Rows that share what pairs without atoms add to a gradient. A batch has up to half a million of
+# them; with so many rows each gets a few hundred at most, no more than the commonest pair of atoms.
+_SPREAD = 4096
+_S = TypeVar("_S", bound=ctypes.Structure)
 
 
 class _Attention(ctypes.Structure):
@@ -44,34 +58,11 @@ class _Attention(ctypes.Structure):
     )
 
 
-def usable(rows: Tensor, channels: int = _LANES) -> bool:
-    """Whether the compiled functions can take ``rows``, for heads of `channels` channels."""
-    if torch.compiler.is_compiling() or not rows.is_cpu or rows.dtype != torch.float32:
-        return False
-    compiled = library()
-    return (
-        compiled is not None
-        and not torch.is_autocast_enabled("cpu")
-        and _compiled_channels(compiled, channels) > 0
-    )
-
-
-def _compiled_channels(compiled: ctypes.CDLL, channels: int) -> int:
-    """Return the fewest channels that there is code for and that hold those of a head; 0: none."""
-    return int(compiled.attention_channels(ctypes.c_int64(channels)))
-
-
-_S = TypeVar("_S", bound=ctypes.Structure)
-
-
 @dataclass
 class _Gradient:
-    """Where all that use a bias add its gradient up.
+    """Where all that use a bias add its gradient up, in the backward pass of this number.
 
-    Attributes:
-        total: The sum so far, laid out as the bias; None before the first of them.
-        backward: In which backward pass, by torch's number of it: one that asked for other
-            gradients alone leaves a sum that nobody has taken.
+    A backward pass that asked for other gradients alone leaves a total that nobody has taken.
     """
 
     total: Tensor | None = None
@@ -114,55 +105,133 @@ class PackedBias:
         return point(sizes, num_tokens=self.num_tokens, bias_start=self.start)
 
     def run(self, name: str, arguments: ctypes.Structure, threads: int | None = None) -> None:
-        """Call a compiled function for all graphs; in torch's threads unless told otherwise."""
+        """Call a compiled function for all graphs, in torch's threads by default."""
         threads = threads or torch.get_num_threads()
         run(name, arguments, len(self.num_tokens), _SHARE_OF_GRAPHS, threads)
 
 
-def gather_bias(table: Tensor, block: AttentionBlock) -> PackedBias:
-    """Lay out the bias of each pair of a block; ``table [2 + P, H]`` is that of its type."""
+# Of one block: without its padding, or ``[b, H, T, T]`` with -inf at padding keys.
+BlockBias = Tensor | PackedBias
+
+
+def pair_bias(table: Tensor, blocks: Sequence[AttentionBlock], channels: int) -> list[BlockBias]:
+    """Return the bias of each pair of each block, that of its type in ``table [2 + P, H]``.
+
+    The `channels` of a head decide whether the compiled functions can be used.
+    """
+    if usable(table, channels):
+        return [_packed_bias(table, block) for block in blocks]
+    look_up = look_up_spread if table.is_cuda else look_up_plainly
+    return [look_up(table, block.pair_type).permute(0, 3, 1, 2).contiguous() for block in blocks]
+
+
+def look_up_plainly(table: Tensor, pair_type: Tensor) -> Tensor:
+    """Return the row of each pair type: ``[P, H]`` and ``[b, T, T]`` give ``[b, T, T, H]``."""
+    return functional.embedding(pair_type, table)
+
+
+def look_up_spread(table: Tensor, pair_type: Tensor) -> Tensor:
+    """Return the same, with a gradient that a GPU can compute side by side.
+
+    On a GPU torch sums the gradient of a row one pair after the other: a step would wait for the
+    two rows that most pairs take, padding and the graph token's. So these pairs take their bias by
+    a mask, whose gradient is an ordinary sum, and look up something spread over unused rows.
+    """
+    index = torch.arange(pair_type.numel(), device=pair_type.device).view_as(pair_type)
+    taken = torch.where(pair_type < FIRST_ATOM_PAIR, len(table) + index % _SPREAD, pair_type)
+    unread = table.new_zeros(_SPREAD, table.shape[1])
+    rows = functional.embedding(taken, torch.cat([table, unread]))
+    kind = pair_type[..., None]
+    rows = torch.where(kind == TOKEN_PAIR, table[TOKEN_PAIR], rows)
+    return torch.where(kind == PADDING_PAIR, table[PADDING_PAIR], rows)
+
+
+def _packed_bias(table: Tensor, block: AttentionBlock) -> PackedBias:
     heads = table.shape[1]
     num_tokens = (block.pair_type[:, 0] != PADDING_PAIR).sum(1)
-    lanes = (num_tokens + _LANES - 1) // _LANES * _LANES
-    start = _starts(heads * num_tokens * lanes)
-    softmax_start = _starts(2 * heads * lanes)
+    lanes = (num_tokens + LANES - 1) // LANES * LANES
+    sizes = torch.stack([heads * num_tokens * lanes, 2 * heads * lanes])
+    start, softmax_start = torch.cat([sizes.new_zeros(2, 1), sizes.cumsum(1)], dim=1)
     layout = PackedBias(table.new_empty(0), block, num_tokens, start, softmax_start)
-    values: Any = _GatherBias.apply(table, layout)
-    return replace(layout, values=values)
+    return replace(layout, values=cast(Tensor, _GatherBias.apply(table, layout)))
 
 
-def share_bias(bias: PackedBias) -> PackedBias:
-    """Return a bias whose gradient is added up in one place, for the many layers that use it.
+def share_bias(bias: BlockBias) -> BlockBias:
+    """Return a bias whose gradient the many layers that use it add up in one place.
 
-    Otherwise each would write one, as large as the bias, for autograd to add.
+    Of a bias with padding autograd adds them, of which each layer writes one.
     """
+    if not isinstance(bias, PackedBias):
+        return bias
     gradient = _Gradient()
-    values: Any = _ShareBias.apply(bias.values, gradient)
+    values = cast(Tensor, _ShareBias.apply(bias.values, gradient))
     return replace(bias, values=values, gradient=gradient)
 
 
-def attend(projected: Tensor, biases: Sequence[PackedBias], heads: int, dropout: float) -> Tensor:
-    """Mix the rows of each graph: softmax(q k / sqrt(d) + bias) v, head by head.
+def mix_bias(bias: BlockBias, weight: Tensor) -> BlockBias:
+    """Return a bias whose head h is ``sum_g weight_hg bias_g``; `weight` is ``[H, H]``.
+
+    One without padding is mixed by the compiled attention, which has it in its cache.
+    """
+    if isinstance(bias, PackedBias):
+        return replace(bias, mixing=weight)
+    padding = bias == float("-inf")
+    # Graph by graph: as one product, the gradient of X would be a sum over all pairs of the batch
+    # in very few results, for which a GPU has no use for its width.
+    shares = weight.expand(len(bias), -1, -1)
+    mixed = torch.bmm(shares, bias.masked_fill(padding, 0).flatten(2)).view_as(bias)
+    return mixed.masked_fill(padding, float("-inf"))
+
+
+def attend(
+    projected: Tensor, batch: GraphBatch, biases: Sequence[BlockBias], heads: int, dropout: float
+) -> Tensor:
+    """Mix the rows of each graph: ``dropout(softmax(q k / sqrt(d) + bias)) v``, head by head.
 
     Args:
         projected: ``[R, 3 C]``, query, key and value of each packed row.
-        biases: The attention bias of each block.
+        batch: Says which rows belong together.
+        biases: The attention bias of each block of the batch.
         heads: H, attention heads.
         dropout: Probability of dropping an attention weight.
-
-    Returns:
-        ``[R, C]``; zero for rows that belong to no graph.
     """
+    if isinstance(biases[0], PackedBias):
+        return _attend_packed(projected, cast(Sequence[PackedBias], biases), heads, dropout)
+    mixed = []
+    for block, bias in zip(batch.blocks, cast(Sequence[Tensor], biases), strict=True):
+        tokens = projected.index_select(0, block.rows.flatten())
+        query, key, value = (
+            tokens.view(*block.rows.shape, 3, heads, -1)
+            .permute(2, 0, 3, 1, 4)
+            .flatten(1, 2)  # [3, b H, T, C / H]
+        )
+        # On a GPU torch's own function has fast forms; its backward cannot be differentiated.
+        function = functional.scaled_dot_product_attention if query.is_cuda else plain_attention
+        result = function(query, key, value, bias.flatten(0, 1), dropout)
+        mixed.append(result.unflatten(0, (-1, heads)).transpose(1, 2).flatten(0, 1).flatten(1))
+    return torch.cat(mixed).index_select(0, batch.unpad)
+
+
+def plain_attention(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: float
+) -> Tensor:
+    """Return ``dropout(softmax(Q Kᵀ / √d + bias)) V`` of ``[n, T, d]``; bias ``[n, T, T]``."""
+    logits = torch.baddbmm(bias, query, key.transpose(1, 2), alpha=query.shape[-1] ** -0.5)
+    return functional.dropout(logits.softmax(-1), dropout) @ value
+
+
+def _attend_packed(
+    projected: Tensor, biases: Sequence[PackedBias], heads: int, dropout: float
+) -> Tensor:
+    """Return ``[R, C]``; zero for rows that belong to no graph."""
     tensors = (tensor for bias in biases for tensor in (bias.values, bias.mixing))
     channels = projected.shape[1] // (3 * heads)
     scale = channels**-0.5
     # Channels of zeros change nothing, and are much quicker than code for any number of them.
-    compiled = library()
-    assert compiled is not None  # there would be no packed bias
-    missing = _compiled_channels(compiled, channels) - channels
+    missing = compiled_channels(channels) - channels
     if missing:
         projected = functional.pad(projected.unflatten(1, (-1, channels)), (0, missing)).flatten(1)
-    result: Any = _Attend.apply(projected, heads, scale, dropout, biases, *tensors)
+    result = cast(Tensor, _Attend.apply(projected, heads, scale, dropout, biases, *tensors))
     return result.unflatten(1, (heads, -1))[..., :channels].flatten(1) if missing else result
 
 
@@ -251,8 +320,8 @@ class _Attend(torch.autograd.Function):
         if sum(int(bias.num_tokens.sum()) for bias in ctx.biases) < len(projected):
             projected_gradient.zero_()
         gradients: list[Tensor | None] = []
-        for number, (softmax, values, mixing) in enumerate(saved):
-            bias, arguments = ctx.biases[number], ctx.calls[number]
+        for index, (softmax, values, mixing) in enumerate(saved):
+            bias, arguments = ctx.biases[index], ctx.calls[index]
             # Saved tensors may have been moved meanwhile (`saved_tensors_hooks`).
             point(arguments, projected=projected, output=output, softmax=softmax, bias=values)
             point(arguments, mixing=mixing, output_gradient=gradient)
@@ -272,8 +341,3 @@ class _Attend(torch.autograd.Function):
             gradients.append(total if shared is None else None)
             gradients.append(None if of_graphs is None else of_graphs.sum(0))
         return projected_gradient, None, None, None, None, *gradients
-
-
-def _starts(sizes: Tensor) -> Tensor:
-    """Where each of several things begins that lie one after the other, and where the last ends."""
-    return torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
