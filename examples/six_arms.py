@@ -19,16 +19,16 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from graphormer_sepnorm import replace_norms
-from graphormer_sepnorm.compare.factors import norm_effects
-from graphormer_sepnorm.compare.report.numbers import count, interval, p_value, signed, spread
 from graphormer_sepnorm.compare.statistics import (
     PairedDifference,
     holm,
+    norm_effects,
     paired_difference,
     verdict,
 )
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.formatting import count, interval, mean_and_sd, p_value, signed
 
 BASELINE = "shared-ln"
 ARMS = (BASELINE, "shared-bn", "bn+ln", "bn+bn", "ln+ln", "ln+bn")
@@ -141,10 +141,15 @@ def report(runs: Runs, arms: Sequence[str], better: Mapping[str, str]) -> str:
         }
         text += ["", f"| {metric} | mean ± sd | change | 95 % interval | p | Holm's p | verdict |"]
         text += ["| :-- | --: | --: | --: | --: | --: | :-- |"]
-        text += [f"| {BASELINE} | {spread(list(values[BASELINE].values()), DECIMALS)} | | | | | |"]
+        text += [
+            f"| {BASELINE} | {mean_and_sd(list(values[BASELINE].values()), DECIMALS)} | | | | | |"
+        ]
         adjusted = holm([change.p_value for change in changes.values()])
         for (arm, change), p in zip(changes.items(), adjusted, strict=True):
-            cells = (spread(list(values[arm].values()), DECIMALS), *_cells(change, p, direction))
+            cells = (
+                mean_and_sd(list(values[arm].values()), DECIMALS),
+                *_cells(change, p, direction),
+            )
             text.append(f"| {arm} | {' | '.join(cells)} |")
         effects = norm_effects(values)
         if not effects:

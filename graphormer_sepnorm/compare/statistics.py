@@ -1,4 +1,4 @@
-"""The statistics of a paired comparison: the same seeds, or the same molecules, under two arms.
+"""The statistics of a paired comparison: the same seeds, folds or molecules under two arms.
 
 Every difference is treatment minus baseline, so for an error a negative one is an improvement.
 Comparisons of floats allow for rounding: two runs that give the same metric but for the order of
@@ -9,7 +9,7 @@ minute where the signs of four thousand molecules are sampled.)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,20 @@ _PARTS = 50
 # Relative to the values compared: far above what summation in float64 loses, far below what a
 # metric can mean.
 _ROUNDING = 1e-12
+
+# Norms ([CLS] + atoms) without and with a factor, and what the difference of their means is
+# multiplied by: an interaction is a difference of effects, twice that of means. Of all six norms
+# half of [CLS] and half of the atoms have BatchNorm on both sides, so that separation differs.
+_SHARED, _SEPARATE = ("shared-ln", "shared-bn"), ("ln+ln", "ln+bn", "bn+ln", "bn+bn")
+_EFFECTS = {
+    "BatchNorm on the atoms": (("ln+ln", "bn+ln"), ("ln+bn", "bn+bn"), 1),
+    "BatchNorm on [CLS]": (("ln+ln", "ln+bn"), ("bn+ln", "bn+bn"), 1),
+    "interaction of the two": (("ln+bn", "bn+ln"), ("ln+ln", "bn+bn"), 2),
+    "separation of LayerNorm": (("shared-ln",), ("ln+ln",), 1),
+    "separation of BatchNorm": (("shared-bn",), ("bn+bn",), 1),
+    "separation, the same kind on both": (_SHARED, ("ln+ln", "bn+bn"), 1),
+    "separation, all six arms": (_SHARED, _SEPARATE, 1),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +156,7 @@ def paired_difference(baseline: ArrayLike, treatment: ArrayLike) -> PairedDiffer
         **pairs.means,
         **pairs.interval(pairs.sd / math.sqrt(pairs.n)),
         p_value=sign_flip_p(pairs.differences, pairs.rounding),
-        smallest_p=smallest_sign_flip_p(pairs.n),
+        smallest_p=2.0 ** (1 - pairs.n) if pairs.n <= EXACT_UP_TO else 1 / (DRAWS + 1),
         relative_percent=100 * pairs.mean / reference if reference > 0 else math.nan,
     )
 
@@ -200,7 +214,7 @@ def fold_difference(
 
 
 def jackknifed(value: Callable[[np.ndarray], float], molecules: int) -> MeanDifference:
-    """Judge a difference of two models over molecules, as of a metric that is no mean of losses.
+    """Evaluate a difference of two models over molecules, as of an area under the ROC curve.
 
     By the jackknife that leaves out a part of the molecules at a time (Shao and Wu 1989, Annals of
     Statistics 17:1176-1197). Of a mean of no more losses than parts it is the paired t-test.
@@ -259,11 +273,6 @@ def sign_flip_p(differences: ArrayLike, tolerance: float = 0.0) -> float:
     return (int((np.abs(sums) >= threshold).sum()) + 1) / (DRAWS + 1)
 
 
-def smallest_sign_flip_p(seeds: int) -> float:
-    """Return the smallest value that `sign_flip_p` can take of so many differences."""
-    return 2.0 ** (1 - seeds) if seeds <= EXACT_UP_TO else 1 / (DRAWS + 1)
-
-
 def holm(p_values: ArrayLike) -> np.ndarray:
     """Adjust p-values for several comparisons by Holm's step-down method.
 
@@ -284,3 +293,27 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     adjusted = np.full(len(raw), np.nan)
     adjusted[ascending] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return adjusted
+
+
+def norm_effects(values: Mapping[str, Mapping[int, float]]) -> dict[str, PairedDifference]:
+    """Return the effects of BatchNorm and of separation, by name, as far as the norms allow.
+
+    An effect is the mean of the norms that have something minus the mean of those that have not,
+    for each seed; over the seeds it is treated as the difference of two arms is.
+
+    Args:
+        values: A metric by canonical name of the norm, and by seed. The seeds that all norms of an
+            effect have are taken.
+    """
+    found = {}
+    for name, (without, having, times) in _EFFECTS.items():
+        if not {*without, *having} <= values.keys():
+            continue
+        seeds = [s for s in values[without[0]] if all(s in values[n] for n in (*without, *having))]
+        if seeds:
+            sides = (
+                [times * sum(values[norm][seed] for norm in side) / len(side) for seed in seeds]
+                for side in (without, having)
+            )
+            found[name] = paired_difference(*sides)
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ class Session:
     Attributes:
         started: When, ISO 8601.
         ended: When; None: it was killed, and step and time are those of its last checkpoint.
-        from_step: Optimiser steps that were taken when it began.
-        to_step: Optimiser steps that were taken when it ended.
+        from_step: Optimizer steps that were taken when it began.
+        to_step: Optimizer steps that were taken when it ended.
         seconds: Wall-clock time.
         end: ``trained``, ``interrupted``, ``failed: ...``; None: it was killed.
         command: What was typed, as words.
@@ -242,15 +242,6 @@ class RunDirectory:
     def write_test_predictions(self, columns: Mapping[str, Iterable[object]]) -> None:
         """Write columns of the test molecules; those of predictions are ``pred_<target>``."""
         write_columns(self.test_predictions_file, columns)
-
-
-def flat(options: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
-    """Give the options that stand in sections as ``section.name`` and value."""
-    for name, value in options.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{section}{name}.")
-        else:
-            yield section + name, value
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

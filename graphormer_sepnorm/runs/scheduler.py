@@ -25,14 +25,13 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from graphormer_sepnorm.config import TrainerConfig, save_config
+from graphormer_sepnorm.config import TrainerConfig, flat, save_config
 from graphormer_sepnorm.errors import GraphormerError
 from graphormer_sepnorm.formatting import clock, four_digits
 from graphormer_sepnorm.metrics import METRICS
-from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND, answered_by, cores
+from graphormer_sepnorm.process import ENDS_WITH_STDIN, KILLED_BY_ITS_COMMAND, answered_by, cores
 from graphormer_sepnorm.runs.directory import RunDirectory, Summary
-from graphormer_sepnorm.runs.lifetime import ENDS_WITH_STDIN
-from graphormer_sepnorm.runs.plan import RunSpec, moved_options
+from graphormer_sepnorm.runs.plan import DATA_FILES, RunSpec
 
 FIT = (sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit")
 _ONE_OF_SEVERAL = "GRAPHORMER_ONE_OF_SEVERAL"
@@ -60,21 +59,21 @@ def train(
         metric: That is shown of them.
         steps: Optimizer steps of a run of each arm.
         lock: File descriptor that the processes hold on to.
-        jobs: Processes side by side; None: see `places`.
+        jobs: Processes side by side; None: see `slots`.
         threads: Of each on a CPU; None: an equal share of those of this process.
     """
     unfinished = [spec for spec in specs if not spec.finished]
     if not unfinished:
         return True
     # By all runs: the threads of the last ones are those of the first.
-    gpus, jobs = places(jobs, specs[0].config.trainer, len(specs))
+    gpus, jobs = slots(jobs, specs[0].config.trainer, len(specs))
     if threads is None:
         threads = max(1, (_wanted_threads() or cores()) // jobs)
     found = environments(min(jobs, len(unfinished)), threads, gpus)
     return Scheduler(unfinished, found, Display(specs, metric, steps), lock).run()
 
 
-def places(wanted: int | None, trainer: TrainerConfig, runs: int) -> tuple[list[str], int]:
+def slots(wanted: int | None, trainer: TrainerConfig, runs: int) -> tuple[list[str], int]:
     """Return the GPUs to give to processes in turn (none: all see all), and how many there are.
 
     Args:
@@ -92,16 +91,14 @@ def places(wanted: int | None, trainer: TrainerConfig, runs: int) -> tuple[list[
     if gpus and str(trainer.devices) not in ("auto", "1"):
         # A run takes several GPUs, or names its own: then runs take turns.
         return [], min(wanted or 1, runs)
-    # One on each GPU. Without one, one on each core: molecules make matrices so small that a second
-    # thread adds little, where a second process trains as much again.
-    mine = len(gpus) or cores()
-    if os.environ.get(_ONE_OF_SEVERAL):  # the others have the rest
-        mine = 1
+    # Without a GPU one on each core: molecules make matrices so small that a second thread adds
+    # little, where a second process trains as much again. One of several leaves the rest to others.
+    mine = 1 if os.environ.get(_ONE_OF_SEVERAL) else len(gpus) or cores()
     return (gpus if len(gpus) > 1 else []), min(wanted or mine, runs)
 
 
 def threads_of_runs(jobs: int) -> int:
-    """Threads of each process: those that the user wants, or an equal share of the cores."""
+    """Return the threads of each process: as the user says, or an equal share of the cores."""
     return _wanted_threads() or max(1, cores() // jobs)
 
 
@@ -111,10 +108,10 @@ def _wanted_threads() -> int:
 
 
 def environments(jobs: int, threads: int, gpus: Sequence[str] = ()) -> list[dict[str, str]]:
-    """What so many processes side by side find in their environment, beside that of this one.
+    """Return what is added to the environment of each of the processes side by side.
 
-    Each has so many threads; GPUs are given to them in turn. One of several starts no more than one
-    process itself, as an ensemble that is a fold of a cross-validation.
+    GPUs are given to them in turn. One of several starts no more than one process itself, as an
+    ensemble that is a fold of a cross-validation.
     """
     package = Path(__file__).resolve().parents[2]
     path = os.pathsep.join(part for part in (str(package), os.environ.get("PYTHONPATH")) if part)
@@ -124,7 +121,7 @@ def environments(jobs: int, threads: int, gpus: Sequence[str] = ()) -> list[dict
         ENDS_WITH_STDIN: "1",
         "PYTHONPATH": path,
         "PYTHONSAFEPATH": "1",  # or another checkout in the working directory would come first
-        "PYTHONUNBUFFERED": "1",  # so that what is said last stands last in the log
+        "PYTHONUNBUFFERED": "1",  # so that what is printed last stands last in the log
     }
     return [
         common | ({"CUDA_VISIBLE_DEVICES": gpus[job % len(gpus)]} if gpus else {})
@@ -142,6 +139,11 @@ class _Process:
     log_start: int
     started: float
 
+    def kill(self) -> None:
+        """End it and what it started for other devices: they are a group."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.popen.pid, signal.SIGKILL)
+
 
 class Scheduler:
     """Trains runs that are not finished yet.
@@ -149,7 +151,7 @@ class Scheduler:
     Args:
         specs: In their order.
         environments: One for each process that runs side by side with the others.
-        display: Is told what happens, and every second that time has passed.
+        display: Receives the events, and every second that time has passed.
         lock: File descriptor that the processes hold on to.
     """
 
@@ -160,10 +162,8 @@ class Scheduler:
         display: Display,
         lock: int,
     ) -> None:
-        self._waiting = list(specs)
-        self._free = list(environments)
-        self._display = display
-        self._lock = lock
+        self._waiting, self._free = list(specs), list(environments)
+        self._display, self._lock = display, lock
         self._running: list[_Process] = []
         # How often this process was asked to stop, and how much of that its processes know.
         self._asked = self._passed_on = 0
@@ -186,7 +186,7 @@ class Scheduler:
                     time.sleep(_LOOK_EVERY)
             finally:  # whatever went wrong here, no process is left behind
                 for process in self._running:
-                    _kill(process.popen)
+                    process.kill()
                     process.popen.wait()
                 self._display.close()
         return not self._asked
@@ -204,7 +204,7 @@ class Scheduler:
             return
         for process in self._running:
             if self._passed_on:
-                _kill(process.popen)
+                process.kill()
             else:
                 process.popen.terminate()
         if not self._passed_on:
@@ -221,7 +221,7 @@ class Scheduler:
                 start = log.tell()
                 popen = subprocess.Popen(
                     words,
-                    stdin=subprocess.PIPE,  # never written to, see lifetime.py
+                    stdin=subprocess.PIPE,  # never written to, see ENDS_WITH_STDIN
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     env=os.environ | dict(self._free[0]),
@@ -262,20 +262,17 @@ class Scheduler:
 
 
 def _words(spec: RunSpec) -> list[str]:
-    """Return what ``fit`` is told; a run that begins has its options in a file beside it."""
-    if spec.begun:
-        return ["--resume", str(spec.directory), *moved_options(spec)]
-    # Stopped before its first checkpoint: `fit` would take another directory beside it.
+    """Return the arguments of ``fit``; a run that starts has its options in a file next to it."""
+    if spec.begun:  # its data may have moved since
+        before, now = flat(spec.files.configuration()), flat(spec.config.to_plain())
+        names = [one for one in ("data.root", *DATA_FILES) if now[one] is not None]
+        moved = [f"--{one}={now[one]}" for one in names if before.get(one) != now[one]]
+        return ["--resume", str(spec.directory), *moved]
+    # Stopped before its first checkpoint: `fit` would take another directory next to it.
     shutil.rmtree(spec.directory, ignore_errors=True)
     spec.config_file.parent.mkdir(parents=True, exist_ok=True)
     save_config(spec.config.with_options({"output": str(spec.directory)}), spec.config_file)
     return ["-c", str(spec.config_file)]
-
-
-def _kill(popen: subprocess.Popen[bytes]) -> None:
-    """End a process and those that it started, for other devices: they are a group."""
-    with suppress(ProcessLookupError):
-        os.killpg(popen.pid, signal.SIGKILL)
 
 
 def last_line(log: Path, start: int = 0) -> str:
@@ -300,26 +297,22 @@ def reached(directory: Path, metric: str) -> tuple[int, float, float]:
 
 
 def _outcome(spec: RunSpec) -> str:
-    """Say what a finished run came to, by its main metric: others stand beside that."""
+    """Return the values of a finished run's main metric."""
     summary = spec.files.summary() or Summary()
     main = [one for one in METRICS.values() if f"best_validation_{one.name}" in summary]
-    values = [("validation", summary.validation, one) for one in main]
-    values += [("test", summary.test, one) for one in main]
     return ", ".join(
-        f"{of} {metric.label} {four_digits(value)}"
-        for of, read, metric in values
+        f"{split} {metric.label} {four_digits(value)}"
+        for split, read in (("validation", summary.validation), ("test", summary.test))
+        for metric in main
         if (value := read(metric.name)) is not None
     )
 
 
 class _Console(Console):
-    """Goes on where nobody reads what is said any more: runs that save must not be killed for it.
-
-    Rich's own closes standard output then, whichever has gone, and leaves the program.
-    """
+    """Goes on where nobody reads the output any more: runs that save must not be killed for it."""
 
     def on_broken_pipe(self) -> None:
-        """Say nothing more."""
+        """Print nothing more; rich's own would leave the program."""
         self.quiet = True
 
 
@@ -346,9 +339,10 @@ class Display:
         self._specs, self._metric, self._steps = specs, metric, steps
         self._bars: dict[RunSpec, TaskID] = {}
         # Optimizer steps that are not to be taken any more.
-        self._taken = {spec: steps[spec.arm] for spec in specs if spec.finished}
-        waiting = [spec for spec in specs if not spec.finished]
-        self._taken |= {spec: reached(spec.directory, metric)[0] for spec in waiting}
+        self._taken = {
+            spec: steps[spec.arm] if spec.finished else reached(spec.directory, metric)[0]
+            for spec in specs
+        }
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
@@ -359,11 +353,10 @@ class Display:
             auto_refresh=False,
             disable=not console.is_terminal or console.is_dumb_terminal,
             speed_estimate_period=_SPEED_OVER,
-            # Nothing else prints to the terminal.
-            redirect_stdout=False,
+            redirect_stdout=False,  # nothing else prints to the terminal
             redirect_stderr=False,
         )
-        if len(waiting) < len(specs):
+        if any(spec.finished for spec in specs):
             self.say(f"{self.done} runs are finished already")
         total = sum(steps[spec.arm] for spec in specs)
         self._all = self._progress.add_task("", total=total, values="")
@@ -373,7 +366,7 @@ class Display:
     @property
     def done(self) -> str:
         """How many are finished, of how many."""
-        # Not of those whose end is still to be said.
+        # Not of those whose end is still to be shown.
         finished = sum(spec.finished for spec in self._specs if spec not in self._bars)
         return f"{finished} of {len(self._specs)}"
 
@@ -384,17 +377,17 @@ class Display:
             self._progress.console.print(text, soft_wrap=True)
 
     def started(self, spec: RunSpec) -> None:
-        """A process of the run begins."""
-        # What was taken earlier is of no speed.
+        """Show that a process of the run starts."""
         step, total = self._taken[spec], self._steps[spec.arm]
-        bar = self._progress.add_task(spec.name, total=total, completed=step, values="")
-        self._bars[spec] = bar
+        self._bars[spec] = self._progress.add_task(
+            spec.name, total=total, completed=step, values=""
+        )
         if self._progress.disable:
             self.say(f"{spec.name}: {'continued' if spec.begun else 'started'}")
         self.refresh()
 
     def ended(self, spec: RunSpec, how: str, failed: bool = False) -> None:
-        """Its process is gone; what has failed is not waited for."""
+        """Show that its process is gone; what has failed is not waited for."""
         if failed or spec.finished:
             self._taken[spec] = self._steps[spec.arm]
         self._progress.remove_task(self._bars.pop(spec))

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from graphormer_sepnorm.compare.report.numbers import plain
 from reference.processes import REPOSITORY, Forked
 from sklearn.metrics import roc_auc_score
 from tiny_run import TINY, read_csv, refused, sample_rows, sample_table, summary, write_csv
@@ -26,8 +27,7 @@ from graphormer_sepnorm.baselines import fit as baselines
 from graphormer_sepnorm.baselines.evaluation import baselines_of
 from graphormer_sepnorm.cli.compare import parse_seeds
 from graphormer_sepnorm.cli.train import main
-from graphormer_sepnorm.compare.model_geometry import geometry_of
-from graphormer_sepnorm.compare.report.numbers import plain
+from graphormer_sepnorm.compare.geometry import geometry_of
 from graphormer_sepnorm.config import TrainerConfig
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, DataError

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from graphormer_sepnorm.compare.fold_results import simple_models
 from scipy import stats
 from tiny_run import TINY, read_csv, refused, sample_table, summary
 
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.compare import fold_results
-from graphormer_sepnorm.compare.fold_results import simple_models
 from graphormer_sepnorm.config import save_config
 from graphormer_sepnorm.runs import scheduler
 from graphormer_sepnorm.runs.plan import RunSpec

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from graphormer_sepnorm.runs.lifetime import locked
 from reference.processes import REPOSITORY, Forked
 from rich.console import Console
 
 from graphormer_sepnorm.config import FitConfig, TrainerConfig
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.runs import scheduler
-from graphormer_sepnorm.runs.lifetime import locked
 from graphormer_sepnorm.runs.plan import RunSpec
 from graphormer_sepnorm.runs.scheduler import Display, Scheduler, environments, last_line, reached
 

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from graphormer_sepnorm.compare.fold_results import _trained_and_tested, collect, results_text
 
 from graphormer_sepnorm.compare import fold_results
-from graphormer_sepnorm.compare.fold_results import _trained_and_tested, collect, results_text
 from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.runs.plan import ONE_MODEL, Arm, CrossValidation, RunSpec

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from graphormer_sepnorm.compare.geometry import uniformity_floor
-from graphormer_sepnorm.compare.model_geometry import CloudGeometry
+from graphormer_sepnorm.compare.geometry import CloudGeometry, uniformity_floor
 from graphormer_sepnorm.compare.results import ArmResult, CurvePoint, Results, RunResult
 from graphormer_sepnorm.graphs.task import Task
 
