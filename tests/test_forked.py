@@ -40,8 +40,8 @@ def test_it_has_its_own_folder_environment_streams_and_status(tmp_path: Path) ->
 def test_it_can_be_killed_and_starts_its_own(tmp_path: Path) -> None:
     starts = (
         "import sys, time\n"
-        "from graphormer_sepnorm.compare import runner\n"
-        "runner.subprocess.Popen([sys.executable, '-c', 'print(1)']).wait()\n"
+        "from graphormer_sepnorm.runs import scheduler\n"
+        "scheduler.subprocess.Popen([sys.executable, '-c', 'print(1)']).wait()\n"
         "print(2, flush=True)\n"
         "time.sleep(300)\n"
     )

@@ -1,8 +1,7 @@
 """Many runs, planned at once: arms with seeds, or with the folds and repeats of a table.
 
-A plan is stored as one file in the directory of its runs. What stands there is resolved, all
-options with their values, so that what was started goes on as it was, whatever has become of
-configuration files since.
+A plan is stored as one file in the directory of its runs, all options with their values: what was
+started goes on as it was, whatever has become of configuration files since.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import dataclasses
 import itertools
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -113,20 +112,6 @@ class Arm:
 ONE_MODEL = (Arm("", {}),)
 
 
-def check_names(names: Iterable[str], what: str = "arm", taken: Sequence[str] = _TAKEN) -> None:
-    """Raise a ConfigError for names that cannot name folders, or that are there twice."""
-    seen: set[str] = set()
-    for name in names:
-        if not re.fullmatch(r"\w[\w.+-]*", name) or name.lower() in taken:
-            raise ConfigError(
-                f"{what} '{name}': its folder has the same name; use letters, digits and . _ + - "
-                f"(not {' or '.join(taken)})"
-            )
-        if name.lower() in seen:  # some file systems do not tell capitals from small letters
-            raise ConfigError(f"{what} '{name}' is there twice: name it once")
-        seen.add(name.lower())
-
-
 @dataclass(frozen=True)
 class Plan:
     """What ``compare`` trains, arms x seeds; or ``crossvalidate``, arms x repeats x folds.
@@ -157,13 +142,20 @@ class Plan:
     def __post_init__(self) -> None:
         if not self.folds:
             object.__setattr__(self, "base", self.base.with_options(_OF_A_COMPARISON))
-        if self.arms != ONE_MODEL:
-            check_names([arm.name for arm in self.arms])
+        names = [arm.name for arm in self.arms]
+        for name in names if self.arms != ONE_MODEL else ():
+            # Some file systems do not tell capitals from small letters.
+            if [other.lower() for other in names].count(name.lower()) > 1:
+                raise ConfigError(f"arm '{name}' is there twice: name it once")
+            if not re.fullmatch(r"\w[\w.+-]*", name) or name.lower() in _TAKEN:
+                raise ConfigError(
+                    f"arm '{name}': its folder has the same name; use letters, digits and . _ + - "
+                    f"(not {' or '.join(_TAKEN)})"
+                )
         configs = [(arm.name, self.config_of(arm)) for arm in self.arms]
         for (one, config), (other, same) in itertools.combinations(configs, 2):
             if config == same:
                 raise ConfigError(f"arms '{one}' and '{other}' are the same: remove one of them")
-        names = [name for name, _ in configs]
         if self.baseline not in names:
             close = did_you_mean(self.baseline, names)
             raise ConfigError(f"--baseline {self.baseline} is no arm{close}: use one of {names}")
@@ -271,10 +263,10 @@ class Plan:
             if arm not in more
         ]
         differing = [
-            f"{where}--{name} is {_shown(now)} here and {_shown(before)} in {self.file}"
+            f"{where}--{name} is {now} here and {before} in {self.file}"
             for where, stored, given in pairs
             for name, (before, now) in stored.differences(given).items()
-            if not _moved(name, before, now)
+            if name != "data.root" and not (name in DATA_FILES and _same_name(before, now))
         ]
         if differing:
             raise ConfigError(
@@ -284,14 +276,8 @@ class Plan:
         return plan
 
 
-def _moved(name: str, before: Any, now: Any) -> bool:
-    if name in DATA_FILES and before and now:
-        return Path(before).name == Path(now).name
-    return name == "data.root"
-
-
-def _shown(value: Any) -> str:
-    return "not given" if value is None else str(value)
+def _same_name(before: str | None, now: str | None) -> bool:
+    return bool(before and now) and Path(before or "").name == Path(now or "").name
 
 
 def other_format(path: Path, found: Any, known: int) -> str:

@@ -15,14 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from graphormer_sepnorm.config import TrainerConfig, flat, save_config
@@ -67,8 +60,7 @@ def train(
         return True
     # By all runs: the threads of the last ones are those of the first.
     gpus, jobs = slots(jobs, specs[0].config.trainer, len(specs))
-    if threads is None:
-        threads = max(1, (_wanted_threads() or cores()) // jobs)
+    threads = threads or max(1, (_wanted_threads() or cores()) // jobs)
     found = environments(min(jobs, len(unfinished)), threads, gpus)
     return Scheduler(unfinished, found, Display(specs, metric, steps), lock).run()
 
@@ -151,7 +143,7 @@ class Scheduler:
     Args:
         specs: In their order.
         environments: One for each process that runs side by side with the others.
-        display: Receives the events, and every second that time has passed.
+        display: Receives the events.
         lock: File descriptor that the processes hold on to.
     """
 
@@ -196,17 +188,13 @@ class Scheduler:
         # once more: that is one request, and the command kills if it is asked again.
         if self._asked and KILLED_BY_ITS_COMMAND in os.environ:
             return
-        # Only noted: this may be in the middle of anything.
-        self._asked += 1
+        self._asked += 1  # only noted: this may be in the middle of anything
 
     def _pass_on(self) -> None:
         if self._asked == self._passed_on:
             return
         for process in self._running:
-            if self._passed_on:
-                process.kill()
-            else:
-                process.popen.terminate()
+            process.kill() if self._passed_on else process.popen.terminate()
         if not self._passed_on:
             names = ", ".join(process.spec.name for process in self._running)
             self._display.say(f"stopping, when these are saved: {names}; twice stops at once")
@@ -244,19 +232,15 @@ class Scheduler:
         spec, status = process.spec, process.popen.returncode
         if spec.finished:
             took = clock(time.monotonic() - process.started)
-            self._display.ended(spec, f"finished ({{done}}), {_outcome(spec)}, {took}")
+            self._display.ended(spec, f"finished ({{done}}), {_result(spec)}, {took}")
         elif self._passed_on:
             self._display.ended(spec, "stopped")
         else:
             why = ""
             with suppress(OSError):  # no room on the disk, which may be why it failed
-                if status < 0:
-                    # Such a process could not say so itself; often there was no memory left.
-                    with spec.log.open("a", encoding="utf-8") as log:
-                        log.write(f"\nkilled by {signal.Signals(-status).name}\n")
-                why = last_line(spec.log, process.log_start)
-            why = why or f"status {status}"
-            with suppress(OSError):
+                # One that is killed cannot say so itself; often there was no memory left.
+                why = f"killed by {signal.Signals(-status).name}" if status < 0 else ""
+                why = why or last_line(spec.log, process.log_start) or f"status {status}"
                 spec.failure.write_text(f"{why}\n", encoding="utf-8")
             self._display.ended(spec, f"failed, {why} ({spec.log})", failed=True)
 
@@ -296,23 +280,21 @@ def reached(directory: Path, metric: str) -> tuple[int, float, float]:
     return step, values[-1] if values else math.nan, METRICS[metric].best(values, default=math.nan)
 
 
-def _outcome(spec: RunSpec) -> str:
+def _result(spec: RunSpec) -> str:
     """Return the values of a finished run's main metric."""
     summary = spec.files.summary() or Summary()
-    main = [one for one in METRICS.values() if f"best_validation_{one.name}" in summary]
     return ", ".join(
         f"{split} {metric.label} {four_digits(value)}"
         for split, read in (("validation", summary.validation), ("test", summary.test))
-        for metric in main
+        for metric in METRICS.values()
+        if summary.validation(metric.name) is not None
         if (value := read(metric.name)) is not None
     )
 
 
 class _Console(Console):
-    """Goes on where nobody reads the output any more: runs that save must not be killed for it."""
-
     def on_broken_pipe(self) -> None:
-        """Print nothing more; rich's own would leave the program."""
+        """Print nothing more; rich's own would leave the program, and with it runs that save."""
         self.quiet = True
 
 
@@ -336,13 +318,7 @@ class Display:
         console: Console | None = None,
     ) -> None:
         console = console or _Console(stderr=True, force_terminal=sys.stderr.isatty())
-        self._specs, self._metric, self._steps = specs, metric, steps
-        self._bars: dict[RunSpec, TaskID] = {}
-        # Optimizer steps that are not to be taken any more.
-        self._taken = {
-            spec: steps[spec.arm] if spec.finished else reached(spec.directory, metric)[0]
-            for spec in specs
-        }
+        self._metric = metric
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
@@ -356,62 +332,73 @@ class Display:
             redirect_stdout=False,  # nothing else prints to the terminal
             redirect_stderr=False,
         )
-        if any(spec.finished for spec in specs):
-            self.say(f"{self.done} runs are finished already")
         total = sum(steps[spec.arm] for spec in specs)
         self._all = self._progress.add_task("", total=total, values="")
+        # A bar of each run, which is seen while it is at work; it is full when no more steps come.
+        self._bars = {
+            spec: self._progress.add_task(
+                spec.name,
+                start=False,
+                visible=False,
+                total=steps[spec.arm],
+                completed=steps[spec.arm] if spec.finished else self._reached(spec)[0],
+                values="",
+            )
+            for spec in specs
+        }
+        self._at_work: set[RunSpec] = set()
+        if any(spec.finished for spec in specs):
+            self.say(f"{self._done()} runs are finished already")
         self.refresh()
         self._progress.start()
 
-    @property
-    def done(self) -> str:
-        """How many are finished, of how many."""
+    def _reached(self, spec: RunSpec) -> tuple[int, float, float]:
+        return reached(spec.directory, self._metric)
+
+    def _done(self) -> str:
         # Not of those whose end is still to be shown.
-        finished = sum(spec.finished for spec in self._specs if spec not in self._bars)
-        return f"{finished} of {len(self._specs)}"
+        finished = sum(spec.finished for spec in self._bars if spec not in self._at_work)
+        return f"{finished} of {len(self._bars)}"
 
     def say(self, line: str) -> None:
         """Show a line, above the bars."""
-        text = Text("".join(c if c.isprintable() else " " for c in line))
-        with suppress(OSError):  # the terminal was closed
-            self._progress.console.print(text, soft_wrap=True)
+        text = "".join(c if c.isprintable() else " " for c in line)
+        self._progress.console.print(Text(text), soft_wrap=True)
 
     def started(self, spec: RunSpec) -> None:
         """Show that a process of the run starts."""
-        step, total = self._taken[spec], self._steps[spec.arm]
-        self._bars[spec] = self._progress.add_task(
-            spec.name, total=total, completed=step, values=""
-        )
+        self._at_work.add(spec)
+        self._progress.start_task(self._bars[spec])
+        self._progress.update(self._bars[spec], visible=True)
         if self._progress.disable:
             self.say(f"{spec.name}: {'continued' if spec.begun else 'started'}")
         self.refresh()
 
     def ended(self, spec: RunSpec, how: str, failed: bool = False) -> None:
         """Show that its process is gone; what has failed is not waited for."""
-        if failed or spec.finished:
-            self._taken[spec] = self._steps[spec.arm]
-        self._progress.remove_task(self._bars.pop(spec))
-        self.say(f"{spec.name}: {how.replace('{done}', self.done)}")
+        self._at_work.remove(spec)
+        bar = self._progress.tasks[self._bars[spec]]
+        full = bar.total if failed or spec.finished else bar.completed
+        self._progress.update(bar.id, visible=False, completed=full)
+        self.say(f"{spec.name}: {how.replace('{done}', self._done())}")
 
     def refresh(self) -> None:
         """Draw; time has passed."""
         if self._progress.disable:
             return
         label = METRICS[self._metric].label
-        for spec, bar in self._bars.items():
-            step, newest, best = reached(spec.directory, self._metric)
-            self._taken[spec] = step
+        for spec in self._at_work:
+            step, newest, best = self._reached(spec)
             values = f"validation {label} {four_digits(newest)}, best {four_digits(best)}"
             shown = "" if math.isnan(newest) else values
-            self._progress.update(bar, completed=step, values=shown)
-        taken, said = sum(self._taken.values()), f"{self.done} runs finished"
+            self._progress.update(self._bars[spec], completed=step, values=shown)
+        taken = sum(self._progress.tasks[bar].completed for bar in self._bars.values())
+        said = f"{self._done()} runs finished"
         self._progress.update(self._all, completed=taken, description=said)
-        with suppress(OSError):
-            self._progress.refresh()
+        self._progress.refresh()
 
     def close(self) -> None:
         """Leave the last state standing."""
         self.refresh()
         if not self._progress.disable:
-            with suppress(OSError):
-                self._progress.stop()
+            self._progress.stop()

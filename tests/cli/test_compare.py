@@ -15,10 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
-from graphormer_sepnorm.compare.report.numbers import plain
 from reference.processes import REPOSITORY, Forked
 from sklearn.metrics import roc_auc_score
 from tiny_run import TINY, read_csv, refused, sample_rows, sample_table, summary, write_csv
@@ -31,9 +29,8 @@ from graphormer_sepnorm.compare.geometry import geometry_of
 from graphormer_sepnorm.config import TrainerConfig
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, DataError
-from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.runs import scheduler
-from graphormer_sepnorm.runs.plan import Comparison, RunSpec
+from graphormer_sepnorm.runs.plan import COMPARISON, Plan, RunSpec
 from graphormer_sepnorm.training.steps import planned_steps
 
 STEPS = 24
@@ -185,7 +182,7 @@ def test_comparison_leaves_a_run_for_each_arm_and_seed(straight: Compared) -> No
     assert len(lines) == 8
     assert straight.err.isascii()
     said = straight.out.splitlines()
-    assert plain((straight.directory / "summary.md").read_text()).strip() in straight.out
+    assert (straight.directory / "summary.md").read_text().strip() in straight.out
     assert said[-1] == f"report  {straight.directory / 'report.html'}"
     run = straight.directory / "sepnorm" / "seed1"
     words = json.loads((run / "run.json").read_text())["sessions"][0]["command"]
@@ -219,23 +216,6 @@ def test_results_are_those_of_the_runs(straight: Compared, table: Path) -> None:
             assert run["validation"] in [point.get("validation") for point in run["curve"]]
             seen.add((run["test"], run["validation"]))
     assert len(seen) == 4
-
-
-@pytest.mark.slow
-def test_predictions_are_the_mean_over_seeds_of_predict(straight: Compared, table: Path) -> None:
-    rows = read_csv(straight.directory / "predictions.csv")
-    assert [row["number"] for row in rows] == [str(n) for n in range(10)]
-    smiles = [row["smiles"] for row in rows]
-    targets = np.array([float(row["target"]) for row in rows])
-    for arm in ("sharenorm", "sepnorm"):
-        runs = [straight.directory / arm / f"seed{seed}" for seed in (0, 1)]
-        values = np.stack([Predictor.load(run).predict(smiles).values[:, 0] for run in runs])
-        shown = [float(row[f"pred_{arm}"]) for row in rows]
-        assert shown == pytest.approx(values.mean(axis=0), rel=1e-4, abs=1e-4)
-        # What is shown of a run beside it is of the same checkpoint.
-        (entry,) = (one for one in straight.results["arms"] if one["name"] == arm)
-        errors = np.abs(values - targets).mean(axis=1)
-        assert errors == pytest.approx([run["test"] for run in entry["runs"]], abs=1e-4)
 
 
 @pytest.mark.slow
@@ -301,21 +281,15 @@ def test_binary_targets_with_one_seed(binary: Compared) -> None:
     assert (comparison["arm"], comparison["seeds"]) == ("sharenorm", [3])
     test = comparison["test"]
     assert (test["low"], test["high"], test["p_value"], test["resolved"]) == (None, None, 1, False)
-    rows = read_csv(binary.directory / "predictions.csv")
-    assert len(rows) == 30
-    known = [row for row in rows if row["target:active"]]
-    assert 20 < len(known) < 30
-    truth = [float(row["target:active"]) for row in known]
-    areas = {
-        arm: roc_auc_score(truth, [float(row[f"pred_{arm}:active"]) for row in known])
-        for arm in ("sharenorm", "sepnorm")
-    }
-    # The run's own metric is the mean over both targets.
-    second = [float(row["target:toxic"]) for row in rows]
     for arm in results["arms"]:
-        scores = [float(row[f"pred_{arm['name']}:toxic"]) for row in rows]
-        expected = (areas[arm["name"]] + roc_auc_score(second, scores)) / 2
-        assert arm["runs"][0]["test"] == pytest.approx(expected, abs=1e-7)
+        rows = read_csv(binary.directory / arm["name"] / "seed3" / "test_predictions.csv")
+        areas = []
+        for target in ("active", "toxic"):
+            known = [row for row in rows if row[f"label_{target}"]]
+            columns = ([float(row[f"{of}_{target}"]) for row in known] for of in ("label", "pred"))
+            areas.append(roc_auc_score(*columns))
+        # The run's own metric is the mean over both targets, of the labels that there are.
+        assert arm["runs"][0]["test"] == pytest.approx(sum(areas) / 2, abs=1e-7)
 
 
 def repeatable(compared: Compared) -> dict:
@@ -345,13 +319,11 @@ def test_killed_comparison_gives_the_report_of_one_that_was_not(
         steps = [session["from_step"] for session in record["sessions"]]
         assert 0 == steps[0] < steps[1] < STEPS
     assert repeatable(killed) == repeatable(straight)
-    name = "predictions.csv"
-    assert (killed.directory / name).read_bytes() == (straight.directory / name).read_bytes()
 
 
 @pytest.mark.slow
 def test_what_was_asked_is_kept(straight: Compared) -> None:
-    plan = Comparison.read(straight.directory)
+    plan = Plan.read(straight.directory / COMPARISON)
     assert plan is not None
     assert [arm.options for arm in plan.arms] == [
         {"model.norm": "sharenorm"},
@@ -475,7 +447,7 @@ def test_runs_of_which_no_options_are_known_are_not_taken(
 
 @pytest.mark.slow
 def test_report_is_made_again_without_the_runs(straight: Compared, tmp_path: Path) -> None:
-    for name in ("compare.yaml", "results.json", "predictions.csv"):
+    for name in ("compare.yaml", "results.json"):
         shutil.copy(straight.directory / name, tmp_path)
     assert main(["compare", "--report-only", "-o", str(tmp_path)]) == 0
     for name in ("summary.md", "results.json"):
@@ -624,7 +596,7 @@ def test_an_option_that_is_given_again_continues(begun: Path, table: Path) -> No
 
 def test_seeds_and_arms_are_added(begun: Path) -> None:
     assert compare(begun, "--seeds", "1-3", "--arms", "bn+bn", "--baseline", "bn+bn").status == 130
-    plan = Comparison.read(begun)
+    plan = Plan.read(begun / COMPARISON)
     assert plan is not None
     assert (plan.seeds, plan.baseline) == ((0, 1, 2, 3), "bn+bn")
     assert [arm.name for arm in plan.arms] == ["sharenorm", "sepnorm", "bn+bn"]
@@ -636,7 +608,7 @@ def test_data_may_lie_elsewhere_later(begun: Path, table: Path, tmp_path: Path) 
     new.mkdir()
     moved = shutil.copy(table, new)
     assert compare(begun, "--data.root", str(new), f"--data.table={moved}").status == 130
-    plan = Comparison.read(begun)
+    plan = Plan.read(begun / COMPARISON)
     assert plan is not None
     assert (plan.base.data.root, plan.base.data.table) == (str(new), str(moved))
     before = (begun / "compare.yaml").read_text()
@@ -652,22 +624,21 @@ def test_a_configuration_file_may_be_edited_meanwhile(begun: Path, tmp_path: Pat
     assert compare(out, *given, "-c", str(mine), *ARMS).status == 130
     mine.write_text("model: {layers: 3}\n")
     assert compare(out).status == 130
-    plan = Comparison.read(out)
+    plan = Plan.read(out / COMPARISON)
     assert plan is not None
     assert plan.base.model.layers == 1
 
 
 def test_a_directory_is_changed_only_by_who_knows_what_is_in_it(
-    begun: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    begun: Path, table: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Another command has begun there since this one has read what is in it."""
     before = (begun / "compare.yaml").read_text()
-    plan = Comparison.read(begun)
+    plan = Plan.read(begun / COMPARISON)
     assert plan is not None
     others = iter([None, plan])
-    monkeypatch.setattr(Comparison, "read", lambda *_: next(others))
-    words = [*plan.base_options, *ARMS, "--seeds", "7"]
-    words.remove("--keep=none")
+    monkeypatch.setattr(Plan, "read", lambda *_: next(others))
+    words = [*options(table), *ARMS, "--seeds", "7"]
     assert "another command" in refused(capsys, main, "compare", *words, "-o", begun)
     assert (begun / "compare.yaml").read_text() == before
 

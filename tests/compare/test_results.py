@@ -89,7 +89,8 @@ def test_a_metric_that_is_undefined_is_no_difference_and_no_test_to_adjust_for()
     better, undefined, worse = results.comparisons
     assert (undefined.test, undefined.verdict, results.comparison("c")) == (None, "", None)
     assert math.isnan(undefined.holm_p)
-    assert better.test is not None and worse.test is not None
+    assert better.test is not None
+    assert worse.test is not None
     assert better.test.p_value == better.smallest_holm_p / 2 == 0.25
     assert better.holm_p == 0.5  # the smaller of two p-values, not of three
     assert worse.holm_p == max(0.5, worse.test.p_value)
@@ -99,7 +100,8 @@ def test_a_metric_that_is_undefined_is_no_difference_and_no_test_to_adjust_for()
 def test_stored_comparisons_are_read_and_give_the_statistics_that_were_stored(name: str) -> None:
     plain = read_json(STORED / name / "results.json")
     results = Results.read(STORED / name)
-    assert plain is not None and results is not None
+    assert plain is not None
+    assert results is not None
     for one, stored in zip(results.comparisons, plain["comparisons"], strict=True):
         assert one.holm_p == pytest.approx(stored["holm_p"])
         expected = {key: value for key, value in stored["test"].items() if key != "resolved"}

@@ -222,7 +222,9 @@ def test_fold_difference_is_the_corrected_resampled_t_test(
 def test_fold_difference_of_one_fold_says_nothing() -> None:
     found = fold_difference([0.5], [0.25], train=80, test=20)
     assert (found.mean, found.baseline_mean, found.treatment_mean) == (-0.25, 0.5, 0.25)
-    assert math.isnan(found.low) and math.isnan(found.p_value) and not found.resolved
+    assert math.isnan(found.low)
+    assert math.isnan(found.p_value)
+    assert not found.resolved
 
 
 def test_fold_difference_keeps_its_level_where_training_sets_overlap() -> None:

@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from graphormer_sepnorm.cli.main import Interrupted
-from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.errors import ConfigError, Interrupted
 from graphormer_sepnorm.runs import locks
 from graphormer_sepnorm.runs.directory import LOCK
-from graphormer_sepnorm.runs.locks import RunLock, lock
+from graphormer_sepnorm.runs.locks import RunLock, lock, locked
 
 REPOSITORY = Path(__file__).parents[2]
 HOLDER = """
@@ -60,24 +59,17 @@ def made(wanted: Path, *files: str) -> Path:
     return path
 
 
-def test_run_directories_are_numbered_not_overwritten(tmp_path: Path) -> None:
-    wanted = tmp_path / "runs" / "a"
-    names = [made(wanted, "summary.json").name for _ in range(3)]
-    assert names == ["a", "a-2", "a-3"]
-
-
-def test_an_empty_directory_is_free_and_a_file_is_not(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").write_text("")
-    # As a process leaves it that was killed.
-    (tmp_path / "a" / LOCK).write_text("")
-    assert made(tmp_path / "a") == tmp_path / "a"
-    assert made(tmp_path / "b") == tmp_path / "b-2"
-
-
-def test_a_folder_without_a_name_of_its_own_is_numbered_too(
+def test_run_directories_are_numbered_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    names = [made(tmp_path / "runs" / "a", "summary.json").name for _ in range(3)]
+    assert names == ["a", "a-2", "a-3"]
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / LOCK).write_text("")  # as a process leaves it that was killed
+    (tmp_path / "file").write_text("")
+    assert made(tmp_path / "empty") == tmp_path / "empty"
+    assert made(tmp_path / "file") == tmp_path / "file-2"
+    # A folder that is given without its name.
     (tmp_path / "here" / "inside").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here")
     assert made(Path(), "summary.json").resolve() == tmp_path / "here-2"
@@ -89,10 +81,7 @@ def test_run_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for parent in ("file", "link"):
-        with (
-            RunLock() as run,
-            pytest.raises(ConfigError, match=r"cannot make the run directory .* --output"),
-        ):
+        with RunLock() as run, pytest.raises(ConfigError, match="--output"):
             run.new(tmp_path / parent / "run")
 
 
@@ -103,14 +92,13 @@ def test_a_directory_at_work_is_taken_until_its_process_is_killed(tmp_path: Path
     assert made(tmp_path / "a", "summary.json") == tmp_path / "a-2"
     with RunLock() as run, pytest.raises(ConfigError) as refused:
         run.reopen(tmp_path / "a")
-    assert f"{tmp_path / 'a'} is being trained by process {process.pid} on " in str(refused.value)
-    assert " since 20" in str(refused.value)
+    assert f"process {process.pid} on " in str(refused.value)
     process.send_signal(signal.SIGKILL)
     process.wait()
     with RunLock() as run:
         run.reopen(tmp_path / "a")
-        with RunLock() as other, pytest.raises(ConfigError, match="is being trained by"):
-            other.reopen(tmp_path / "a")
+        assert lock(tmp_path / "a" / LOCK) is None  # and who is refused does not empty it
+        assert json.loads((tmp_path / "a" / LOCK).read_text())["process"] == os.getpid()
     process.stdout.close()
 
 
@@ -195,16 +183,19 @@ def test_what_is_worth_something_is_kept(what: str, tmp_path: Path) -> None:
     assert (wanted / "config.yaml").is_file()
 
 
-def test_who_has_it_is_written_while_it_is_held(tmp_path: Path) -> None:
-    descriptor = lock(tmp_path / LOCK)
-    assert descriptor is not None
-    for _ in range(2):  # who is refused does not empty it
-        assert json.loads((tmp_path / LOCK).read_text())["process"] == os.getpid()
-        assert lock(tmp_path / LOCK) is None
-    os.close(descriptor)
-    descriptor = lock(tmp_path / LOCK)
-    assert descriptor is not None
-    os.close(descriptor)
+def test_one_command_at_work_and_its_processes_hold_the_lock_too(tmp_path: Path) -> None:
+    with locked(tmp_path) as descriptor:
+        orphan = subprocess.Popen(["sleep", "60"], pass_fds=(descriptor,))
+        with pytest.raises(ConfigError):
+            locked(tmp_path, patience=0.2).__enter__()
+    try:
+        with pytest.raises(ConfigError):
+            locked(tmp_path, patience=0).__enter__()
+    finally:
+        orphan.kill()
+        orphan.wait()
+    with locked(tmp_path, patience=0.2):
+        pass
 
 
 def test_a_file_system_without_locks_is_warned_of(
@@ -215,7 +206,7 @@ def test_a_file_system_without_locks_is_warned_of(
 
     monkeypatch.setattr(locks, "lock_descriptor", no_locks)
     assert made(tmp_path / "run") == tmp_path / "run"
-    assert str(tmp_path / "run") in caplog.text
+    assert "has no locks" in caplog.text
 
 
 def test_a_directory_where_nothing_can_be_written(

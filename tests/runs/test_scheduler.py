@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import io
 import json
 import os
@@ -19,13 +17,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from graphormer_sepnorm.runs.lifetime import locked
 from reference.processes import REPOSITORY, Forked
 from rich.console import Console
 
 from graphormer_sepnorm.config import FitConfig, TrainerConfig
-from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.runs import scheduler
+from graphormer_sepnorm.runs.locks import locked
 from graphormer_sepnorm.runs.plan import RunSpec
 from graphormer_sepnorm.runs.scheduler import Display, Scheduler, environments, last_line, reached
 
@@ -33,7 +30,7 @@ from graphormer_sepnorm.runs.scheduler import Display, Scheduler, environments, 
 PROGRAM = """
 import json, os, pathlib, signal, sys, time
 import yaml
-from graphormer_sepnorm.runs.lifetime import end_with_the_command
+from graphormer_sepnorm.process import end_with_the_command
 end_with_the_command()
 words = sys.argv[1:]
 resumed = words[0] == "--resume"
@@ -105,10 +102,10 @@ class Workplace:
         scheduler.FIT = (sys.executable, str(program))
 
     def run(self, arm: str, seed: int = 0, do: str = "work") -> RunSpec:
-        place = self.directory / arm / f"seed{seed}"
-        place.parent.mkdir(exist_ok=True)
-        place.with_name(f"{place.name}.do").write_text(do)
-        return RunSpec(f"{arm} {seed}", FitConfig(seed_everything=seed), place, arm)
+        directory = self.directory / arm / f"seed{seed}"
+        directory.parent.mkdir(exist_ok=True)
+        directory.with_name(f"{directory.name}.do").write_text(do)
+        return RunSpec(f"{arm} {seed}", FitConfig(seed_everything=seed), directory, arm)
 
     def done(self, arm: str) -> RunSpec:
         """A run that is finished."""
@@ -118,12 +115,12 @@ class Workplace:
         return run
 
     def train(
-        self, runs: Sequence[RunSpec], places: Sequence[Mapping[str, str]] = ()
+        self, runs: Sequence[RunSpec], slots: Sequence[Mapping[str, str]] = ()
     ) -> tuple[bool, list[str]]:
         display = Events(runs)
         with locked(self.directory) as lock:
             unfinished = [run for run in runs if not run.finished]
-            whole = Scheduler(unfinished, places or environments(1, 1), display, lock).run()
+            whole = Scheduler(unfinished, slots or environments(1, 1), display, lock).run()
         return whole, display.events
 
 
@@ -294,33 +291,14 @@ def test_a_process_that_cannot_be_started_stops_no_other_run(
     ]
 
 
-def test_a_file_system_without_locks_is_warned_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog
-) -> None:
-    def no_locks(*_: object) -> None:
-        raise OSError(errno.ENOSYS, "Function not implemented")
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
-    with locked(tmp_path) as lock:
-        assert lock > 0
-    assert "has no locks" in caplog.text
-
-
-def test_one_command_at_work(tmp_path: Path) -> None:
-    with locked(tmp_path), pytest.raises(ConfigError):
-        locked(tmp_path, patience=0.2).__enter__()
-    with locked(tmp_path, patience=0.2):
-        pass
-
-
 def test_killed_command_takes_its_processes_along(workplace: Workplace) -> None:
     run = workplace.run("a", do="hang")
     code = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "from pathlib import Path\n"
         "from test_scheduler import Workplace\n"
-        f"place = Workplace(Path({str(workplace.directory)!r}))\n"
-        "place.train([place.run('a', do='hang')])\n"
+        f"here = Workplace(Path({str(workplace.directory)!r}))\n"
+        "here.train([here.run('a', do='hang')])\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     with Forked([sys.executable, "-c", code], env=environment) as command:
@@ -334,41 +312,26 @@ def test_killed_command_takes_its_processes_along(workplace: Workplace) -> None:
     assert not run.begun
 
 
-def test_lock_is_held_by_the_processes_too(tmp_path: Path) -> None:
-    with locked(tmp_path) as lock:
-        orphan = subprocess.Popen(["sleep", "60"], pass_fds=(lock,))
-    try:
-        with pytest.raises(ConfigError):
-            locked(tmp_path, patience=0).__enter__()
-    finally:
-        orphan.kill()
-        orphan.wait()
-    with (tmp_path / ".lock").open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def test_places_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    def places(jobs: int | None, runs: int, **trainer: str) -> tuple[list[str], int]:
-        return scheduler.places(jobs, TrainerConfig(**trainer), runs)
+def test_slots_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slots(jobs: int | None, runs: int, **trainer: str) -> tuple[list[str], int]:
+        return scheduler.slots(jobs, TrainerConfig(**trainer), runs)
 
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert places(None, 8) == (["0", "1", "2"], 3)
-    assert places(4, 8) == (["0", "1", "2"], 4)
-    assert places(None, 2) == (["0", "1", "2"], 2)
-    # A run that takes two has them all before it.
-    assert places(None, 8, accelerator="gpu", devices="2") == ([], 1)
+    assert slots(None, 8) == (["0", "1", "2"], 3)
+    assert slots(4, 8) == (["0", "1", "2"], 4)
+    assert slots(None, 2) == (["0", "1", "2"], 2)
+    # A run that takes two has them all.
+    assert slots(None, 8, accelerator="gpu", devices="2") == ([], 1)
     monkeypatch.setattr(scheduler, "cores", lambda: 6)
-    assert places(None, 8, accelerator="cpu") == ([], 6)
+    assert slots(None, 8, accelerator="cpu") == ([], 6)
     for jobs, own in ((1, 6), (2, 1)):  # what a process starts that is one of several
         with monkeypatch.context() as patch:
             for name, value in environments(jobs, 1)[0].items():
                 patch.setenv(name, value)
-            assert places(None, 8, accelerator="cpu") == ([], own)
+            assert slots(None, 8, accelerator="cpu") == ([], own)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6,7")
-    assert places(None, 8) == (["5", "6", "7"], 3)
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    assert places(2, 8) == ([], 2)
+    assert slots(None, 8) == (["5", "6", "7"], 3)
     given = [one["CUDA_VISIBLE_DEVICES"] for one in environments(3, 1, ["4", "5"])]
     assert given == ["4", "5", "4"]
 
@@ -408,15 +371,12 @@ def test_progress_is_read_from_the_run(half_way: RunSpec, tmp_path: Path) -> Non
     assert reached(half_way.directory, "mae") == (40, 0.7, 0.6)
     assert reached(half_way.directory, "auroc")[0] == 40
     assert reached(tmp_path / "nowhere", "mae")[0] == 0
-    half_way.files.metrics_file.write_text("epoch,step\n0,")  # it is being written
-    assert reached(half_way.directory, "mae")[0] == 0
-
-
-def test_an_ensemble_is_as_far_as_its_members(half_way: RunSpec, tmp_path: Path) -> None:
-    for seed in (3, 4):
+    for seed in (3, 4):  # an ensemble is as far as its members
         shutil.copytree(half_way.directory, tmp_path / "fold0" / "members" / f"seed{seed}")
     (tmp_path / "fold0" / "members" / "seed3.log").touch()
     assert reached(tmp_path / "fold0", "mae")[0] == 80
+    half_way.files.metrics_file.write_text("epoch,step\n0,")  # it is being written
+    assert reached(half_way.directory, "mae")[0] == 0
 
 
 def test_bars_in_a_terminal(workplace: Workplace, half_way: RunSpec) -> None:
