@@ -19,7 +19,7 @@ from rdkit import Chem
 from rdkit.Chem import rdMolDescriptors
 from scipy.stats import spearmanr
 
-from benchmarks.markdown import table
+from benchmarks.report import table
 from graphormer_sepnorm.chem.fragments import fragments_of
 from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.chem.zinc_features import ZINC_1
