@@ -401,8 +401,6 @@ def _at_work(directory: Path, plan: Plan, stored: Plan | None) -> Iterator[int]:
 def make_report(directory: Path, baseline: str | None = None) -> int:
     """Collect the results of the runs in a directory, write the report on them and print it.
 
-    Where the run directories are gone (they are large), the report is made again from results.json.
-
     Args:
         directory: Of the comparison.
         baseline: Arm that the others are compared with; None: the comparison's own.
@@ -414,14 +412,11 @@ def make_report(directory: Path, baseline: str | None = None) -> int:
         raise ConfigError(f"there is no comparison in {directory}")
     silence_known_noise()
     from graphormer_sepnorm.compare.report import summary, write_report
-    from graphormer_sepnorm.compare.results import collect, runs_are_gone
+    from graphormer_sepnorm.compare.results import collect
     from graphormer_sepnorm.runs.locks import REPORT_LOCK, locked
 
     with _writing_reports(directory), locked(directory, patience=600, name=REPORT_LOCK):
-        if not runs_are_gone(directory):
-            collect(directory, baseline)
-        elif baseline is not None:
-            raise DataError(f"{directory}: its runs are gone, so --baseline cannot be changed")
+        collect(directory, baseline)
         results = write_report(directory)
     _show(f"{summary(results)}\n")
     print(f"report  {directory / 'report.html'}", flush=True)

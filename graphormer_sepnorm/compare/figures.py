@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ def seeds(results: Results) -> Figure | None:
         left.hlines(np.mean(values), x - 0.22, x + 0.22, of_arm[name]["color"], linewidth=2.5)
     _name_ticks(left, [*arms])
     left.set(title=f"Test {results.label} of each seed")
-    left.set_ylabel(f"test {results.label_with_unit}, {results.better} is better")
+    left.set_ylabel(f"test {results.label}{results.in_unit}, {results.better} is better")
     for axes in right:
         axes.axhline(0, color="0.3", linewidth=1)
         for x, (one, test) in enumerate(made):
@@ -98,7 +99,7 @@ def learning_curves(results: Results) -> Figure | None:
     come down together.
     """
     figure, panels = _figure(results, 1, 3)
-    validation = f"Validation {results.label_with_unit}"
+    validation = f"Validation {results.label}{results.in_unit}"
     titles = ("Training loss", validation, "Validation, last half")
     columns = ("train_loss", "validation", "validation")
     for axes, what, title in zip(panels, columns, titles, strict=True):
@@ -268,16 +269,26 @@ def _of_values(shown: _Shown) -> Figure:
 
 
 def _of_classes(shown: _Shown) -> Figure:
-    from sklearn.metrics import PrecisionRecallDisplay, RocCurveDisplay
+    from sklearn.metrics import precision_recall_curve, roc_curve
 
     figure = Figure(figsize=(8.4, 4.3), layout="constrained")
     roc, recall = figure.subplots(1, 2)
-    alone = {"color": _BLUE} if len(shown) == 1 else {}
     for target, (truth, predicted, _) in shown.items():
-        name = in_figure(f"{target}, {truth.sum():,.0f} of {len(truth):,}")
-        for display, axes in ((RocCurveDisplay, roc), (PrecisionRecallDisplay, recall)):
-            display.from_predictions(truth, predicted, ax=axes, name=name, **alone)
+        color = _BLUE if len(shown) == 1 else None
+        false, true, _ = roc_curve(truth, predicted)
+        precision, found, _ = precision_recall_curve(truth, predicted)
+        # A step, as the average precision sums it.
+        for name, draw, *curve in (
+            ("auroc", roc.plot, false, true),
+            ("average_precision", partial(recall.step, where="post"), found, precision),
+        ):
+            value = f"{METRICS[name].label} {METRICS[name].of(truth, predicted):.3f}"
+            label = f"{value}, {target}, {truth.sum():,.0f} of {len(truth):,}"
+            draw(*curve, color=color, label=in_figure(label))
     roc.plot([0, 1], [0, 1], color=_GRAY, linewidth=1)
+    roc.set(xlabel="false positive rate", ylabel="true positive rate")
+    recall.set(xlabel="recall", ylabel="precision")
     for axes in (roc, recall):
+        axes.set(xlim=(0, 1), ylim=(0, 1.02), aspect="equal")
         axes.legend(frameon=False, fontsize=8)
     return figure

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from graphormer_sepnorm.compare.figures import draw_predictions
 from graphormer_sepnorm.compare.statistics import fold_difference, mean_sd, verdict
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import replacing, require_json, write_json
+from graphormer_sepnorm.files import require_json, write_columns, write_json
 from graphormer_sepnorm.formatting import (
     NONE,
     aligned,
@@ -37,20 +36,14 @@ _FORMAT_VERSION = 1
 _ALONE = "network alone"  # of a blend
 _DECIMALS = 4
 
-# Metrics by name.
+# Metrics by name; of several folds, nan where one is undefined or not recorded.
 Metrics = dict[str, float]
+Columns = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Fold:
-    """A finished run of a cross-validation.
-
-    Attributes:
-        run: Which.
-        summary: Its results.
-        report: The report on its data.
-        rows: Of its ``test_predictions.csv``.
-    """
+    """A finished run: its results, the report on its data, its ``test_predictions.csv``."""
 
     run: RunSpec
     summary: Summary
@@ -74,18 +67,17 @@ class Fold:
         """Test metrics of its model, those of single targets too."""
         return _numbers(self.summary, "test_")
 
+    def baselines(self, *, comparable: bool = False) -> dict[str, Metrics]:
+        """Return test metrics of the simple models, by name; of a blend its network is one.
 
-def simple_models(summary: Mapping[str, Any], *, comparable: bool = False) -> dict[str, Metrics]:
-    """Return test metrics of the baselines that a run recorded, by their names.
-
-    Where its model is a blend, the network in it is one of them. A baseline that lacks a target, so
-    that its metrics are means over others than the model's, is not comparable.
-    """
-    found = {_ALONE: _numbers(summary.get("network") or {}, "test_")}
-    for one in summary.get("baselines") or []:
-        if one.get("comparable", True) or not comparable:
-            found[one["name"]] = _numbers(one["test"])
-    return {name: values for name, values in found.items() if values}
+        One that lacks a target, so that its metrics are means over others than the model's, is not
+        comparable.
+        """
+        found = {_ALONE: _numbers(self.summary.get("network") or {}, "test_")}
+        for one in self.summary.get("baselines") or []:
+            if one.get("comparable", True) or not comparable:
+                found[one["name"]] = _numbers(one["test"])
+        return {name: values for name, values in found.items() if values}
 
 
 def _numbers(values: Mapping[str, Any], prefix: str = "") -> Metrics:
@@ -132,24 +124,7 @@ def collect(plan: Plan, runs: Sequence[RunSpec], directory: Path) -> dict[str, A
             f"{directory}: the table has changed between runs, which had different data: start in "
             "another directory"
         )
-    rows = []
-    for one in folds:
-        row = one.columns | {f"{name}_molecules": one.report["splits"][name] for name in SPLITS}
-        models = {"": one.test} | {f"{n}: ": m for n, m in simple_models(one.summary).items()}
-        for model, metrics in models.items():
-            row |= {f"{model}test_{name}": value for name, value in metrics.items()}
-        rows.append({name: "" if value != value else value for name, value in row.items()})
-    _write_csv(directory / FOLDS, rows)
-    # Each usable row of the table once per repeat and arm, in the table's order.
-    parts = ("label", "pred", "low", "high")
-    columns = ["row", "smiles", *(f"{part}_{name}" for part in parts for name in task.targets)]
-    rows = [
-        {name: row[name] for name in columns if name in row} | one.columns
-        for one in folds
-        for row in one.rows
-    ]
-    rows.sort(key=lambda row: (row.get("arm", ""), row["repeat"], int(row["row"])))
-    _write_csv(directory / OUT_OF_FOLD, rows)
+    _write_tables(directory, folds, task)
     first = [f for f in folds if (f.run.arm, f.run.repeat) == (runs[0].arm, folds[0].run.repeat)]
     draw_predictions(directory / FIGURE, task, *_pooled(first, task))
     # A fold counts when all arms have it, so that all numbers are of the same folds.
@@ -157,7 +132,7 @@ def collect(plan: Plan, runs: Sequence[RunSpec], directory: Path) -> dict[str, A
     if not whole:
         raise DataError(f"{directory}: no fold is finished under every arm, so none is compared")
     networks, baselines, differences = [], [], []
-    reference: dict[str, np.ndarray] = {}
+    reference: Columns = {}  # of the first network
     for arm in plan.arms:
         own = [found[arm.name] for found in whole]
         name, values = own[0].model, _columns([one.test for one in own])
@@ -165,22 +140,34 @@ def collect(plan: Plan, runs: Sequence[RunSpec], directory: Path) -> dict[str, A
         network["out_of_fold"] = _out_of_fold(own, plan, task)
         network["confidence"] = _uncertainty(own)
         networks.append({key: value for key, value in network.items() if value})
+        others = {networks[0]["name"]: reference} if reference else {}
+        reference = reference or values
+        simple = [one.baselines(comparable=True) for one in own]
+        for model in dict.fromkeys(model for one in simple for model in one):
+            title = model if len(plan.arms) == 1 else f"{model}, {name}"
+            others[title] = _columns([one.get(model, {}) for one in simple])
+            baselines.append({"name": title, "metrics": _spreads(others[title])})
         # Where members of an ensemble have folds, the validation split is trained on too.
         config = plan.config_of(arm)
         by_folds = config.ensemble_by == "folds" and config.ensemble > 1
         parts = ("train", "validation") if by_folds else ("train",)
-        train = float(np.mean([sum(one.report["splits"][part] for part in parts) for one in own]))
-        test = float(np.mean([one.report["splits"]["test"] for one in own]))
-        if reference:
-            others = networks[0]["name"], reference
-            differences.append(_difference(name, values, *others, train, test))
-        reference = reference or values
-        simple = [simple_models(one.summary, comparable=True) for one in own]
-        for model in dict.fromkeys(model for one in simple for model in one):
-            title = model if len(plan.arms) == 1 else f"{model}, {name}"
-            others = _columns([one.get(model, {}) for one in simple])
-            baselines.append({"name": title, "metrics": _spreads(others)})
-            differences.append(_difference(name, values, title, others, train, test))
+        sizes = [one.report["splits"] for one in own]
+        train, test = (
+            float(np.mean([sum(size[part] for part in of) for size in sizes]))
+            for of in (parts, ("test",))
+        )
+        for title, before in others.items():
+            metrics = {}
+            for metric in [one for one in values if one in METRICS and one in before]:
+                known = np.isfinite(before[metric]) & np.isfinite(values[metric])
+                if known.any():
+                    sides = before[metric][known], values[metric][known]
+                    found = fold_difference(*sides, train, test)
+                    said = verdict(found, found.p_value, METRICS[metric].better)
+                    facts = {"resolved": found.resolved, "verdict": said}
+                    metrics[metric] = asdict(found) | facts
+            if metrics:
+                differences.append({"model": name, "baseline": title, "metrics": metrics})
     results = {
         "command": plan.command_line(),
         "dataset": report["name"],
@@ -194,19 +181,41 @@ def collect(plan: Plan, runs: Sequence[RunSpec], directory: Path) -> dict[str, A
         "runs": len(runs),
         "networks": networks,
         "baselines": baselines,
-        "differences": [one for one in differences if one["metrics"]],
+        "differences": differences,
     }
     write_json(directory / SUMMARY, {"format_version": _FORMAT_VERSION, **results})
     return results
 
 
-def _columns(rows: Sequence[Metrics]) -> dict[str, np.ndarray]:
-    """Metrics of each fold ``[n]``; nan where one is undefined or not recorded."""
+def _write_tables(directory: Path, folds: Sequence[Fold], task: Task) -> None:
+    """Write every test metric of every fold, and every usable row of the table as predicted."""
+    rows = []
+    for one in folds:
+        row = one.columns | {f"{name}_molecules": one.report["splits"][name] for name in SPLITS}
+        models = {"": one.test} | {f"{name}: ": found for name, found in one.baselines().items()}
+        for model, metrics in models.items():
+            row |= {f"{model}test_{name}": value for name, value in metrics.items()}
+        rows.append({name: "" if value != value else value for name, value in row.items()})
+    parts = ("label", "pred", "low", "high")
+    columns = ["row", "smiles", *(f"{part}_{name}" for part in parts for name in task.targets)]
+    predicted = [
+        {name: row[name] for name in columns if name in row} | one.columns
+        for one in folds
+        for row in one.rows
+    ]
+    # Once per repeat and arm, in the table's order.
+    predicted.sort(key=lambda row: (row.get("arm", ""), row["repeat"], int(row["row"])))
+    for file, lines in ((FOLDS, rows), (OUT_OF_FOLD, predicted)):
+        names = dict.fromkeys(name for line in lines for name in line)
+        write_columns(directory / file, {n: [line.get(n, "") for line in lines] for n in names})
+
+
+def _columns(rows: Sequence[Metrics]) -> Columns:
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: np.array([row.get(name, math.nan) for row in rows]) for name in names}
 
 
-def _spreads(columns: Mapping[str, np.ndarray]) -> dict[str, dict[str, float]]:
+def _spreads(columns: Columns) -> dict[str, dict[str, float]]:
     found = {}
     for name, column in columns.items():
         known = column[np.isfinite(column)]
@@ -249,35 +258,6 @@ def _uncertainty(folds: Sequence[Fold]) -> Metrics:
         if known.any() and all(name in one for one in found):
             means[name] = float(np.average(column[known], weights=molecules[known]))
     return means
-
-
-def _difference(
-    model: str,
-    after: Mapping[str, np.ndarray],
-    baseline: str,
-    before: Mapping[str, np.ndarray],
-    train: float,
-    test: float,
-) -> dict[str, Any]:
-    """A model against another one; what is undefined on a fold excludes that fold."""
-    metrics = {}
-    for name in [one for one in after if one in METRICS and one in before]:
-        known = np.isfinite(before[name]) & np.isfinite(after[name])
-        if known.any():
-            found = fold_difference(before[name][known], after[name][known], train, test)
-            said = verdict(found, found.p_value, METRICS[name].better)
-            metrics[name] = {**asdict(found), "resolved": found.resolved, "verdict": said}
-    return {"model": model, "baseline": baseline, "metrics": metrics}
-
-
-def _write_csv(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write rows of which some may lack columns of others."""
-    rows = list(rows)
-    columns = dict.fromkeys(name for row in rows for name in row)
-    with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [*columns], restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def results_text(results: Mapping[str, Any]) -> str:

@@ -279,7 +279,8 @@ def collect_embeddings(
     ]
     chosen = np.zeros(int(num_atoms.sum()), dtype=bool)
     chosen[np.argsort(np.concatenate(keys), kind="stable")[:max_atoms]] = True
-    found: list[list[tuple[np.ndarray, ...]]] = [[] for _ in (*model.layers, OUTPUT)]
+    names = [*(f"layer {number}" for number in range(1, len(model.layers) + 1)), OUTPUT]
+    found: dict[str, list[list[np.ndarray]]] = {name: [] for name in names}
     after_layers: list[Tensor] = []  # packed rows [graphs + atoms of a batch, d]
 
     def record(layer: nn.Module, given: Any, made: tuple[Tensor, Tensor | None]) -> None:
@@ -301,27 +302,25 @@ def collect_embeddings(
                 end = first + len(batch.graph_of_atom)
                 atoms = torch.from_numpy(np.flatnonzero(chosen[first:end])).to(device)
                 first = end
-                for of_layer, rows in zip(found, [*after_layers, outputs], strict=True):
+                for of_layer, rows in zip(found.values(), [*after_layers, outputs], strict=True):
                     parts = rows[: batch.num_graphs], rows[batch.num_graphs + atoms]
-                    of_layer.append(tuple(map(to_numpy, parts)))
+                    of_layer.append([to_numpy(part) for part in parts])
     finally:
         for hook in hooks:
             hook.remove()
-    names = [*(f"layer {number}" for number in range(1, len(found))), OUTPUT]
-    layers = tuple(
+    layers = [
         LayerEmbeddings(name, *map(np.concatenate, zip(*of_layer, strict=True)))
-        for name, of_layer in zip(names, found, strict=True)
-    )
+        for name, of_layer in found.items()
+    ]
     graph_of_atom = np.repeat(np.arange(len(indices)), num_atoms)[chosen]
-    return ModelEmbeddings(layers, graph_of_atom, num_atoms)
+    return ModelEmbeddings(tuple(layers), graph_of_atom, num_atoms)
 
 
 def geometry_per_layer(
     embeddings: ModelEmbeddings,
     properties: Mapping[str, np.ndarray],
+    tested: np.ndarray,
     *,
-    check: np.ndarray,
-    clouds: np.ndarray | None = None,
     histograms: bool = False,
 ) -> tuple[CloudGeometry, ...]:
     """Measure the clouds of [CLS] and of the atoms after each layer and at the output.
@@ -329,32 +328,29 @@ def geometry_per_layer(
     Args:
         embeddings: Of G molecules.
         properties: Quantities that probes read from [CLS]: ``[G]``, nan where they are unknown.
-        check: bool ``[G]``: the molecules that probes are tested on; they are fitted to the others.
-        clouds: bool ``[G]``: the molecules whose embeddings are measured; None: all.
+        tested: bool ``[G]``: the molecules whose embeddings are measured and that probes are tested
+            on; they are fitted to the others.
         histograms: Whether the features at the output have histograms.
 
     Returns:
         Two per layer, that of the graph token first.
     """
-    if clouds is None:
-        clouds = np.ones(len(embeddings.num_atoms), dtype=bool)
-    graphs, entries = embeddings.graph_of_atom, []
-    for layer in embeddings.layers:
+    graphs, clouds = embeddings.graph_of_atom, []
+    for layer, token, atoms in embeddings.layers:
         probes = {}
         for name, column in properties.items():
             values = column.astype(np.float64)
-            fit, test = ~np.isnan(values) & ~check, ~np.isnan(values) & check
-            token = layer.graph_token
+            fit, test = (~np.isnan(values) & part for part in (~tested, tested))
             probes[name] = linear_probe(token[fit], values[fit], token[test], values[test])
-        cosines = cosine_to(layer.graph_token, layer.atoms, graphs)
-        cosines = cosines[clouds] if len(cosines) else cosines
+        cosines = cosine_to(token, atoms, graphs)
+        cosines = cosines[tested] if len(cosines) else cosines
         known = cosines[~np.isnan(cosines)]  # a graph of which no atom was sampled has none
         cosine = float(known.mean()) if len(known) else math.nan
-        histogram = histograms and layer.name == OUTPUT
-        token = cloud_geometry(layer.name, GRAPH_TOKEN, layer.graph_token[clouds], histogram)
-        atoms = cloud_geometry(layer.name, ATOMS, layer.atoms[clouds[graphs]], histogram)
-        entries += [replace(token, cosine_to_atoms=cosine, probes=probes), atoms]
-    return tuple(entries)
+        drawn = histograms and layer == OUTPUT
+        of_token = cloud_geometry(layer, GRAPH_TOKEN, token[tested], drawn)
+        of_atoms = cloud_geometry(layer, ATOMS, atoms[tested[graphs]], drawn)
+        clouds += [replace(of_token, cosine_to_atoms=cosine, probes=probes), of_atoms]
+    return tuple(clouds)
 
 
 def cloud_geometry(
@@ -362,24 +358,25 @@ def cloud_geometry(
 ) -> CloudGeometry:
     """Measure what embeddings ``[n, C]`` have by themselves."""
     floor = uniformity_floor(cloud.shape[1])
-    result = CloudGeometry(layer, what, len(cloud), uniformity_floor=floor)
     if not len(cloud) or not np.isfinite(cloud).all():
-        return result
+        return CloudGeometry(layer, what, len(cloud), uniformity_floor=floor)
     sampled = cloud
     if len(cloud) > _UNIFORMITY_OF:
         sampled = cloud[np.random.default_rng(0).choice(len(cloud), _UNIFORMITY_OF, replace=False)]
-    spectrum = singular_values(cloud)
+    spectrum, counted = singular_values(cloud), None
     with np.errstate(divide="ignore"):
         logarithms = np.log(spectrum[:_SINGULAR_VALUES])
-    counted = None
     if histogram:
         values = cloud[:, :_FEATURES].astype(np.float64)
         edges = np.histogram_bin_edges(values, _BINS)
         counts = [np.histogram(column, edges)[0].tolist() for column in values.T]
         counted = {"edges": edges.tolist(), "counts": counts}
-    return replace(
-        result,
+    return CloudGeometry(
+        layer,
+        what,
+        len(cloud),
         uniformity=uniformity(sampled),
+        uniformity_floor=floor,
         effective_rank=effective_rank(spectrum),
         effective_rank_centred=effective_rank(singular_values(cloud, centred=True)),
         log_singular_values=tuple(np.round(logarithms, 6).tolist()),
@@ -461,9 +458,7 @@ def geometry_of(
         "target": data.store.targets[indices, 0],
     }
     tested = np.isin(indices, test)
-    clouds = geometry_per_layer(
-        embeddings, properties, check=tested, clouds=tested, histograms=histograms
-    )
+    clouds = geometry_per_layer(embeddings, properties, tested, histograms=histograms)
     plain = [asdict(cloud) for cloud in clouds]
     write_json(run.geometry_file, {**wanted, "clouds": plain}, indent=None)
     return clouds

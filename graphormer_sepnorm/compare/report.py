@@ -164,7 +164,7 @@ def notes(results: Results) -> Iterator[str]:
 def variants(results: Results) -> Table:
     """Return the test metric of each arm and its difference to the baseline; then baselines."""
     decimals = results.decimals
-    header = ["arm", "seeds", f"test {results.label_with_unit}", "difference", "relative"]
+    header = ["arm", "seeds", f"test {results.label}{results.in_unit}", "difference", "relative"]
     rows = [[*header, _LEVEL, "p", "Holm's p", "verdict"]]
     for arm in results.arms:
         wanted, finished = len(results.seeds), len(arm.finished)

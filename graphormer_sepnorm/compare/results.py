@@ -27,7 +27,6 @@ from graphormer_sepnorm.compare.statistics import (
     paired_difference,
     verdict,
 )
-from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import read_json, typed, write_json
@@ -48,7 +47,7 @@ _FACTORIALS = ({"ln+ln", "ln+bn", "bn+ln", "bn+bn"}, {"shared-ln", "shared-bn", 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """The logged values at the end of an epoch, counted from 1."""
+    """The logged values at the end of an epoch; epochs are counted from 1."""
 
     epoch: int
     step: int
@@ -266,16 +265,12 @@ class Results:
         """The unit in parentheses, with a blank before it; empty if there is none."""
         return f" ({self.unit})" if self.unit else ""
 
-    @property
-    def label_with_unit(self) -> str:
-        """The metric with its unit, for a heading."""
-        return f"{self.label}{self.in_unit}"
-
 
 def collect(directory: Path, baseline: str | None = None) -> None:
     """Read the runs of a comparison, measure their embeddings, write the results.
 
-    Against its own baseline, unless another arm is named.
+    Against its own baseline, unless another arm is named. Where no finished run is there any more
+    (they are large), the results are those that were written before.
 
     Raises:
         DataError: There is no comparison, no run has finished, the data are not those that the
@@ -283,13 +278,18 @@ def collect(directory: Path, baseline: str | None = None) -> None:
         CheckpointError: Of a finished run something has to be computed, and it has no readable
             checkpoint.
     """
-    plan = Plan.read(directory / COMPARISON)
-    if plan is None:
-        raise DataError(f"{directory} holds no comparison: there is no {COMPARISON} in it")
-    earlier, runs = Results.read(directory), plan.runs(directory)
+    plan, earlier = Plan.read(directory / COMPARISON), Results.read(directory)
+    runs = plan.runs(directory) if plan is not None else []
     finished = {run: found for run in runs if (found := run.files.summary()) is not None}
-    if not finished:
-        raise DataError(f"{directory}: no run has finished, there is nothing to report yet")
+    if plan is None or not finished:
+        if earlier is None:
+            raise DataError(f"{directory}: no run of a comparison has finished: nothing to report")
+        if baseline is not None:
+            Plan.check_baseline(baseline, [arm.name for arm in earlier.arms])
+            replace(earlier, baseline=baseline).write(directory)
+        return
+    if baseline is not None:
+        Plan.check_baseline(baseline, [arm.name for arm in plan.arms])
     records = {run: found for run in finished if (found := run.files.record()) is not None}
     data, geometry = _measure(finished)
     splits, task = data.splits, data.splits.task
@@ -339,29 +339,6 @@ def collect(directory: Path, baseline: str | None = None) -> None:
     ).write(directory)
 
 
-def runs_are_gone(directory: Path) -> bool:
-    """Whether results were collected of finished runs whose directories are no longer there.
-
-    A run that was started again since is not gone; if none was, all are.
-
-    Raises:
-        DataError: Of some they are, of others not; or the results are of another version.
-    """
-    earlier = Results.read(directory)
-    runs = [
-        RunSpec(arm.name, FitConfig(), directory / run.directory)
-        for arm in (earlier.arms if earlier else ())
-        for run in arm.finished
-    ]
-    there = [run for run in runs if run.finished or run.files.record_file.is_file()]
-    if there and any(run not in there and not run.failure.is_file() for run in runs):
-        raise DataError(
-            f"{directory}: some of the runs in {RESULTS} are gone, others are there: put them back "
-            f"to report on all, or remove {RESULTS} to report on those that are there"
-        )
-    return bool(runs) and not there
-
-
 def _measure(
     finished: Mapping[RunSpec, Summary],
 ) -> tuple[MoleculeDataModule, dict[RunSpec, tuple[CloudGeometry, ...]]]:
@@ -377,9 +354,8 @@ def _measure(
             loaded[key] = MoleculeDataModule(**options)
         if loaded[key].splits.fingerprint != summary.get("dataset_fingerprint", ""):
             raise DataError(
-                f"{run.directory} was trained on other data than those that are there now (or on "
-                "another split of them): what it predicts for these would mean nothing; put the "
-                "data back, or compare anew in another directory"
+                f"{run.directory} was trained on other data, or another split, than are there now: "
+                "put the data back, or compare anew in another directory"
             )
         log.info("analysing %s (%d of %d)", run.name, number, len(finished))
         # Histograms of one run per arm say enough, and are the largest part of the results.

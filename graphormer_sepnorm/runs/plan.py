@@ -156,9 +156,14 @@ class Plan:
         for (one, config), (other, same) in itertools.combinations(configs, 2):
             if config == same:
                 raise ConfigError(f"arms '{one}' and '{other}' are the same: remove one of them")
-        if self.baseline not in names:
-            close = did_you_mean(self.baseline, names)
-            raise ConfigError(f"--baseline {self.baseline} is no arm{close}: use one of {names}")
+        self.check_baseline(self.baseline, names)
+
+    @staticmethod
+    def check_baseline(baseline: str, arms: Sequence[str]) -> None:
+        """Raise a ConfigError if a baseline is none of the arms."""
+        if baseline not in arms:
+            close = did_you_mean(baseline, arms)
+            raise ConfigError(f"--baseline {baseline} is no arm{close}: use one of {[*arms]}")
 
     @property
     def file(self) -> str:

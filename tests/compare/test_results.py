@@ -10,9 +10,8 @@ import pytest
 
 from graphormer_sepnorm.compare.geometry import CloudGeometry
 from graphormer_sepnorm.compare.report import factors, page, summary
-from graphormer_sepnorm.compare.results import ArmResult, Results, RunResult, runs_are_gone
+from graphormer_sepnorm.compare.results import ArmResult, Results, RunResult
 from graphormer_sepnorm.compare.statistics import holm, norm_effects
-from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import read_json, typed
 from graphormer_sepnorm.graphs.task import Task
 
@@ -132,17 +131,3 @@ def test_effects_of_a_factorial_stand_in_the_page_and_in_the_summary() -> None:
 
 
 SEPARATE = ("shared-ln", "bn+ln", "bn+bn", "ln+ln")
-
-
-def test_a_run_that_was_started_again_is_not_gone(tmp_path: Path) -> None:
-    of_tests("a", a=(1.0,), b=(1.0,), c=(1.0,)).write(tmp_path)
-    assert runs_are_gone(tmp_path)
-    for arm in "abc":
-        (tmp_path / arm / "seed0").mkdir(parents=True)
-    assert runs_are_gone(tmp_path)
-    for arm in "ab":
-        (tmp_path / arm / "seed0" / "run.json").write_text("{}")  # and was interrupted
-    with pytest.raises(DataError, match=r"results\.json"):
-        runs_are_gone(tmp_path)
-    (tmp_path / "c" / "seed0.failed").write_text("it cannot be done")
-    assert not runs_are_gone(tmp_path)

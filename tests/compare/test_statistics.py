@@ -72,6 +72,16 @@ def test_the_summary_of_a_comparison() -> None:
     assert result.p_value == result.smallest_p == 0.25
 
 
+def test_of_one_pair_nothing_is_known() -> None:
+    one, fold = paired_difference([0.5], [0.25]), fold_difference([0.5], [0.25], 80, 20)
+    for found in (one, fold):
+        assert (found.mean, found.baseline_mean, found.treatment_mean) == (-0.25, 0.5, 0.25)
+        assert math.isnan(found.low)
+        assert not found.resolved
+    assert one.p_value == 1.0
+    assert math.isnan(fold.p_value)
+
+
 @pytest.mark.parametrize(("seeds", "smallest"), [(1, 1.0), (4, 0.125), (6, 0.03125)])
 def test_the_smallest_p_is_reached_where_all_seeds_agree(seeds: int, smallest: float) -> None:
     baseline = np.linspace(0.30, 0.31, seeds)
@@ -81,21 +91,11 @@ def test_the_smallest_p_is_reached_where_all_seeds_agree(seeds: int, smallest: f
     assert result.resolved == (seeds > 1)
 
 
-def test_one_seed_has_no_interval() -> None:
-    result = paired_difference([0.5], [0.25])
-    assert (result.mean, result.p_value, result.resolved) == (-0.25, 1.0, False)
-    assert all(math.isnan(value) for value in (result.sd, result.low, result.high))
-
-
 def test_arms_that_are_equal_but_for_rounding_do_not_differ() -> None:
     result = paired_difference([0.3, 0.6, 0.7], [0.1 + 0.2, 0.1 * 6, 0.1 * 7])
     assert (result.mean, result.sd, result.low, result.high) == (0.0, 0.0, 0.0, 0.0)
     assert result.p_value == 1.0
-    assert not result.resolved
-
-
-def test_the_same_difference_under_every_seed_is_not_resolved() -> None:
-    # 0.3 - 0.2 and 0.4 - 0.3 differ in float64.
+    # The same difference under every seed is not resolved; 0.3 - 0.2 and 0.4 - 0.3 differ.
     result = paired_difference([0.2, 0.3, 0.4], [0.3, 0.4, 0.5])
     assert (result.sd, result.resolved) == (0.0, False)
     assert result.low == result.high == pytest.approx(0.1)
@@ -219,14 +219,6 @@ def test_fold_difference_is_the_corrected_resampled_t_test(
     assert found.resolved == (found.p_value < 0.05)
 
 
-def test_fold_difference_of_one_fold_says_nothing() -> None:
-    found = fold_difference([0.5], [0.25], train=80, test=20)
-    assert (found.mean, found.baseline_mean, found.treatment_mean) == (-0.25, 0.5, 0.25)
-    assert math.isnan(found.low)
-    assert math.isnan(found.p_value)
-    assert not found.resolved
-
-
 def test_fold_difference_keeps_its_level_where_training_sets_overlap() -> None:
     """A plain t-test of such folds finds a difference that is none far too often."""
     generator = np.random.default_rng(0)
@@ -323,20 +315,6 @@ def test_effects_of_factors_by_hand() -> None:
         assert one.mean == pytest.approx(by_seed.mean())
         assert (one.low, one.high) == pytest.approx(tuple(ends))
         assert one.p_value == pytest.approx(flipped.pvalue)
-
-
-def test_effects_of_factors_by_least_squares() -> None:
-    """With an effect of each seed, of BatchNorm on the atoms, on [CLS] and of separation."""
-    y = of_norms(SIX, seed=2)
-    rows, observed = [], []
-    for norm, values in y.items():
-        token, atoms = norm.split("+") if "+" in norm else [norm.removeprefix("shared-")] * 2
-        kinds = [0.5 if part == "bn" else -0.5 for part in (token, atoms)]
-        for seed, value in values.items():
-            rows.append([*np.eye(SEEDS)[seed], *kinds, "+" in norm])
-            observed.append(value)
-    fitted = np.linalg.lstsq(np.array(rows), np.array(observed), rcond=None)[0]
-    assert norm_effects(y)["separation, all six arms"].mean == pytest.approx(fitted[-1])
 
 
 def test_only_seeds_that_all_arms_of_an_effect_have_count() -> None:

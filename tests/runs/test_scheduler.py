@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from reference.processes import REPOSITORY, Forked
 from rich.console import Console
 
 from graphormer_sepnorm.config import FitConfig, TrainerConfig
@@ -26,7 +25,8 @@ from graphormer_sepnorm.runs.locks import locked
 from graphormer_sepnorm.runs.plan import RunSpec
 from graphormer_sepnorm.runs.scheduler import Display, Scheduler, environments, last_line, reached
 
-# What it does stands in a file beside the run.
+REPOSITORY = Path(__file__).parents[2]
+# What it does stands in a file next to the run.
 PROGRAM = """
 import json, os, pathlib, signal, sys, time
 import yaml
@@ -301,7 +301,7 @@ def test_killed_command_takes_its_processes_along(workplace: Workplace) -> None:
         "here.train([here.run('a', do='hang')])\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    with Forked([sys.executable, "-c", code], env=environment) as command:
+    with subprocess.Popen([sys.executable, "-c", code], env=environment) as command:
         when((run.directory / "at work").exists, command.kill).join()
     assert command.returncode == -signal.SIGKILL
     # The process held on to the lock, so a new command waits until it is gone.
