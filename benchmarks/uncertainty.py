@@ -12,9 +12,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -28,11 +27,8 @@ from graphormer_sepnorm.uncertainty.conformal import LEVELS
 from graphormer_sepnorm.uncertainty.domain import Domain
 from graphormer_sepnorm.uncertainty.plain import from_plain
 
-_NONE = np.empty(0)
 
-
-@dataclass(frozen=True)
-class Fold:
+class Fold(NamedTuple):
     """The test molecules of a fold; n molecules, T targets.
 
     Attributes:
@@ -55,13 +51,13 @@ class Fold:
     similarity: np.ndarray
     distance: np.ndarray
     outside: np.ndarray
-    levels: np.ndarray = _NONE
+    levels: np.ndarray = np.empty(0)
     score: float = np.nan
     rank: float = np.nan
-    labels: np.ndarray = _NONE
-    probabilities: np.ndarray = _NONE
-    held: np.ndarray = _NONE
-    classes: np.ndarray = _NONE
+    labels: np.ndarray = np.empty(0)
+    probabilities: np.ndarray = np.empty(0)
+    held: np.ndarray = np.empty(0)
+    classes: np.ndarray = np.empty(0)
 
     @classmethod
     def read(cls, path: Path) -> Self:
