@@ -141,12 +141,15 @@ class StatusLine:
 
     Args:
         stream: Where it is shown; None: on stderr.
+
+    Attributes:
+        terminal: Whether that is one.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
-        self._terminal = (stream or sys.stderr).isatty()
-        self._next = time.monotonic() + (PATIENCE_SECONDS if self._terminal else LOG_SECONDS)
+        self.terminal = (stream or sys.stderr).isatty()
+        self._next = time.monotonic() + (PATIENCE_SECONDS if self.terminal else LOG_SECONDS)
         self._shown = False
 
     def is_due(self) -> bool:
@@ -155,10 +158,10 @@ class StatusLine:
 
     def show(self, text: str) -> None:
         """Put a text in place of the last one."""
-        self._next = time.monotonic() + (TERMINAL_SECONDS if self._terminal else LOG_SECONDS)
-        self._shown = self._terminal
+        self._next = time.monotonic() + (TERMINAL_SECONDS if self.terminal else LOG_SECONDS)
+        self._shown = self.terminal
         fits = shortened(text, shutil.get_terminal_size().columns - 1)  # else it would wrap
-        shown = f"\r\033[K{fits}" if self._terminal else f"{text}\n"
+        shown = f"\r\033[K{fits}" if self.terminal else f"{text}\n"
         print(shown, end="", file=self._stream or sys.stderr, flush=True)
 
     def leave(self) -> None:

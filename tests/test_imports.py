@@ -130,7 +130,6 @@ LIBRARIES = {
     "jinja2": {"compare/report.py"},
     "torchmetrics": {"training/"},
     "jsonargparse": {"cli/options.py"},
-    "rich": {"runs/scheduler.py"},
 }
 # Rooms that stay small: nothing but these and the standard library.
 ONLY_LIBRARIES = {
@@ -138,7 +137,7 @@ ONLY_LIBRARIES = {
     "kernels": {"numpy"},
     "model": {"torch"},
     "tables": {"pyarrow", "openpyxl"},
-    "runs": {"yaml", "rich", "torch", "filelock"},
+    "runs": {"yaml", "torch", "filelock"},
     "errors": set(),
     "files": set(),
     "metrics": {"numpy", "scipy", "sklearn"},
@@ -152,11 +151,11 @@ ONLY_LIBRARIES = {
 LAZY = {
     "cli/main.py": {"torch", "lightning", "numpy"},
     "cli/train.py": {"torch", "lightning", "numpy"},
-    "cli/fit.py": {"torch", "lightning", "numpy", "rich"},
+    "cli/fit.py": {"torch", "lightning", "numpy"},
     "cli/options.py": {"torch", "lightning", "numpy"},
     "config.py": {"torch", "lightning", "numpy"},
     "model/config.py": {"torch"},
-    "cli/compare.py": {"torch", "lightning", "numpy", "rich"},
+    "cli/compare.py": {"torch", "lightning", "numpy"},
     "cli/predict.py": {"torch", "lightning", "numpy", "rdkit"},
     "tables/parquet.py": {"pyarrow"},
     "inference/ray_engine.py": {"pyarrow", "ray"},

@@ -35,8 +35,8 @@ _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 def lock(path: Path) -> int | None:
     """Lock a file until its descriptor is closed or the process has ended, however it ends.
 
-    The file says who has it. It is never removed: to remove one that others may have open is to
-    have two locks. (`filelock.FileLock` empties it, also for who is refused.)
+    The file names who has it, and is never removed: others may have it open already. (That, and
+    that who is refused does not empty it, is why this is no `filelock.FileLock`.)
 
     Returns:
         The descriptor; None if another process has the lock.
@@ -48,10 +48,10 @@ def lock(path: Path) -> int | None:
     try:
         taken = lock_descriptor(descriptor, blocking=False)
     except OSError as error:
-        if error.errno not in _NO_LOCKS:
+        taken = error.errno in _NO_LOCKS
+        if not taken:
             os.close(descriptor)
             raise
-        taken = True
         log.warning("the file system of %s has no locks: start one run in it only", path)
     if not taken:
         os.close(descriptor)
@@ -139,9 +139,6 @@ class RunLock:
         return path
 
     def _claim(self, path: Path) -> bool:
-        def used() -> bool:
-            return any(entry.name != LOCK for entry in path.iterdir())
-
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -149,9 +146,10 @@ class RunLock:
             if os.path.lexists(path):  # a file
                 return False
             raise
-        if used() or (descriptor := lock(path / LOCK)) is None:
+        # Looked at again when it is locked: a process may have filled it and ended meanwhile.
+        if _used(path) or (descriptor := lock(path / LOCK)) is None:
             return False
-        if used():  # by a process that has ended since
+        if _used(path):
             os.close(descriptor)
             return False
         self.path, self._lock, self._made = path, descriptor, made
@@ -205,3 +203,7 @@ class RunLock:
         if error is not None:
             self.discard()
         self._release()
+
+
+def _used(path: Path) -> bool:
+    return any(entry.name != LOCK for entry in path.iterdir())

@@ -13,14 +13,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.text import Text
+from typing import TextIO
 
 from graphormer_sepnorm.config import TrainerConfig, flat, save_config
 from graphormer_sepnorm.errors import GraphormerError
-from graphormer_sepnorm.formatting import clock, four_digits
+from graphormer_sepnorm.formatting import StatusLine, clock, four_digits
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.process import ENDS_WITH_STDIN, KILLED_BY_ITS_COMMAND, answered_by, cores
 from graphormer_sepnorm.runs.directory import RunDirectory, Summary
@@ -29,7 +26,6 @@ from graphormer_sepnorm.runs.plan import DATA_FILES, RunSpec
 FIT = (sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit")
 _ONE_OF_SEVERAL = "GRAPHORMER_ONE_OF_SEVERAL"
 _LOOK_EVERY, _SHOW_EVERY = 0.1, 2.0  # seconds
-_SPEED_OVER = 600.0  # seconds; metrics are written down every so many steps only
 
 
 def train(
@@ -265,19 +261,18 @@ def last_line(log: Path, start: int = 0) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def reached(directory: Path, metric: str) -> tuple[int, float, float]:
-    """Read how far a run is: optimizer steps, and newest and best value of a validation metric.
+def reached(directory: Path, metric: str) -> tuple[int, float]:
+    """Read how far a run is: optimizer steps, and the newest value of a validation metric.
 
-    Values are nan before the first; an ensemble is as far as its members are.
+    nan before the first; an ensemble is as far as its members are.
     """
     run = RunDirectory(directory)
     if run.members.is_dir():
         members = run.members.glob("seed*/")
-        return sum(reached(member, metric)[0] for member in members), math.nan, math.nan
+        return sum(reached(member, metric)[0] for member in members), math.nan
     rows, column = run.metrics(), f"validation_{metric}"
     step = max((int(row.get("step", -1)) + 1 for row in rows), default=0)
-    values = [row[column] for row in rows if not math.isnan(row.get(column, math.nan))]
-    return step, values[-1] if values else math.nan, METRICS[metric].best(values, default=math.nan)
+    return step, next((row[column] for row in reversed(rows) if column in row), math.nan)
 
 
 def _result(spec: RunSpec) -> str:
@@ -292,22 +287,14 @@ def _result(spec: RunSpec) -> str:
     )
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Print nothing more; rich's own would leave the program, and with it runs that save."""
-        self.quiet = True
-
-
 class Display:
-    """Shows how runs are doing: a line for each event.
-
-    In a terminal the lines stand above bars, one for each run at work and one for all runs.
+    """Shows how runs are doing: a line for each event; in a terminal one more, of those at work.
 
     Args:
         specs: All runs, those finished earlier too.
         metric: That is shown.
         steps: Optimizer steps of a run of each arm.
-        console: Where; None: stderr.
+        stream: Where; None: stderr.
     """
 
     def __init__(
@@ -315,90 +302,62 @@ class Display:
         specs: Sequence[RunSpec],
         metric: str,
         steps: Mapping[str, int],
-        console: Console | None = None,
+        stream: TextIO | None = None,
     ) -> None:
-        console = console or _Console(stderr=True, force_terminal=sys.stderr.isatty())
-        self._metric = metric
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[values]}"),
-            TimeRemainingColumn(),
-            console=console,
-            auto_refresh=False,
-            disable=not console.is_terminal or console.is_dumb_terminal,
-            speed_estimate_period=_SPEED_OVER,
-            redirect_stdout=False,  # nothing else prints to the terminal
-            redirect_stderr=False,
-        )
-        total = sum(steps[spec.arm] for spec in specs)
-        self._all = self._progress.add_task("", total=total, values="")
-        # A bar of each run, which is seen while it is at work; it is full when no more steps come.
-        self._bars = {
-            spec: self._progress.add_task(
-                spec.name,
-                start=False,
-                visible=False,
-                total=steps[spec.arm],
-                completed=steps[spec.arm] if spec.finished else self._reached(spec)[0],
-                values="",
-            )
+        self._metric, self._steps, self._stream = metric, steps, stream
+        self._line = StatusLine(stream)
+        self._at_work: list[RunSpec] = []
+        # Optimizer steps that are not to be taken any more.
+        self._taken = {
+            spec: steps[spec.arm] if spec.finished else reached(spec.directory, metric)[0]
             for spec in specs
         }
-        self._at_work: set[RunSpec] = set()
+        self._before, self._began = sum(self._taken.values()), time.monotonic()
         if any(spec.finished for spec in specs):
             self.say(f"{self._done()} runs are finished already")
-        self.refresh()
-        self._progress.start()
-
-    def _reached(self, spec: RunSpec) -> tuple[int, float, float]:
-        return reached(spec.directory, self._metric)
 
     def _done(self) -> str:
         # Not of those whose end is still to be shown.
-        finished = sum(spec.finished for spec in self._bars if spec not in self._at_work)
-        return f"{finished} of {len(self._bars)}"
+        finished = sum(spec.finished for spec in self._taken if spec not in self._at_work)
+        return f"{finished} of {len(self._taken)}"
 
     def say(self, line: str) -> None:
-        """Show a line, above the bars."""
+        """Show a line."""
         text = "".join(c if c.isprintable() else " " for c in line)
-        self._progress.console.print(Text(text), soft_wrap=True)
+        with suppress(OSError):  # the terminal was closed: runs that save must not end for it
+            self._line.clear()
+            print(text, file=self._stream or sys.stderr, flush=True)
 
     def started(self, spec: RunSpec) -> None:
         """Show that a process of the run starts."""
-        self._at_work.add(spec)
-        self._progress.start_task(self._bars[spec])
-        self._progress.update(self._bars[spec], visible=True)
-        if self._progress.disable:
-            self.say(f"{spec.name}: {'continued' if spec.begun else 'started'}")
-        self.refresh()
+        self._at_work.append(spec)
+        self.say(f"{spec.name}: {'continued' if spec.begun else 'started'}")
 
     def ended(self, spec: RunSpec, how: str, failed: bool = False) -> None:
         """Show that its process is gone; what has failed is not waited for."""
         self._at_work.remove(spec)
-        bar = self._progress.tasks[self._bars[spec]]
-        full = bar.total if failed or spec.finished else bar.completed
-        self._progress.update(bar.id, visible=False, completed=full)
+        if failed or spec.finished:
+            self._taken[spec] = self._steps[spec.arm]
         self.say(f"{spec.name}: {how.replace('{done}', self._done())}")
 
     def refresh(self) -> None:
-        """Draw; time has passed."""
-        if self._progress.disable:
+        """Show how far runs are, in a terminal; time has passed."""
+        if not self._line.terminal:
             return
-        label = METRICS[self._metric].label
+        parts = []
         for spec in self._at_work:
-            step, newest, best = self._reached(spec)
-            values = f"validation {label} {four_digits(newest)}, best {four_digits(best)}"
-            shown = "" if math.isnan(newest) else values
-            self._progress.update(self._bars[spec], completed=step, values=shown)
-        taken = sum(self._progress.tasks[bar].completed for bar in self._bars.values())
-        said = f"{self._done()} runs finished"
-        self._progress.update(self._all, completed=taken, description=said)
-        self._progress.refresh()
+            self._taken[spec], value = reached(spec.directory, self._metric)
+            shown = f", {METRICS[self._metric].label} {four_digits(value)}"
+            shown = "" if math.isnan(value) else shown
+            parts.append(f"{spec.name}: {self._taken[spec]}/{self._steps[spec.arm]}{shown}")
+        taken, total = sum(self._taken.values()), sum(self._steps[one.arm] for one in self._taken)
+        rate = (taken - self._before) / (time.monotonic() - self._began)
+        left = f", {clock((total - taken) / rate)} left" if rate > 0 else ""
+        with suppress(OSError):
+            self._line.show(" | ".join([f"{self._done()} runs finished{left}", *parts]))
 
     def close(self) -> None:
         """Leave the last state standing."""
         self.refresh()
-        if not self._progress.disable:
-            self._progress.stop()
+        with suppress(OSError):
+            self._line.leave()
