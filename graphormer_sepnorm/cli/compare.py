@@ -264,14 +264,6 @@ def _train(
 ) -> int:
     """Check a plan, train what is not finished while no other command is at work, and report.
 
-    Args:
-        verb: Of the command.
-        directory: Of all runs.
-        plan: What they are.
-        stored: What was in the directory before.
-        jobs: Processes side by side, as the user says.
-        report: Reports on those that are finished.
-
     Raises:
         ConfigError: Something in it cannot work, the data are not those of before, or another
             command is or was at work there. Nothing has been started.
@@ -334,7 +326,7 @@ def _prepare(plan: Plan, runs: list[RunSpec]) -> tuple[str, str, dict[str, int]]
     from graphormer_sepnorm.training.callbacks.checkpoints import monitored_metric
     from graphormer_sepnorm.training.steps import planned_steps, settled_epochs
 
-    modules: list[tuple[tuple[object, ...], MoleculeDataModule]] = []
+    modules: dict[str, MoleculeDataModule] = {}
     steps: dict[str, int] = {}
     fingerprint = metric = ""
     needed = not all(run.finished for run in runs)
@@ -343,13 +335,13 @@ def _prepare(plan: Plan, runs: list[RunSpec]) -> tuple[str, str, dict[str, int]]
         try:
             folds = config.ensemble if config.ensemble_by == "folds" and config.ensemble > 1 else 0
             # Reading a table can take a while, and the size of a batch does not matter to it.
-            key = (replace(config.data, batch_size=2), config.model.max_path_length, folds)
-            data = next((known for one, known in modules if one == key), None)
-            if data is None:
-                data = MoleculeDataModule(config.data, max_path_length=config.model.max_path_length)
+            length = config.model.max_path_length
+            key = repr((replace(config.data, batch_size=2), length, folds))
+            if key not in modules:
+                modules[key] = MoleculeDataModule(config.data, max_path_length=length)
                 if folds:
-                    data.deal_members(MemberFolds(folds))
-                modules.append((key, data))
+                    modules[key].deal_members(MemberFolds(folds))
+            data = modules[key]
             if not needed:
                 continue
             task = data.splits.task
@@ -399,11 +391,9 @@ def _at_work(directory: Path, plan: Plan, stored: Plan | None) -> Iterator[int]:
 
 
 def make_report(directory: Path, baseline: str | None = None) -> int:
-    """Collect the results of the runs in a directory, write the report on them and print it.
+    """Collect the results of a comparison, write the report on them and print it.
 
-    Args:
-        directory: Of the comparison.
-        baseline: Arm that the others are compared with; None: the comparison's own.
+    The arms are compared with `baseline`; None: with that of the comparison.
 
     Raises:
         GraphormerError: There is nothing to report, or what there is cannot be used.

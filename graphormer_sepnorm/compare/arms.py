@@ -18,16 +18,7 @@ NORM = "model.norm"
 
 
 class _Loader(yaml.SafeLoader):
-    """A number may be written as 1e-3, and no name stands there twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
-        names = [key.value for key, _ in node.value]
-        for name in names:
-            if names.count(name) > 1:
-                raise yaml.MarkedYAMLError(
-                    problem=f"{name} is there twice", problem_mark=node.start_mark
-                )
-        return super().construct_mapping(node, deep)
+    """A number may be written as 1e-3."""
 
 
 _NUMBER = re.compile(r"[-+]?\d[\d.]*[eE][-+]?\d+$")

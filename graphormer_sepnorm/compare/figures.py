@@ -73,8 +73,7 @@ def seeds(results: Results) -> Figure | None:
         values = list(tests.values())
         _points(left, x, values, of_arm[name])
         left.hlines(np.mean(values), x - 0.22, x + 0.22, of_arm[name]["color"], linewidth=2.5)
-    _name_ticks(left, [*arms])
-    left.set(title=f"Test {results.label} of each seed")
+    _name_ticks(left, [*arms], f"Test {results.label} of each seed")
     left.set_ylabel(f"test {results.label}{results.in_unit}, {results.better} is better")
     for axes in right:
         axes.axhline(0, color="0.3", linewidth=1)
@@ -86,22 +85,17 @@ def seeds(results: Results) -> Figure | None:
             errors = None if math.isnan(test.low) else ends
             look: Style = {"fmt": "_", "color": style["color"], "markersize": 13, "capsize": 5}
             axes.errorbar(x + 0.12, test.mean, errors, **look)
-        _name_ticks(axes, [one.arm for one, _ in made])
-        axes.set(title=f"Difference to {in_figure(results.baseline)}, same seed")
+        title = f"Difference to {in_figure(results.baseline)}, same seed"
+        _name_ticks(axes, [one.arm for one, _ in made], title)
         axes.set_ylabel(f"difference{results.in_unit}")
     return figure
 
 
 def learning_curves(results: Results) -> Figure | None:
-    """Draw training loss and validation metric by epoch: mean and range over an arm's seeds.
-
-    The last half of the validation once more: at the end arms differ by much less than they have
-    come down together.
-    """
-    figure, panels = _figure(results, 1, 3)
-    validation = f"Validation {results.label}{results.in_unit}"
-    titles = ("Training loss", validation, "Validation, last half")
-    columns = ("train_loss", "validation", "validation")
+    """Draw training loss and validation metric by epoch: mean and range over an arm's seeds."""
+    figure, panels = _figure(results, 1, 2)
+    titles = ("Training loss", f"Validation {results.label}{results.in_unit}")
+    columns = ("train_loss", "validation")
     for axes, what, title in zip(panels, columns, titles, strict=True):
         for arm in results.arms:
             curves = [
@@ -117,12 +111,6 @@ def learning_curves(results: Results) -> Figure | None:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     if not any(axes.lines for axes in panels):
         return None
-    if lines := panels[-1].lines:
-        x, y = np.concatenate([np.asarray(line.get_xydata()) for line in lines]).T
-        late = y[x >= x.max() / 2]
-        margin = 0.15 * np.ptp(late) or 0.01
-        panels[-1].set_xlim(x.max() / 2, x.max() + 0.5)
-        panels[-1].set_ylim(late.min() - margin, late.max() + margin)
     return figure
 
 
@@ -206,11 +194,11 @@ def _points(axes: Axes, x: float, values: list[float], style: Style) -> None:
     axes.scatter([x] * len(values), values, 26, **look)
 
 
-def _name_ticks(axes: Axes, names: list[str]) -> None:
+def _name_ticks(axes: Axes, names: list[str], title: str) -> None:
     tilted = max(map(len, names)) * len(names) > 36
     look: Style = {"rotation": 25, "ha": "right"} if tilted else {}
     axes.set_xticks(range(len(names)), list(map(in_figure, names)), **look)
-    axes.set_xlim(-0.6, len(names) - 0.4)
+    axes.set(title=title, xlim=(-0.6, len(names) - 0.4))
 
 
 def draw_predictions(path: Path, task: Task, labels: np.ndarray, predictions: np.ndarray) -> None:

@@ -50,7 +50,6 @@ OUTPUT = "output"
 GRAPH_TOKEN, ATOMS = "graph token", "atoms"
 # Uniformity holds the distances of all pairs, and there are two dozen clouds in a model.
 _UNIFORMITY_OF = 2000
-_SINGULAR_VALUES = 100
 _FEATURES, _BINS = 50, 60  # the first features, of which histograms are taken (paper, Fig. 2)
 # Of a run at most so many test molecules, whose embeddings are measured, and training molecules,
 # from which probes learn; and the atoms of both, so that some 10,000 are left of the former.
@@ -224,7 +223,6 @@ class CloudGeometry:
         uniformity_floor: Of this width.
         effective_rank: Of their spectrum as it is, like the paper's.
         effective_rank_centred: Without the mean.
-        log_singular_values: The first 100, not centred; -inf (null in a file) of a zero.
         histogram: Of the first 50 features, where it was asked for: 61 ``edges`` that all of them
             share, and the ``counts`` of each.
         cosine_to_atoms: Mean over the molecules, of the graph token.
@@ -238,7 +236,6 @@ class CloudGeometry:
     uniformity_floor: float = math.nan
     effective_rank: float = math.nan
     effective_rank_centred: float = math.nan
-    log_singular_values: tuple[float, ...] = ()
     histogram: dict[str, Any] | None = None
     cosine_to_atoms: float = math.nan
     probes: dict[str, float] | None = None
@@ -364,8 +361,6 @@ def cloud_geometry(
     if len(cloud) > _UNIFORMITY_OF:
         sampled = cloud[np.random.default_rng(0).choice(len(cloud), _UNIFORMITY_OF, replace=False)]
     spectrum, counted = singular_values(cloud), None
-    with np.errstate(divide="ignore"):
-        logarithms = np.log(spectrum[:_SINGULAR_VALUES])
     if histogram:
         values = cloud[:, :_FEATURES].astype(np.float64)
         edges = np.histogram_bin_edges(values, _BINS)
@@ -379,23 +374,8 @@ def cloud_geometry(
         uniformity_floor=floor,
         effective_rank=effective_rank(spectrum),
         effective_rank_centred=effective_rank(singular_values(cloud, centred=True)),
-        log_singular_values=tuple(np.round(logarithms, 6).tolist()),
         histogram=counted,
     )
-
-
-def ring_counts(store: GraphStore, indices: np.ndarray) -> np.ndarray:
-    """Return the number of independent rings, int64 ``[G]``: bonds - atoms + fragments."""
-    counts = []
-    for index in np.asarray(indices).tolist():
-        atoms = slice(store.first_atom[index], store.first_atom[index + 1])
-        pairs = store.pair_type[store.first_pair[index] : store.first_pair[index + 1]]
-        size = int(atoms.stop - atoms.start)
-        reachable = store.type_distance[pairs].reshape(size, size) >= 0
-        fragments = (1 / reachable.sum(axis=1)).sum()
-        bonds = np.asarray(store.in_degree[atoms], dtype=np.int64).sum() // 2
-        counts.append(round(float(bonds - size + fragments)))
-    return np.array(counts, dtype=np.int64)
 
 
 def geometry_of(
@@ -454,7 +434,6 @@ def geometry_of(
     )
     properties = {
         "atoms": embeddings.num_atoms,
-        "rings": ring_counts(data.store, indices),
         "target": data.store.targets[indices, 0],
     }
     tested = np.isin(indices, test)

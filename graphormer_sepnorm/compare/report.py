@@ -150,8 +150,6 @@ def notes(results: Results) -> Iterator[str]:
             f"Too few seeds for a verdict on {listed([one.arm for one in few])}: whatever the "
             f"effect, Holm's p cannot be below {p_value(min(one.smallest_holm_p for one in few))}."
         )
-    if results.baselines_left_out:
-        yield results.baselines_left_out
     common = results.configuration.get("model", {}).get("readout")
     read = {arm.name: arm.options.get("model.readout", common) for arm in results.arms}
     if alone := [name for name, readout in read.items() if readout in ATOMS_ALONE]:
@@ -162,7 +160,7 @@ def notes(results: Results) -> Iterator[str]:
 
 
 def variants(results: Results) -> Table:
-    """Return the test metric of each arm and its difference to the baseline; then baselines."""
+    """Return the test metric of each arm and its difference to the baseline."""
     decimals = results.decimals
     header = ["arm", "seeds", f"test {results.label}{results.in_unit}", "difference", "relative"]
     rows = [[*header, _LEVEL, "p", "Holm's p", "verdict"]]
@@ -177,9 +175,6 @@ def variants(results: Results) -> Table:
             relative = relative if relative == NONE else f"{relative} %"
             cells = [change, relative, ends, p, p_value(one.holm_p), one.verdict]
         rows.append([arm.name, seeds, mean_and_sd(arm.values("test"), decimals), *cells])
-    for simple in results.baselines:
-        value = math.nan if simple["test"] is None else simple["test"]
-        rows.append([simple["name"], NONE, number(value, decimals), *[NONE] * 6])
     return rows
 
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.baselines.evaluation import baselines_of
 from graphormer_sepnorm.compare.arms import NORM
 from graphormer_sepnorm.compare.geometry import CloudGeometry, geometry_of
 from graphormer_sepnorm.compare.statistics import (
@@ -71,8 +70,6 @@ class RunResult:
     validation: float = math.nan
     test: float = math.nan
     seconds: float = math.nan
-    training_seconds: float = math.nan
-    graphs_per_second: float = math.nan
     ms_per_step: float = math.nan
     curve: tuple[CurvePoint, ...] = ()
     geometry: tuple[CloudGeometry, ...] = ()
@@ -142,9 +139,6 @@ class Results:
         command: One that does all of this.
         configuration: Of ``fit``, before an arm's options.
         complete: Whether all runs are finished.
-        baselines: Simple models beside the arms: ``name``, ``validation``, ``test``, and whether
-            they are ``comparable`` (means over the same targets).
-        baselines_left_out: What they leave out.
         environment: ``packages``, ``commit``, ``machine`` and ``python`` of the first run.
         environments_differ: Values of those of them that other runs do not share.
     """
@@ -162,8 +156,6 @@ class Results:
     complete: bool
     arms: tuple[ArmResult, ...]
     configuration: dict[str, Any] = field(default_factory=dict)
-    baselines: tuple[dict[str, Any], ...] = ()
-    baselines_left_out: str | None = None
     environment: dict[str, Any] = field(default_factory=dict)
     environments_differ: dict[str, Any] = field(default_factory=dict)
 
@@ -191,8 +183,6 @@ class Results:
             asdict(one) | {"test": one.test and {**asdict(one.test), "resolved": one.test.resolved}}
             for one in self.comparisons
         ]
-        if not self.baselines:
-            del plain["baselines"], plain["baselines_left_out"]
         write_json(directory / RESULTS, plain, indent=None)
 
     @functools.cached_property
@@ -293,28 +283,20 @@ def collect(directory: Path, baseline: str | None = None) -> None:
     records = {run: found for run in finished if (found := run.files.record()) is not None}
     data, geometry = _measure(finished)
     splits, task = data.splits, data.splits.task
-    baselines: tuple[dict[str, Any], ...] = ()
-    left_out = None
-    if plan.configuration.get("baselines"):  # computed once, then taken from the results
-        if earlier and earlier.baselines and earlier.dataset_fingerprint == splits.fingerprint:
-            baselines, left_out = earlier.baselines, earlier.baselines_left_out
-        else:
-            found, left_out, _ = baselines_of(data)
-            baselines = tuple(one.by(task.metric) for one in found)
     environment, differing = _environments(records.values())
     arms = []
     for arm in plan.arms:
         own = [run for run in runs if run.arm == arm.name]
         first = next((run for run in own if run in finished), None)
-        results = (
-            _result(run, finished.get(run), geometry.get(run, ()), task.metric) for run in own
-        )
         arms.append(
             ArmResult(
                 name=arm.name,
                 options=arm.options,
                 parameters=finished[first]["parameters"] if first else math.nan,
-                runs=tuple(results),
+                runs=tuple(
+                    _result(run, finished.get(run), geometry.get(run, ()), task.metric)
+                    for run in own
+                ),
                 selected_on=records[first].selected_on if first in records else None,
             )
         )
@@ -332,8 +314,6 @@ def collect(directory: Path, baseline: str | None = None) -> None:
         baseline=baseline or plan.baseline,
         complete=len(finished) == len(runs),
         arms=tuple(arms),
-        baselines=baselines,
-        baselines_left_out=left_out,
         environment=environment,
         environments_differ=differing,
     ).write(directory)
@@ -396,10 +376,7 @@ def learning_curve(run: RunDirectory, metric: str) -> tuple[CurvePoint, ...]:
 
 
 def _environments(records: Iterable[Record]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Where the runs were trained: the first one's first session, and what differs from it.
-
-    A run that was continued has several sessions; all of them, of all runs, are looked through.
-    """
+    """Where the runs were trained: the first one's first session, and what differs in others."""
     sessions = [session for record in records for session in record.sessions]
     first, differing = {}, {}
     for name in ("packages", "commit", "machine", "python"):

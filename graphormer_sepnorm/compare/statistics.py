@@ -124,11 +124,13 @@ class _Pairs:
         self.mean, sd = mean_sd(self.differences)
         self.sd = 0.0 if sd <= _ROUNDING * float(scale.max()) else sd
 
-    def interval(self, standard_error: float) -> dict[str, float]:
-        """Student's interval of the mean, nan of one difference."""
-        half = float(stdtrit(self.n - 1, (1 + CONFIDENCE) / 2)) * standard_error
-        ends = {"low": self.mean - half, "high": self.mean + half}
-        return {"mean": self.mean, **ends, "confidence": CONFIDENCE}
+
+def _t_test(mean: float, error: float, n: int) -> dict[str, float]:
+    """Student's interval and p-value of a mean of n values; nan of one of them."""
+    half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * error
+    p = 2 * float(stdtr(n - 1, -abs(mean) / error)) if error > 0 else math.nan
+    ends = {"low": mean - half, "high": mean + half}
+    return {"mean": mean, **ends, "confidence": CONFIDENCE, "p_value": p}
 
 
 def mean_sd(values: ArrayLike) -> tuple[float, float]:
@@ -150,22 +152,23 @@ def paired_difference(baseline: ArrayLike, treatment: ArrayLike) -> PairedDiffer
     """
     pairs = _Pairs(baseline, treatment)
     reference = abs(pairs.means["baseline_mean"])
+    p_value = sign_flip_p(pairs.differences, pairs.rounding)
+    interval = _t_test(pairs.mean, pairs.sd / math.sqrt(pairs.n), pairs.n)
     return PairedDifference(
         seeds=pairs.n,
         sd=pairs.sd,
         **pairs.means,
-        **pairs.interval(pairs.sd / math.sqrt(pairs.n)),
-        p_value=sign_flip_p(pairs.differences, pairs.rounding),
+        **(interval | {"p_value": p_value}),
         smallest_p=2.0 ** (1 - pairs.n) if pairs.n <= EXACT_UP_TO else 1 / (DRAWS + 1),
         relative_percent=100 * pairs.mean / reference if reference > 0 else math.nan,
     )
 
 
 def verdict(difference: MeanDifference, adjusted_p: float, better: str = "") -> str:
-    """Say what may be said of a difference, by the one rule of all reports.
+    """Return what may be stated of a difference, by the one rule of all reports.
 
     It is significant if the p-value, adjusted for several comparisons, is below `SIGNIFICANT` and
-    the interval leaves out 0; *not significant* if only the interval does, which few seeds cannot
+    the interval excludes 0; *not significant* if only the interval does, which few seeds cannot
     change; and *not resolved* else.
 
     Args:
@@ -203,14 +206,8 @@ def fold_difference(
     """
     pairs = _Pairs(baseline, treatment)
     error = pairs.sd * math.sqrt(1 / pairs.n + test / train)
-    t = -abs(pairs.mean) / error if error > 0 else math.nan
-    return FoldDifference(
-        folds=pairs.n,
-        standard_error=error,
-        **pairs.means,
-        **pairs.interval(error),
-        p_value=2 * float(stdtr(pairs.n - 1, t)),
-    )
+    tested = _t_test(pairs.mean, error, pairs.n)
+    return FoldDifference(folds=pairs.n, standard_error=error, **pairs.means, **tested)
 
 
 def jackknifed(value: Callable[[np.ndarray], float], molecules: int) -> MeanDifference:
@@ -232,11 +229,7 @@ def jackknifed(value: Callable[[np.ndarray], float], molecules: int) -> MeanDiff
     count = len(without)
     # Of the jackknife, from its standard deviation.
     error = (count - 1) / math.sqrt(count) * mean_sd(without)[1] if count > 1 else math.nan
-    half = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * error
-    p = 2 * float(stdtr(count - 1, -abs(whole) / error)) if error > 0 else math.nan
-    return MeanDifference(
-        mean=whole, low=whole - half, high=whole + half, confidence=CONFIDENCE, p_value=p
-    )
+    return MeanDifference(**_t_test(whole, error, count))
 
 
 def sign_flip_p(differences: ArrayLike, tolerance: float = 0.0) -> float:

@@ -36,6 +36,7 @@ _OF_A_COMPARISON = {
     "ensemble_by": "seeds",
     "keep": "none",
     "blend": False,
+    "baselines": False,
     "seed_everything": 0,
     "output": None,
 }
@@ -198,8 +199,6 @@ class Plan:
                         split_seed = self.base.data.split_seed + repeat
                         own |= {"data.folds": self.folds, "data.fold": fold}
                         own |= {"data.split_seed": split_seed}
-                    else:
-                        own["baselines"] = False  # once for all runs, see compare/results.py
                     runs.append(RunSpec(name, config.with_options(own), path, arm, repeat))
         return runs
 

@@ -111,8 +111,6 @@ def _run(name: str, seed: int, level: float, better: str, random: np.random.Gene
         validation=float(validation.min() if better == "lower" else validation.max()),
         test=test,
         seconds=seconds,
-        training_seconds=seconds - 200,
-        graphs_per_second=67 - (name != "sharenorm") * 2.5,
         ms_per_step=950 + (name != "sharenorm") * 35 + 4 * random.normal(),
         curve=tuple(CurvePoint(epoch, epoch * 157, loss, value) for epoch, loss, value in curve),
         geometry=tuple(
@@ -138,7 +136,6 @@ def _cloud(
         counted = {"edges": edges.tolist(), "counts": counts}
     probes = {
         "atoms": (0.99 if batch_norm else 0.7) - depth / 50,
-        "rings": 0.8 - random.random() / 20,
         "target": 0.5 + depth / 30,
     }
     return CloudGeometry(
@@ -148,7 +145,6 @@ def _cloud(
         uniformity_floor=uniformity_floor(80),
         effective_rank=slope + depth + random.normal(),
         effective_rank_centred=slope * 1.2 + depth + random.normal(),
-        log_singular_values=tuple((6 - np.arange(80) / slope - random.random() / 5).tolist()),
         histogram=counted,
         cosine_to_atoms=(0.5 if batch_norm else 0.8) - depth / 40 if token else math.nan,
         probes=probes if token else None,

@@ -58,7 +58,6 @@ def test_bundled_arms_go_by_name(name: str) -> None:
         ("- sepnorm\n", "arms"),
         ("a: {model.norm: sepnorm\n", "line 2"),
         ("a: sepnorm\n", "'a'"),
-        ("a: {model.width: 8}\na: {model.width: 16}\n", "a is there twice"),
         ("a: {metric: x}\n", "'a': --metric"),
     ],
 )

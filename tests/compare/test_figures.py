@@ -37,7 +37,6 @@ def test_learning_curves_are_means_and_bands_of_extremes() -> None:
     assert line_of(figure.axes[1], "sepnorm").get_ydata() == pytest.approx(curves.mean(0))
     band = figure.axes[1].collections[1].get_paths()[0].vertices
     assert band[:, 1].max() == pytest.approx(curves.max())
-    assert figure.axes[2].get_xlim()[0] == 12
     # A seed that ended early does not bend the mean.
     first, *others = RESULTS.arms
     runs = (replace(first.runs[0], curve=first.runs[0].curve[:10]), *first.runs[1:])

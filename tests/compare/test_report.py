@@ -167,15 +167,6 @@ def test_what_has_to_be_known_is_noted() -> None:
     assert {cell for row in variants(results)[1:] for cell in row[2:]} == {DASH}
 
 
-def test_simple_models_stand_below_the_arms() -> None:
-    simple = {"name": "forest", "validation": 0.5, "test": 0.46, "comparable": True}
-    undefined = simple | {"name": "mean", "test": None}
-    results = replace(regression(), baselines=(simple, undefined), baselines_left_out="two of them")
-    rows = [row[:3] for row in variants(results)[-2:]]
-    assert rows == [["forest", DASH, "0.4600"], ["mean", DASH, DASH]]
-    assert "two of them" in [*notes(results)]
-
-
 def test_results_that_cannot_be_read_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"results\.json"):
         write_report(tmp_path)

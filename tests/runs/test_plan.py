@@ -31,12 +31,12 @@ def test_runs_of_a_comparison_are_planned_seed_by_seed(tmp_path: Path) -> None:
     last = runs[3]
     assert (last.arm, last.seed, last.directory) == ("bn+bn", 1, tmp_path / "bn+bn" / "seed1")
     assert last.log == tmp_path / "bn+bn" / "seed1.log"
-    # Networks are compared, and simple models stand next to all of them.
+    # Networks are compared, as they are.
     assert FitConfig().differences(last.config).keys() == {
         *("model.norm", "model.layers", "data.dataset", "data.root"),
         *("seed_everything", "keep"),
     }
-    assert plan.configuration["baselines"]
+    assert not plan.configuration["baselines"]
     assert not plan.configuration["blend"]
 
 
