@@ -125,27 +125,20 @@ def _cloud(
     layer: str, what: str, batch_norm: bool, histogram: bool, random: np.random.Generator
 ) -> CloudGeometry:
     token, depth = what == "graph token", LAYERS.index(layer)
-    spread = (0.8 if token and not batch_norm else 2.6) + 0.04 * depth + random.normal() / 9
-    slope = 25 if batch_norm or not token else 12
     counted = None
-    if histogram and layer in LAYERS[-2:]:
-        width = 0.3 if token and not batch_norm else 1.0
-        cloud = random.normal(random.normal(0, 1 - width / 2, 50), width, (2000, 50))
-        edges = np.linspace(cloud.min(), cloud.max(), 61)
-        counts = [np.histogram(column, edges)[0].tolist() for column in cloud.T]
+    if histogram and layer == LAYERS[-1]:
+        values = random.normal(size=(2000, 50))
+        edges = np.linspace(values.min(), values.max(), 61)
+        counts = [np.histogram(column, edges)[0].tolist() for column in values.T]
         counted = {"edges": edges.tolist(), "counts": counts}
-    probes = {
-        "atoms": (0.99 if batch_norm else 0.7) - depth / 50,
-        "target": 0.5 + depth / 30,
-    }
     return CloudGeometry(
         layer,
         what,
-        uniformity=-spread,
+        uniformity=-(0.8 if token and not batch_norm else 2.6) - 0.04 * depth - random.normal() / 9,
         uniformity_floor=uniformity_floor(80),
-        effective_rank=slope + depth + random.normal(),
-        effective_rank_centred=slope * 1.2 + depth + random.normal(),
+        effective_rank=12 + depth + random.normal(),
+        effective_rank_centred=14 + depth + random.normal(),
         histogram=counted,
         cosine_to_atoms=(0.5 if batch_norm else 0.8) - depth / 40 if token else math.nan,
-        probes=probes if token else None,
+        probes={"atoms": (0.99 if batch_norm else 0.7) - depth / 50} if token else None,
     )

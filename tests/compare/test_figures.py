@@ -75,32 +75,6 @@ def test_geometry_is_that_of_the_graph_token_after_each_layer() -> None:
     assert line_of(probe, "sepnorm").get_ydata()[0] == pytest.approx(0.99)
 
 
-def test_what_is_not_known_of_the_geometry_leaves_a_gap_only() -> None:
-    arms = tuple(
-        replace(
-            arm,
-            runs=tuple(
-                replace(
-                    run,
-                    geometry=tuple(
-                        replace(one, uniformity=np.nan, probes=None)
-                        if one.layer == "layer 2"
-                        else replace(one, probes=one.probes and {"atoms": -50.0})
-                        for one in run.geometry
-                    ),
-                )
-                for run in arm.runs
-            ),
-        )
-        for arm in RESULTS.arms
-    )
-    figure = figures.geometry(replace(RESULTS, arms=arms))
-    assert figure is not None
-    assert 1 not in line_of(figure.axes[0], "sharenorm").get_xdata()
-    probe = np.asarray(line_of(figure.axes[3], "sharenorm").get_ydata())
-    assert probe == pytest.approx(-0.2)  # far below zero, and yet in view
-
-
 def test_without_results_nothing_is_drawn() -> None:
     arms = tuple(ArmResult(arm.name, arm.options, 1, ()) for arm in RESULTS.arms)
     empty = replace(RESULTS, arms=arms)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.models import ARMS, small_model, stored
 from reference.molecules import TIE_FREE, TIED, molecule
-from scipy.special import hyp0f1, i0
+from scipy.special import i0
 
 from graphormer_sepnorm.compare.geometry import (
     OUTPUT,
@@ -77,24 +77,6 @@ def test_uniformity_knows_neither_rotation_scale_nor_order(seed, n, power):
         -rows,
     ):
         assert uniformity(other) == pytest.approx(truth, rel=1e-11, abs=1e-12)
-
-
-@pytest.mark.parametrize("width", [8, 80])
-def test_even_cloud_lies_at_the_floor(width):
-    """The standard error of a mean over pairs is exact here.
-
-    On an even sphere the expected kernel at a fixed direction is the same for all of them, so
-    pairs are uncorrelated and the variance of the mean is Var(k) / pairs, where
-    E exp(a u) = 0F1(; d/2; a^2 / 4) gives E k^2 and (E k)^2. Five standard errors.
-    """
-    n = 2000
-    relative = hyp0f1(width / 2, 16) / hyp0f1(width / 2, 4) ** 2 - 1
-    tolerance = 5 * math.sqrt(relative * 2 / (n * (n - 1)))
-    assert tolerance < 0.01
-    difference = uniformity(cloud(n, width)) - uniformity_floor(width)
-    assert abs(difference) < tolerance
-    # Enough to see a cloud that is off centre by a fifth of its spread.
-    assert uniformity(cloud(n, width) + 0.2) - uniformity_floor(width) > 2 * tolerance
 
 
 @pytest.mark.parametrize(
@@ -294,7 +276,7 @@ def test_rows_are_those_of_the_model(molecules, norm, position):
 
 @pytest.mark.parametrize(
     ("norm", "max_atoms", "dtype"),
-    [("bn+ln", 10_000, "float32"), ("shared-ln", 20, "float64"), ("bn+ln", 3, "float64")],
+    [("bn+ln", 10_000, "float32"), ("shared-ln", 20, "float64")],
 )
 def test_company_changes_nothing(molecules, norm, max_atoms, dtype):
     """Other batches, other order."""
@@ -398,18 +380,6 @@ def test_histograms_at_the_output(embeddings):
         assert np.array_equal(counts, np.histogram(column, histogram["edges"])[0])
 
 
-def test_uniformity_of_many_is_that_of_a_fair_sample():
-    random = np.random.default_rng(0)
-    cloud = np.concatenate([random.normal(size=(1500, 8)), np.ones((1500, 8))])
-    found = cloud_geometry("output", "atoms", cloud)
-    assert found.embeddings == 3000
-    assert found.uniformity == pytest.approx(uniformity(cloud), abs=0.05)
-    ranks = found.effective_rank, found.effective_rank_centred  # of all of them
-    spectra = (singular_values(cloud, centred=centred) for centred in (False, True))
-    assert ranks == pytest.approx([effective_rank(one) for one in spectra])
-    assert repr(found) == repr(cloud_geometry("output", "atoms", cloud))
-
-
 @pytest.mark.parametrize(
     ("cloud", "rank"),
     [(np.zeros((5, 4)), 0), (np.ones((5, 4)), 1), (np.array([[1.0, 0], [np.inf, 1]]), np.nan)],
@@ -420,15 +390,3 @@ def test_clouds_without_spread_are_measured_as_far_as_they_can_be(cloud, rank):
     assert found.effective_rank_centred == pytest.approx(rank * 0, nan_ok=True)
     collapsed = cloud.all() and np.isfinite(cloud).all()
     assert found.uniformity == pytest.approx(0) if collapsed else math.isnan(found.uniformity)
-
-
-def test_one_molecule_has_no_pairs(molecules):
-    model = small_model(molecules[1])
-    alone = collected(model, molecules, [SMILES.index("N")])
-    assert alone.layers[0].atoms.shape == (1, 12)
-    assert alone.num_atoms.tolist() == [1]
-    one = np.array([True])
-    token = geometry_per_layer(alone, {"atoms": alone.num_atoms}, one)[0]
-    assert math.isnan(token.uniformity)
-    assert math.isnan(token.probes["atoms"])
-    assert -1 <= token.cosine_to_atoms <= 1

@@ -184,10 +184,13 @@ def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(
     assert bad.failure.read_text() == "it cannot be done\n"
     assert dead.failure.read_text() == "killed by SIGKILL\n"
     assert not runs[2].failure.exists()
-    bad.directory.with_name("seed0.do").write_text("work")  # mended
+    bad.directory.with_name("seed0.do").write_text("work")  # fixed, and its data have moved
+    moved = bad.config.with_options({"data.root": "there", "data.batch_size": 8})
+    runs[0] = RunSpec(bad.name, moved, bad.directory, bad.arm)
     (dead.directory / "left").touch()
     _, events = workplace.train(runs)
     assert "bad 0: finished" in events
+    assert summary(bad)["words"] == ["--resume", str(bad.directory), "--data.root=there"]
     # It had saved, so it went on; the other had not, and began with an empty directory.
     assert bad.log.read_text().splitlines()[-1] == "continued"
     assert not bad.failure.exists()
@@ -195,17 +198,7 @@ def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(
     assert not (dead.directory / "left").exists()
 
 
-def test_a_run_goes_on_with_data_that_have_moved(workplace: Workplace) -> None:
-    run = workplace.run("a", do="fail")
-    workplace.train([run])
-    run.directory.with_name("seed0.do").write_text("work")
-    moved = run.config.with_options({"data.root": "there", "data.batch_size": 8})
-    run = RunSpec(run.name, moved, run.directory, run.arm)
-    workplace.train([run])
-    assert summary(run)["words"] == ["--resume", str(run.directory), "--data.root=there"]
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_interruption_lets_the_processes_save(number: int, workplace: Workplace) -> None:
     # In the background SIGINT is ignored, and stays so.
     before = signal.signal(number, signal.default_int_handler)
