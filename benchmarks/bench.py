@@ -1,6 +1,6 @@
 """Times this package beside others: ``make bench``, or ``python -m benchmarks.bench [SUBSET ...]``.
 
-All sides of a row are started and warmed up, then they work in turn; see `benchmarks.rounds`.
+All sides of a row are started and warmed up, then they work in turn; see `take_turns`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import shlex
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from benchmarks.environments import HOME, python_of
 from benchmarks.molecules import FEW, MANY, Molecules, find_molecules
 from benchmarks.processes import REPOSITORY, Command, SideFailed, SideProcess, variables
 from benchmarks.report import text_of
-from benchmarks.rounds import take_turns
 from benchmarks.rows import MATRIX_PRODUCT, ROWS, SUBSETS, Row, Side
 from graphormer_sepnorm.process import cores, processor
 
@@ -98,6 +98,22 @@ def run_row(
             record.update(seconds=measured, peak=worker.peak)
     records = [record for _, record in ready]
     return {"subset": row.subset, "title": row.title, "threads": threads, "sides": records}
+
+
+def take_turns(
+    sides: Sequence[Callable[[], float]], rounds: int, after_round: Callable[[int], None]
+) -> list[list[float]]:
+    """Let all sides work in every round, each first in turn; return the seconds of each.
+
+    `after_round` receives the number of rounds done.
+    """
+    seconds: list[list[float]] = [[] for _ in sides]
+    for number in range(rounds):
+        for index in range(len(sides)):
+            turn = (number + index) % len(sides)
+            seconds[turn].append(sides[turn]())
+        after_round(number + 1)
+    return seconds
 
 
 def _start(

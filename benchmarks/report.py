@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.rounds import ratios
 from benchmarks.rows import MATRIX_PRODUCT
 
 HEADER = ("work", "threads", "beside", "times as fast", "seconds", "its seconds", "memory",
@@ -27,6 +26,18 @@ the ratios hardly. *Memory*: peak in MB; for work inside a process what the work
 loaded libraries, for whole commands all of it. *Of peak*: floating-point operations of the matrix
 products in a second, as a share of what one large float32 matrix product reaches in the same
 rounds, by MKL or oneDNN, whichever is faster."""
+
+
+def ratios(of: Sequence[float], to: Sequence[float]) -> tuple[float, float, float]:
+    """Return lower quartile, median and upper quartile of ``of / to`` within each round.
+
+    The speed of a shared machine changes by the minute, so that seconds of different rounds are not
+    comparable.
+    """
+    found = [one / other for one, other in zip(of, to, strict=True)]
+    found *= 2 if len(found) == 1 else 1  # one round has no spread
+    low, median, high = statistics.quantiles(found, n=4, method="inclusive")
+    return low, median, high
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -96,7 +107,7 @@ def _share(side: dict[str, Any] | None, peak: dict[str, Any] | None) -> str:
     if side is None or peak is None or "flops" not in side["facts"]:
         return ""
     # Rates: operations of a round by its seconds, against those of the matrix product.
-    per_second = ratios(peak["seconds"], side["seconds"]).median
+    _, per_second, _ = ratios(peak["seconds"], side["seconds"])
     return f"{per_second * side['facts']['flops'] / peak['facts']['flops']:.1%}"
 
 

@@ -55,7 +55,7 @@ _FEATURES, _BINS = 50, 60  # the first features, of which histograms are taken (
 # from which probes learn; and the atoms of both, so that some 10,000 are left of the former.
 _TEST_MOLECULES, _TRAINING_MOLECULES, _ATOMS = 10_000, 2000, 30_000
 _SEED = 0
-_VERSION = 2  # of what is stored in the directory of a run
+_VERSION = 3  # of what is stored in the directory of a run
 # Penalties among which a probe chooses, for standardised features: from next to none to the mean.
 PROBE_PENALTIES = tuple(10.0 ** (power / 2) for power in range(-6, 13))
 
@@ -223,8 +223,8 @@ class CloudGeometry:
         uniformity_floor: Of this width.
         effective_rank: Of their spectrum as it is, like the paper's.
         effective_rank_centred: Without the mean.
-        histogram: Of the first 50 features, where it was asked for: 61 ``edges`` that all of them
-            share, and the ``counts`` of each.
+        histogram: Of the first 50 features at the output: 61 ``edges`` that all of them share, and
+            the ``counts`` of each.
         cosine_to_atoms: Mean over the molecules, of the graph token.
         probes: R² of each quantity that is read from the graph token.
     """
@@ -317,8 +317,6 @@ def geometry_per_layer(
     embeddings: ModelEmbeddings,
     properties: Mapping[str, np.ndarray],
     tested: np.ndarray,
-    *,
-    histograms: bool = False,
 ) -> tuple[CloudGeometry, ...]:
     """Measure the clouds of [CLS] and of the atoms after each layer and at the output.
 
@@ -327,7 +325,6 @@ def geometry_per_layer(
         properties: Quantities that probes read from [CLS]: ``[G]``, nan where they are unknown.
         tested: bool ``[G]``: the molecules whose embeddings are measured and that probes are tested
             on; they are fitted to the others.
-        histograms: Whether the features at the output have histograms.
 
     Returns:
         Two per layer, that of the graph token first.
@@ -343,16 +340,13 @@ def geometry_per_layer(
         cosines = cosines[tested] if len(cosines) else cosines
         known = cosines[~np.isnan(cosines)]  # a graph of which no atom was sampled has none
         cosine = float(known.mean()) if len(known) else math.nan
-        drawn = histograms and layer == OUTPUT
-        of_token = cloud_geometry(layer, GRAPH_TOKEN, token[tested], drawn)
-        of_atoms = cloud_geometry(layer, ATOMS, atoms[tested[graphs]], drawn)
+        of_token = cloud_geometry(layer, GRAPH_TOKEN, token[tested])
+        of_atoms = cloud_geometry(layer, ATOMS, atoms[tested[graphs]])
         clouds += [replace(of_token, cosine_to_atoms=cosine, probes=probes), of_atoms]
     return tuple(clouds)
 
 
-def cloud_geometry(
-    layer: str, what: str, cloud: np.ndarray, histogram: bool = False
-) -> CloudGeometry:
+def cloud_geometry(layer: str, what: str, cloud: np.ndarray) -> CloudGeometry:
     """Measure what embeddings ``[n, C]`` have by themselves."""
     floor = uniformity_floor(cloud.shape[1])
     if not len(cloud) or not np.isfinite(cloud).all():
@@ -361,7 +355,7 @@ def cloud_geometry(
     if len(cloud) > _UNIFORMITY_OF:
         sampled = cloud[np.random.default_rng(0).choice(len(cloud), _UNIFORMITY_OF, replace=False)]
     spectrum, counted = singular_values(cloud), None
-    if histogram:
+    if layer == OUTPUT:
         values = cloud[:, :_FEATURES].astype(np.float64)
         edges = np.histogram_bin_edges(values, _BINS)
         counts = [np.histogram(column, edges)[0].tolist() for column in values.T]
@@ -379,11 +373,7 @@ def cloud_geometry(
 
 
 def geometry_of(
-    run: RunDirectory,
-    data: MoleculeDataModule,
-    *,
-    histograms: bool,
-    accelerator: str | None = "cpu",
+    run: RunDirectory, data: MoleculeDataModule, *, accelerator: str | None = "cpu"
 ) -> tuple[CloudGeometry, ...]:
     """Measure the embeddings of the tested checkpoint of a run, see `geometry_per_layer`.
 
@@ -393,7 +383,6 @@ def geometry_of(
     Args:
         run: Its directory.
         data: What it was trained on.
-        histograms: Whether histograms of the features at the output are wanted.
         accelerator: That of its trainer: one that may be a GPU is one here if there is one.
 
     Raises:
@@ -403,7 +392,7 @@ def geometry_of(
     file = run.checkpoints / Path(named).name if named else run.tested or run.best
     wanted = {"version": _VERSION, "dataset_fingerprint": data.splits.fingerprint}
     if file.is_file():
-        wanted |= {"histograms": histograms, "checkpoint": f"{file.name} {file.stat().st_mtime_ns}"}
+        wanted["checkpoint"] = f"{file.name} {file.stat().st_mtime_ns}"
     stored = read_json(run.geometry_file) or {}
     of_this = str(stored.get("checkpoint")).startswith(f"{file.name} ")
     if of_this and wanted.items() <= stored.items():
@@ -437,7 +426,7 @@ def geometry_of(
         "target": data.store.targets[indices, 0],
     }
     tested = np.isin(indices, test)
-    clouds = geometry_per_layer(embeddings, properties, tested, histograms=histograms)
+    clouds = geometry_per_layer(embeddings, properties, tested)
     plain = [asdict(cloud) for cloud in clouds]
     write_json(run.geometry_file, {**wanted, "clouds": plain}, indent=None)
     return clouds

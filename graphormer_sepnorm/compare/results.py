@@ -338,10 +338,12 @@ def _measure(
                 "put the data back, or compare anew in another directory"
             )
         log.info("analysing %s (%d of %d)", run.name, number, len(finished))
-        # Histograms of one run per arm say enough, and are the largest part of the results.
-        first = run.arm not in {other.arm for other in found}
         accelerator = (config.get("trainer") or {}).get("accelerator")
-        found[run] = geometry_of(run.files, loaded[key], histograms=first, accelerator=accelerator)
+        clouds = geometry_of(run.files, loaded[key], accelerator=accelerator)
+        if run.arm in {other.arm for other in found}:
+            # Histograms of one run per arm say enough, and are the largest part of the results.
+            clouds = tuple(replace(cloud, histogram=None) for cloud in clouds)
+        found[run] = clouds
     return next(iter(loaded.values())), found
 
 

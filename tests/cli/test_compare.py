@@ -327,17 +327,10 @@ def test_runs_of_which_no_options_are_known_are_not_taken(
 
 
 @pytest.mark.slow
-def test_report_is_made_again_without_the_runs(straight: Compared, tmp_path: Path) -> None:
-    for name in ("compare.yaml", "results.json"):
-        shutil.copy(straight.directory / name, tmp_path)
-    assert main(["compare", "--report-only", "-o", str(tmp_path)]) == 0
-    for name in ("summary.md", "results.json"):
-        assert (tmp_path / name).read_bytes() == (straight.directory / name).read_bytes()
-
-
-@pytest.mark.slow
 @pytest.mark.usefixtures("nothing_starts")
-def test_report_is_made_again_without_the_checkpoints(straight: Compared, tmp_path: Path) -> None:
+def test_report_is_made_again_without_the_checkpoints_and_the_runs(
+    straight: Compared, tmp_path: Path
+) -> None:
     place = shutil.copytree(straight.directory, tmp_path / "out")
     assert compare(place).status == 0
     before = [(place / name).read_bytes() for name in ("summary.md", "results.json")]
@@ -345,6 +338,10 @@ def test_report_is_made_again_without_the_checkpoints(straight: Compared, tmp_pa
     for path in list(place.rglob("checkpoints")):
         shutil.rmtree(path)
     assert compare(place).status == 0
+    assert [(place / name).read_bytes() for name in ("summary.md", "results.json")] == before
+    for arm in ("sharenorm", "sepnorm"):  # and without the runs
+        shutil.rmtree(place / arm)
+    assert main(["compare", "--report-only", "-o", str(place)]) == 0
     assert [(place / name).read_bytes() for name in ("summary.md", "results.json")] == before
 
 
@@ -401,39 +398,32 @@ def test_an_option_that_is_given_later_is_all_that_differs(
     assert (begun / "compare.yaml").read_text() == before
 
 
-def test_an_option_that_is_given_again_continues(begun: Path, table: Path) -> None:
-    before = (begun / "compare.yaml").read_text()
-    for words in (["--data.batch_size=16"], options(table)):
+def test_a_comparison_goes_on_with_more_and_with_data_elsewhere(
+    begun: Path, table: Path, tmp_path: Path
+) -> None:
+    stored = begun / COMPARISON
+    before = stored.read_text()
+    for words in (["--data.batch_size=16"], options(table)):  # the same in other words
         assert compare(begun, *words).status == 130
-        assert (begun / "compare.yaml").read_text() == before
-
-
-def test_seeds_and_arms_are_added(begun: Path) -> None:
-    assert compare(begun, "--seeds", "1-3", "--arms", "bn+bn", "--baseline", "bn+bn").status == 130
-    plan = Plan.read(begun / COMPARISON)
+        assert stored.read_text() == before
+    (tmp_path / "new").mkdir()  # another machine, or the next job of a cluster
+    moved = shutil.copy(table, tmp_path / "new")
+    words = ["--data.root", str(tmp_path / "new"), f"--data.table={moved}"]
+    words += ["--seeds", "1-3", "--arms", "bn+bn", "--baseline", "bn+bn"]
+    assert compare(begun, *words).status == 130
+    plan = Plan.read(stored)
     assert plan is not None
+    assert (plan.base.data.root, plan.base.data.table) == (str(tmp_path / "new"), str(moved))
     assert (plan.seeds, plan.baseline) == ((0, 1, 2, 3), "bn+bn")
     assert [arm.name for arm in plan.arms] == ["sharenorm", "sepnorm", "bn+bn"]
-
-
-def test_data_may_lie_elsewhere_later(begun: Path, table: Path, tmp_path: Path) -> None:
-    """On another machine, or in the next job of a cluster."""
-    new = tmp_path / "new"
-    new.mkdir()
-    moved = shutil.copy(table, new)
-    assert compare(begun, "--data.root", str(new), f"--data.table={moved}").status == 130
-    plan = Plan.read(begun / COMPARISON)
-    assert plan is not None
-    assert (plan.base.data.root, plan.base.data.table) == (str(new), str(moved))
-    before = (begun / "compare.yaml").read_text()
+    before = stored.read_text()
     assert compare(begun).status == 130  # and it is known from now on
-    assert (begun / "compare.yaml").read_text() == before
+    assert stored.read_text() == before
 
 
-def test_a_configuration_file_may_be_edited_meanwhile(begun: Path, tmp_path: Path, table: Path):
-    mine = tmp_path / "mine.yaml"
+def test_a_configuration_file_may_be_edited_meanwhile(tmp_path: Path, begun: Path, table: Path):
+    mine, out = tmp_path / "mine.yaml", tmp_path / "other"
     mine.write_text("model: {layers: 1}\n")
-    out = tmp_path / "other"
     given = [word for word in options(table) if "layers" not in word]
     assert compare(out, *given, "-c", str(mine), *ARMS).status == 130
     mine.write_text("model: {layers: 3}\n")

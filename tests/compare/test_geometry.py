@@ -358,7 +358,6 @@ def test_each_place_has_its_own_measures(embeddings):
             centred = rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64)
             spectrum = np.linalg.svd(centred, compute_uv=False)
             assert one.effective_rank_centred == pytest.approx(effective_rank(spectrum))
-            assert one.histogram is None
         cosines = cosine_to(place.graph_token, place.atoms, embeddings.graph_of_atom)
         assert token.cosine_to_atoms == pytest.approx(cosines[tested].mean())
         # The molecule whose value is not known takes part in neither half.
@@ -369,7 +368,7 @@ def test_each_place_has_its_own_measures(embeddings):
 
 
 def test_histograms_at_the_output(embeddings):
-    clouds = geometry_per_layer(embeddings, {}, np.ones(len(SMILES), dtype=bool), histograms=True)
+    clouds = geometry_per_layer(embeddings, {}, np.ones(len(SMILES), dtype=bool))
     assert [one.histogram is not None for one in clouds] == [
         one.layer == "output" for one in clouds
     ]
@@ -385,7 +384,7 @@ def test_histograms_at_the_output(embeddings):
     [(np.zeros((5, 4)), 0), (np.ones((5, 4)), 1), (np.array([[1.0, 0], [np.inf, 1]]), np.nan)],
 )
 def test_clouds_without_spread_are_measured_as_far_as_they_can_be(cloud, rank):
-    found = cloud_geometry("output", "atoms", cloud, histogram=True)
+    found = cloud_geometry("output", "atoms", cloud)
     assert found.effective_rank == pytest.approx(rank, nan_ok=True)
     assert found.effective_rank_centred == pytest.approx(rank * 0, nan_ok=True)
     collapsed = cloud.all() and np.isfinite(cloud).all()
