@@ -268,7 +268,11 @@ def collect(directory: Path, baseline: str | None = None) -> None:
         CheckpointError: Of a finished run something has to be computed, and it has no readable
             checkpoint.
     """
-    plan, earlier = Plan.read(directory / COMPARISON), Results.read(directory)
+    earlier = Results.read(directory)
+    before = [directory / r.directory for arm in earlier.arms for r in arm.runs] if earlier else []
+    # Where no run is left its plan is not needed: it may be of an earlier version.
+    left = not before or any(run.is_dir() for run in before)
+    plan = Plan.read(directory / COMPARISON) if left else None
     runs = plan.runs(directory) if plan is not None else []
     finished = {run: found for run in runs if (found := run.files.summary()) is not None}
     if plan is None or not finished:

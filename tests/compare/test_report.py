@@ -198,6 +198,7 @@ def test_report_that_cannot_be_written_is_an_error(
 def test_report_without_its_runs(tmp_path: Path) -> None:
     written(regression(arms=2, seeds=1), tmp_path)
     before = (tmp_path / "results.json").read_bytes()
+    (tmp_path / "compare.yaml").write_text("format_version: 1\n")  # of an earlier version
     with pytest.raises(ConfigError, match="--baseline sepnrom"):
         make_report(tmp_path, "sepnrom")
     make_report(tmp_path)
