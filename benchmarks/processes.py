@@ -24,10 +24,8 @@ class SideFailed(Exception):
 def variables(threads: int, home: Path | None = None, folder: Path = REPOSITORY) -> dict[str, str]:
     """Return the environment variables of a timed process.
 
-    Args:
-        threads: Of torch and numpy.
-        home: Home folder in the place of the user's, for what a library leaves there.
-        folder: The checkout of this package that is taken.
+    With a `home` of its own, for what a library leaves there, and `folder`, a checkout of this
+    package.
     """
     numbers = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
     homes = {} if home is None else {"HOME": str(home)}
