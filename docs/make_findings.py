@@ -17,8 +17,11 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from graphormer_sepnorm.compare.factors import norm_effects
-from graphormer_sepnorm.compare.statistics import PairedDifference, paired_difference
+from graphormer_sepnorm.compare.statistics import (
+    PairedDifference,
+    norm_effects,
+    paired_difference,
+)
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.model.config import NORMS

@@ -15,7 +15,6 @@ _SAMPLE = "sample.csv.gz"
 # Folder and pattern of the files that go by name.
 _CONFIGS = "configs", "*.yaml"
 _ARMS = "configs", "arms/*.yaml"
-_SETS = "configs", "sets/*.yaml"
 _MODELS = "data", "models/*.ckpt"
 
 
@@ -51,16 +50,6 @@ def arms_names() -> list[str]:
 def arms_path(name: str) -> Path | None:
     """Return the bundled file of arms called `name`, or None if there is none."""
     return _found(*_ARMS).get(name)
-
-
-def set_names() -> list[str]:
-    """Return the names, without ``.yaml``, of the bundled sets of comparisons."""
-    return [*_found(*_SETS)]
-
-
-def set_path(name: str) -> Path | None:
-    """Return the bundled set of comparisons called `name`, or None if there is none."""
-    return _found(*_SETS).get(name)
 
 
 def sample_path() -> Path:

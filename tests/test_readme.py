@@ -87,10 +87,6 @@ def workspace(tmp_path_factory):
     tiers = [
         f"{smiles},{['low', 'mid', 'high'][number % 3]}" for number, (smiles, _) in enumerate(rows)
     ]
-    # In place of the paper's data sets.
-    (folder / "set.yaml").write_text(
-        "a: {config: quickstart}\nb: {config: quickstart, ema_decay: 0.9}\n"
-    )
     (folder / "tiers.csv").write_text("\n".join(["smiles,tier", *tiers]))
     return folder
 
@@ -113,8 +109,6 @@ def run(python):
             arguments += CAP
         if arguments[:2] == ["train.py", "compare"] and "--report-only" not in arguments:
             arguments += [*CAP, *SMALL, "--seeds", "0,1"]
-        if "paper_table" in arguments:
-            arguments[arguments.index("paper_table")] = "set.yaml"
         if arguments[:2] == ["train.py", "crossvalidate"] and "-c" in arguments:
             arguments += [*CAP, *SMALL]
         if "configs/zinc.yaml" in arguments:  # the whole set would be a minute of structure
@@ -150,9 +144,7 @@ def test_command(command, workspace, run, request):
         assert "best.ckpt" in done.stdout
     elif arguments[1] == "compare":
         directory = workspace / arguments[arguments.index("-o") + 1]
-        folders = [directory / name for name in "ab"] if "paper_table" in arguments else [directory]
-        for folder in folders:
-            assert "verdict" in (folder / "summary.md").read_text()
+        assert "verdict" in (directory / "summary.md").read_text()
     elif arguments[1] == "crossvalidate":
         rows = (workspace / "runs/folds/out_of_fold.csv").read_text().splitlines()
         assert len(rows) == 1 + ROWS

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
-from graphormer_sepnorm.resources import config_names, config_path, set_names, set_path
-
-_SET_FOLDERS = (Path(), Path("sets"), Path("configs"), Path("configs/sets"))
-_IS_A_SET = " is a set of comparisons: for train.py compare, in which one -c names one"
+from graphormer_sepnorm.resources import config_names, config_path
 
 
 def resolve_config(name: str) -> str:
@@ -31,12 +27,9 @@ def resolve_config(name: str) -> str:
         stem = path.name.removesuffix(".yaml")
         if stem in config_names():
             return str(config_path(stem))
-    if _bundled_set(path):
-        raise ConfigError(f"{name}{_IS_A_SET}")
-    known = [*config_names(), *set_names()]
     what = "is a directory" if path.is_dir() else "does not exist"
     raise ConfigError(
-        f"configuration file {name} {what}{did_you_mean(path.stem, known)}; "
+        f"configuration file {name} {what}{did_you_mean(path.stem, config_names())}; "
         f"with the package come {', '.join(config_names())}"
     )
 
@@ -52,32 +45,6 @@ def _check_yaml(path: Path) -> None:
         raise ConfigError(f"{path}{line}: not a YAML file ({problem})") from error
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: expected sections such as data:, model: and trainer:")
-    if _is_set(content):
-        raise ConfigError(f"{path}{_IS_A_SET}")
-
-
-def find_set(name: str) -> Path | None:
-    """Return the file of the set of comparisons that ``-c`` names; None if it names no set.
-
-    A file is a set if an entry of it has a ``config``; that of the package goes by its name.
-    """
-    path = Path(name).expanduser()
-    if not path.is_file():
-        return _bundled_set(path) if name else None
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, OSError):
-        return None  # whoever reads it as a configuration says what is wrong
-    return path if _is_set(content) else None
-
-
-def _bundled_set(path: Path) -> Path | None:
-    return set_path(path.name.removesuffix(".yaml")) if path.parent in _SET_FOLDERS else None
-
-
-def _is_set(content: Any) -> bool:
-    entries = content.values() if isinstance(content, dict) else ()
-    return any(isinstance(one, dict) and "config" in one for one in entries)
 
 
 def resolve_in_arguments(arguments: list[str]) -> tuple[list[str], str | None]:

@@ -56,11 +56,11 @@ def _continue(directory: Path, words: list[str]) -> None:
     silence_known_noise()
     from graphormer_sepnorm.pipeline.fit import fit as train
     from graphormer_sepnorm.pipeline.resume import resume, stored_options
-    from graphormer_sepnorm.runs.place import RunPlace
+    from graphormer_sepnorm.runs.locks import RunLock
 
     stored = stored_options(directory)
     request = parse("fit", words, flat(stored.to_plain()))
-    with RunPlace() as place:
+    with RunLock() as place:
         resumed = resume(directory, request.config, request.typed, place)
         train(request.config, resumed=resumed, place=place, show=_show)
     _end_processes()

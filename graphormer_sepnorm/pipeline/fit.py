@@ -51,7 +51,7 @@ from graphormer_sepnorm.pipeline.simple_models import (
 )
 from graphormer_sepnorm.process import ending_with, is_first_process, resuming
 from graphormer_sepnorm.runs.directory import RunDirectory
-from graphormer_sepnorm.runs.place import RunPlace
+from graphormer_sepnorm.runs.locks import RunLock
 from graphormer_sepnorm.training.checkpoints import LastCheckpoint
 from graphormer_sepnorm.training.fit import (
     Tested,
@@ -112,7 +112,7 @@ def fit(
     *,
     name: str | None = None,
     resumed: Resumed | None = None,
-    place: RunPlace | None = None,
+    place: RunLock | None = None,
     show: Show = print,
     splits: DatasetSplits | None = None,
 ) -> Outcome | None:
@@ -135,13 +135,13 @@ def fit(
         Interrupted: By Ctrl-C, SIGTERM or SIGHUP; what was saved is said.
     """
     if place is None:
-        with RunPlace() as place:
+        with RunLock() as place:
             return fit(config, name=name, resumed=resumed, place=place, show=show, splits=splits)
     with explaining(), _explaining_full_disks(place), ending_with(lambda: nothing_trained(place)):
         return _Fit(config, name, resumed, place, show, splits).run()
 
 
-def nothing_trained(place: RunPlace) -> str:
+def nothing_trained(place: RunLock) -> str:
     """Give the place of a run that has taken no step back; return what is said about it."""
     place.discard()
     return "interrupted before the first step; nothing was saved"
@@ -178,7 +178,7 @@ class _Fit:
         config: FitConfig,
         name: str | None,
         resumed: Resumed | None,
-        place: RunPlace,
+        place: RunLock,
         show: Show,
         splits: DatasetSplits | None,
     ) -> None:
@@ -416,7 +416,7 @@ class _Fit:
             return
         self.files.write_summary(outcome.summary)
         if predictions is not None:
-            from graphormer_sepnorm.compare.predictions_figure import draw_predictions
+            from graphormer_sepnorm.compare.figures import draw_predictions
 
             labels = data.labels(data.indices("test"))
             draw_predictions(self.files.test_predictions_figure, module.task, labels, predictions)
@@ -461,7 +461,7 @@ def _with_simple_models(outcome: Outcome) -> dict[str, Any]:
 
 
 @contextmanager
-def _explaining_full_disks(place: RunPlace) -> Iterator[None]:
+def _explaining_full_disks(place: RunLock) -> Iterator[None]:
     """Say what to do where there is no room on the disk."""
     try:
         yield

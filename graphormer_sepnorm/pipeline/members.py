@@ -5,7 +5,7 @@ They are validated on the same molecules, or each on a fold of its own and train
 known what a network says that has not seen it.
 
 Each member is what ``fit`` with its seed trains, in ``members/seed<k>`` of the run directory, in a
-process as those of a comparison (compare/runner.py). The checkpoint of the run holds them all.
+process as those of a comparison (runs/scheduler.py). The checkpoint of the run holds them all.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from graphormer_sepnorm.inference.checkpoint import (
 from graphormer_sepnorm.pipeline.held_out import HeldOut, out_of_fold
 from graphormer_sepnorm.process import resuming
 from graphormer_sepnorm.runs.directory import RunDirectory
-from graphormer_sepnorm.runs.lifetime import locked
-from graphormer_sepnorm.runs.place import RunPlace
+from graphormer_sepnorm.runs.locks import RunLock, locked
 from graphormer_sepnorm.runs.plan import RunSpec
 from graphormer_sepnorm.runs.scheduler import train
 from graphormer_sepnorm.training.fit import Tested, planned_steps, tested, whole_test
@@ -77,7 +76,7 @@ def train_members(
     members: Sequence[RunSpec],
     config: FitConfig,
     data: MoleculeDataModule,
-    place: RunPlace,
+    place: RunLock,
 ) -> None:
     """Train the members that are not finished, each in a process of its own.
 

@@ -14,7 +14,7 @@ from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.runs.directory import RunDirectory
-from graphormer_sepnorm.runs.place import RunPlace
+from graphormer_sepnorm.runs.locks import RunLock
 from graphormer_sepnorm.training.averaging import TRAINED_WEIGHTS
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def stored_options(directory: Path) -> FitConfig:
     return FitConfig.read(config)
 
 
-def resume(directory: Path, config: FitConfig, typed: Collection[str], place: RunPlace) -> Resumed:
+def resume(directory: Path, config: FitConfig, typed: Collection[str], place: RunLock) -> Resumed:
     """Take the directory of a run and its newest checkpoint that is whole.
 
     A run that was stopped before its first one begins again.
@@ -99,7 +99,7 @@ def resume(directory: Path, config: FitConfig, typed: Collection[str], place: Ru
             directory,
             others[0],
         )
-    place.go_on_in(directory)
+    place.reopen(directory)
     file, checkpoint, message = _newest_checkpoint(run)
     effective, step = config, 0
     if checkpoint is not None:

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphormer_sepnorm.baselines.evaluation import MEAN
-from graphormer_sepnorm.compare.report.numbers import interval
-from graphormer_sepnorm.compare.roc_statistics import delong
 from graphormer_sepnorm.compare.statistics import MeanDifference, holm, jackknifed
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, GraphormerError
-from graphormer_sepnorm.formatting import listed
+from graphormer_sepnorm.formatting import interval, listed
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import BLEND, CONFIDENCE, read_checkpoint
 from graphormer_sepnorm.metrics import Metric
@@ -304,16 +302,6 @@ def _difference(
     task: Task, labels: np.ndarray, ours: np.ndarray, theirs: np.ndarray
 ) -> MeanDifference:
     main = task.main
-    known = ~np.isnan(labels[:, 0])
-    if main.name == "auroc" and len(task.targets) == 1 and main.is_defined(labels[:, 0]):
-        found = delong(*(one[known, 0] for one in (labels, ours, theirs)))
-        return MeanDifference(
-            mean=found.difference,
-            low=found.low,
-            high=found.high,
-            confidence=found.confidence,
-            p_value=found.p_value,
-        )
 
     def value(rows: np.ndarray, predictions: np.ndarray) -> float:
         return task.evaluate(labels[rows], predictions[rows], [main])[main.name]

@@ -26,7 +26,7 @@ from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.pipeline.fit import _explaining_full_disks
-from graphormer_sepnorm.runs.place import RunPlace, lock
+from graphormer_sepnorm.runs.locks import RunLock, lock
 from graphormer_sepnorm.training import checkpoints as saving
 
 STEPS = 42
@@ -406,7 +406,7 @@ def test_full_disk_of_logs_or_result_is_one_line(
 
 def test_full_disk_under_a_checkpoint_of_the_result_is_one_line(tmp_path: Path) -> None:
     """torch.save says it in an error of its own."""
-    place = RunPlace()
+    place = RunLock()
     place.path = tmp_path
     with pytest.raises(DataError, match="no room on the disk of"), _explaining_full_disks(place):
         no_room({}, io.BytesIO())

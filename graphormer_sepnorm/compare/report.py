@@ -1,7 +1,7 @@
 """The report of a comparison: one self-contained HTML page, and a short summary in Markdown.
 
 Made from results.json alone, so it can be made again at any time, and from partial results too,
-which it marks.
+which it marks. The page is page.html.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -18,25 +18,21 @@ import numpy as np
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from graphormer_sepnorm.compare.factors import factor_effects
-from graphormer_sepnorm.compare.report import figures
-from graphormer_sepnorm.compare.report.numbers import (
-    NONE,
-    Metric,
-    count,
-    in_unit,
-    interval,
-    number,
-    p_value,
-    percent,
-    signed,
-    spread,
-)
+from graphormer_sepnorm.compare import figures
 from graphormer_sepnorm.compare.results import RESULTS, ArmResult, Results
-from graphormer_sepnorm.compare.statistics import CONFIDENCE, SIGNIFICANT
+from graphormer_sepnorm.compare.statistics import CONFIDENCE, SIGNIFICANT, MeanDifference
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing
-from graphormer_sepnorm.formatting import listed
+from graphormer_sepnorm.formatting import (
+    NONE,
+    count,
+    interval,
+    listed,
+    mean_and_sd,
+    number,
+    p_value,
+    signed,
+)
 from graphormer_sepnorm.model.config import ATOMS_ALONE
 
 PAGE, SUMMARY = "report.html", "summary.md"
@@ -72,6 +68,7 @@ def page(results: Results) -> str:
     """Return the report as HTML that needs no other file."""
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
+        extensions=["jinja2.ext.do"],
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -79,17 +76,24 @@ def page(results: Results) -> str:
     )
     drawn = (draw(results) for draw in (figures.seeds, figures.learning_curves, figures.geometry))
     pictures = [base64.b64encode(figures.png(one)).decode() if one else "" for one in drawn]
-    arms = {arm.name: arm.options for arm in results.arms}
+
+    def as_yaml(value: Any) -> str:
+        return yaml.safe_dump(value, sort_keys=False).rstrip()
+
     return templates.get_template("page.html").render(
         title=title(results),
         results=results,
         notes=[*notes(results)],
         rule=rule(results),
-        tables={name: make(results) for name, make in TABLES.items()},
+        variants=variants(results),
+        factors=factors(results),
         pictures=dict(zip(("seeds", "curves", "geometry"), pictures, strict=True)),
+        mean_of=mean_of,
+        number=number,
+        mean_and_sd=mean_and_sd,
         command=shlex.join(results.command),
-        arms=_yaml(arms) if "arms.yaml" in results.command else "",
-        configuration=_yaml(_with_values(results.configuration)),
+        arms=as_yaml({arm.name: arm.options for arm in results.arms}),
+        configuration=as_yaml(_with_values(results.configuration)),
     )
 
 
@@ -112,14 +116,14 @@ def markdown(table: Table) -> str:
 
 
 def title(results: Results) -> str:
-    """What is compared with what, on which data."""
+    """Return what is compared with what, on which data."""
     others = [arm.name for arm in results.arms[1:]]
     arms = " and ".join(others) if len(others) <= _NAMED else count(len(others), "arm")
     return f"{f'{arms} against ' if others else ''}{results.baseline} on {results.dataset}"
 
 
 def rule(results: Results) -> str:
-    """How the tables are to be read."""
+    """Return how the tables are to be read."""
     return (
         f"Mean ± standard deviation over the seeds; {results.better} is better. Differences are to "
         f"{results.baseline}, paired by seed, with Student's interval and the p-value of exchanged "
@@ -130,7 +134,7 @@ def rule(results: Results) -> str:
 
 
 def notes(results: Results) -> Iterator[str]:
-    """What is missing, has failed, or has to be known before a number is quoted."""
+    """Yield what is missing, has failed, or has to be known before a number is quoted."""
     runs = [(f"{arm.name} seed {run.seed}", run) for arm in results.arms for run in arm.runs]
     lacking = [(name, run) for name, run in runs if run.status != "finished"]
     if lacking or not results.complete:
@@ -139,18 +143,13 @@ def notes(results: Results) -> Iterator[str]:
         yield f"Partial results: {done} of {len(runs)} runs are finished. Not: {states}."
     yield from (f"{name} failed: {run.error}" for name, run in lacking if run.error)
     if undefined := [one.arm for one in results.comparisons if not one.test]:
-        yield (
-            f"Not compared: {listed(undefined)}; the {Metric.of(results).name} is undefined for a "
-            "seed."
-        )
+        yield (f"Not compared: {listed(undefined)}; the {results.label} is undefined for a seed.")
     few = [one for one in results.comparisons if one.smallest_holm_p >= SIGNIFICANT]
     if few:
         yield (
             f"Too few seeds for a verdict on {listed([one.arm for one in few])}: whatever the "
             f"effect, Holm's p cannot be below {p_value(min(one.smallest_holm_p for one in few))}."
         )
-    if results.baselines_left_out:
-        yield results.baselines_left_out
     common = results.configuration.get("model", {}).get("readout")
     read = {arm.name: arm.options.get("model.readout", common) for arm in results.arms}
     if alone := [name for name, readout in read.items() if readout in ATOMS_ALONE]:
@@ -161,107 +160,43 @@ def notes(results: Results) -> Iterator[str]:
 
 
 def variants(results: Results) -> Table:
-    """The test metric of each arm and its difference to the baseline; then the simple models."""
-    metric = Metric.of(results)
-    header = [
-        "arm",
-        "seeds",
-        f"test {metric.label}",
-        "difference",
-        "relative",
-        _LEVEL,
-        "p",
-        "Holm's p",
-    ]
-    rows = [[*header, "verdict"]]
+    """Return the test metric of each arm and its difference to the baseline."""
+    decimals = results.decimals
+    header = ["arm", "seeds", f"test {results.label}{results.in_unit}", "difference", "relative"]
+    rows = [[*header, _LEVEL, "p", "Holm's p", "verdict"]]
     for arm in results.arms:
         wanted, finished = len(results.seeds), len(arm.finished)
         seeds = str(wanted) if finished == wanted else f"{finished} of {wanted}"
-        row = [arm.name, seeds, spread(arm.values("test"), metric.decimals)]
+        cells = [NONE] * 6
         one = results.comparison(arm.name)
-        if one is None or one.test is None:
-            rows.append([*row, *[NONE] * 6])
-            continue
-        test = one.test
-        row += [signed(test.mean, metric.decimals), percent(test.relative_percent)]
-        row += [interval(test.low, test.high, metric.decimals)]
-        row += [f"{p_value(test.p_value)} ({p_value(test.smallest_p)})"]
-        rows.append([*row, p_value(one.holm_p), one.verdict])
-    for simple in results.baselines:
-        value = math.nan if simple["test"] is None else simple["test"]
-        rows.append([simple["name"], NONE, number(value, metric.decimals), *[NONE] * 6])
+        if one is not None and one.test is not None:
+            change, ends, p = _difference(one.test, one.test.smallest_p, decimals)
+            relative = signed(one.test.relative_percent, 1)
+            relative = relative if relative == NONE else f"{relative} %"
+            cells = [change, relative, ends, p, p_value(one.holm_p), one.verdict]
+        rows.append([arm.name, seeds, mean_and_sd(arm.values("test"), decimals), *cells])
     return rows
 
 
 def factors(results: Results) -> Table:
-    """The effects of the norms' factors, where the arms form a factorial."""
-    metric = Metric.of(results)
-    rows = [["effect", "seeds", f"change{in_unit(metric.unit)}", _LEVEL, "p", "Holm's p"]]
-    for one in factor_effects(results):
-        found = one.difference
-        rows.append(
-            [
-                one.name,
-                str(found.seeds),
-                signed(found.mean, metric.decimals),
-                interval(found.low, found.high, metric.decimals),
-                f"{p_value(found.p_value)} ({p_value(found.smallest_p)})",
-                p_value(one.holm_p),
-            ]
-        )
+    """Return the effects of the norms' factors, where the arms form a factorial."""
+    rows = [["effect", "seeds", f"change{results.in_unit}", _LEVEL, "p", "Holm's p"]]
+    for name, one, holm_p in results.effects():
+        cells = _difference(one, one.smallest_p, results.decimals)
+        rows.append([name, str(one.seeds), *cells, p_value(holm_p)])
     return rows
 
 
-def settings(results: Results) -> Table:
-    """What each arm is and costs, means over its runs."""
-    metric = Metric.of(results)
-    header = ["arm", "options", "checkpoint by", "parameters", f"validation {metric.label}"]
-    rows = [[*header, "ms per step", "minutes", "epochs", "steps"]]
-    for arm in results.arms:
-        rows.append(
-            [
-                arm.name,
-                ", ".join(f"{key}={value}" for key, value in arm.options.items())
-                or "as configured",
-                arm.selected_on or NONE,
-                number(arm.parameters, 0),
-                spread(arm.values("validation"), metric.decimals),
-                spread(arm.values("ms_per_step"), 1),
-                number(mean_of(arm, "seconds") / 60, 1),
-                *(number(mean_of(arm, what), 0) for what in ("epochs", "steps")),
-            ]
-        )
-    return rows
-
-
-def origin(results: Results) -> Table:
-    """The data, the code and the machine."""
-    sizes = [f"{part} {size:,}" for part, size in results.molecules.items() if size is not None]
-    found = results.environment
-    packages, machine = (found.get(name) or {} for name in ("packages", "machine"))
-    return [
-        ["what", "value"],
-        ["data set", f"{results.dataset} ({', '.join(sizes)} molecules)"],
-        ["fingerprint of the data", results.dataset_fingerprint],
-        ["targets", ", ".join(results.task.targets)],
-        ["seeds", ", ".join(map(str, results.seeds))],
-        ["commit, Python", f"{found.get('commit')}, {found.get('python')}"],
-        ["packages", ", ".join(f"{name} {version}" for name, version in packages.items())],
-        ["machine", ", ".join(f"{name}: {value}" for name, value in machine.items())],
-    ]
-
-
-TABLES = {"variants": variants, "factors": factors, "settings": settings, "origin": origin}
+def _difference(one: MeanDifference, smallest_p: float, decimals: int) -> tuple[str, str, str]:
+    """Mean, interval, and p with the smallest that is possible."""
+    p = f"{p_value(one.p_value)} ({p_value(smallest_p)})"
+    return signed(one.mean, decimals), interval(one.low, one.high, decimals), p
 
 
 def mean_of(arm: ArmResult, what: str) -> float:
-    """The mean of a number over the finished runs; nan if none has it."""
-    values: Sequence[float] | np.ndarray = arm.values(what)
+    """Return the mean of a number over the finished runs; nan if none has it."""
+    values = arm.values(what)
     return float(np.mean(values)) if len(values) else math.nan
-
-
-def _yaml(value: Any) -> str:
-    return yaml.safe_dump(value, sort_keys=False).rstrip()
 
 
 def _with_values(options: dict[str, Any]) -> dict[str, Any]:

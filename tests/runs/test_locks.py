@@ -14,28 +14,27 @@ from pathlib import Path
 
 import pytest
 
-from graphormer_sepnorm.cli.main import Interrupted
-from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.runs import place
+from graphormer_sepnorm.errors import ConfigError, Interrupted
+from graphormer_sepnorm.runs import locks
 from graphormer_sepnorm.runs.directory import LOCK
-from graphormer_sepnorm.runs.place import RunPlace, lock
+from graphormer_sepnorm.runs.locks import RunLock, lock, locked
 
 REPOSITORY = Path(__file__).parents[2]
 HOLDER = """
 import sys, time
 from pathlib import Path
-from graphormer_sepnorm.runs.place import RunPlace
-with RunPlace() as run:
+from graphormer_sepnorm.runs.locks import RunLock
+with RunLock() as run:
     print(run.new(Path(sys.argv[1])), flush=True)
     time.sleep(60)
 """
 RACER = """
 import sys, time
 from pathlib import Path
-from graphormer_sepnorm.runs.place import RunPlace
+from graphormer_sepnorm.runs.locks import RunLock
 while time.time() < float(sys.argv[2]):
     pass
-with RunPlace() as run:
+with RunLock() as run:
     path = run.new(Path(sys.argv[1]))
     (path / "summary.json").write_text("{}")
     print(path)
@@ -52,7 +51,7 @@ def started(program: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 def made(wanted: Path, *files: str) -> Path:
-    with RunPlace() as run:
+    with RunLock() as run:
         path = run.new(wanted)
         assert (path / LOCK).is_file()
         for name in files:
@@ -60,24 +59,17 @@ def made(wanted: Path, *files: str) -> Path:
     return path
 
 
-def test_run_directories_are_numbered_not_overwritten(tmp_path: Path) -> None:
-    wanted = tmp_path / "runs" / "a"
-    names = [made(wanted, "summary.json").name for _ in range(3)]
-    assert names == ["a", "a-2", "a-3"]
-
-
-def test_an_empty_directory_is_free_and_a_file_is_not(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").write_text("")
-    # As a process leaves it that was killed.
-    (tmp_path / "a" / LOCK).write_text("")
-    assert made(tmp_path / "a") == tmp_path / "a"
-    assert made(tmp_path / "b") == tmp_path / "b-2"
-
-
-def test_a_folder_without_a_name_of_its_own_is_numbered_too(
+def test_run_directories_are_numbered_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    names = [made(tmp_path / "runs" / "a", "summary.json").name for _ in range(3)]
+    assert names == ["a", "a-2", "a-3"]
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / LOCK).write_text("")  # as a process leaves it that was killed
+    (tmp_path / "file").write_text("")
+    assert made(tmp_path / "empty") == tmp_path / "empty"
+    assert made(tmp_path / "file") == tmp_path / "file-2"
+    # A folder that is given without its name.
     (tmp_path / "here" / "inside").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here")
     assert made(Path(), "summary.json").resolve() == tmp_path / "here-2"
@@ -89,10 +81,7 @@ def test_run_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for parent in ("file", "link"):
-        with (
-            RunPlace() as run,
-            pytest.raises(ConfigError, match=r"cannot make the run directory .* --output"),
-        ):
+        with RunLock() as run, pytest.raises(ConfigError, match="--output"):
             run.new(tmp_path / parent / "run")
 
 
@@ -101,16 +90,15 @@ def test_a_directory_at_work_is_taken_until_its_process_is_killed(tmp_path: Path
     assert process.stdout is not None
     assert process.stdout.readline() == f"{tmp_path / 'a'}\n"
     assert made(tmp_path / "a", "summary.json") == tmp_path / "a-2"
-    with RunPlace() as run, pytest.raises(ConfigError) as refused:
-        run.go_on_in(tmp_path / "a")
-    assert f"{tmp_path / 'a'} is being trained by process {process.pid} on " in str(refused.value)
-    assert " since 20" in str(refused.value)
+    with RunLock() as run, pytest.raises(ConfigError) as refused:
+        run.reopen(tmp_path / "a")
+    assert f"process {process.pid} on " in str(refused.value)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    with RunPlace() as run:
-        run.go_on_in(tmp_path / "a")
-        with RunPlace() as other, pytest.raises(ConfigError, match="is being trained by"):
-            other.go_on_in(tmp_path / "a")
+    with RunLock() as run:
+        run.reopen(tmp_path / "a")
+        assert lock(tmp_path / "a" / LOCK) is None  # and who is refused does not empty it
+        assert json.loads((tmp_path / "a" / LOCK).read_text())["process"] == os.getpid()
     process.stdout.close()
 
 
@@ -130,14 +118,14 @@ def test_a_forked_process_does_not_keep_the_lock(tmp_path: Path) -> None:
     """One that loads data outlives a run that is killed by some seconds."""
     context = multiprocessing.get_context("fork")
     begun, end = context.Event(), context.Event()
-    with RunPlace() as run:
-        run.go_on_in(tmp_path)
+    with RunLock() as run:
+        run.reopen(tmp_path)
         child = context.Process(target=wait_for, args=(begun, end))
         child.start()
         begun.wait()
     try:
-        with RunPlace() as again:
-            again.go_on_in(tmp_path)
+        with RunLock() as again:
+            again.reopen(tmp_path)
     finally:
         end.set()
         child.join()
@@ -146,18 +134,18 @@ def test_a_forked_process_does_not_keep_the_lock(tmp_path: Path) -> None:
 def test_of_several_processes_the_first_one_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with RunPlace() as first:
-        first.go_on_in(tmp_path)
+    with RunLock() as first:
+        first.reopen(tmp_path)
         monkeypatch.setenv("RANK", "1")
-        with RunPlace() as second:
-            second.go_on_in(tmp_path)
+        with RunLock() as second:
+            second.reopen(tmp_path)
         assert (tmp_path / LOCK).exists()
 
 
 @pytest.mark.parametrize("error", [ConfigError, RuntimeError, KeyboardInterrupt, Interrupted])
 def test_nothing_is_left_of_a_start_that_failed(error: type[BaseException], tmp_path: Path) -> None:
     def fail(wanted: Path) -> None:
-        with RunPlace() as run:
+        with RunLock() as run:
             path = run.new(wanted)
             (path / "config.yaml").write_text("{}")
             (path / "run.json").write_text("{}")
@@ -179,9 +167,9 @@ def test_what_is_worth_something_is_kept(what: str, tmp_path: Path) -> None:
     wanted.mkdir(parents=True)
 
     def fail() -> None:
-        with RunPlace() as run:
+        with RunLock() as run:
             if what == "resumed":
-                run.go_on_in(wanted)
+                run.reopen(wanted)
             else:
                 assert run.new(wanted) == wanted
             (wanted / "config.yaml").write_text("{}")
@@ -195,16 +183,19 @@ def test_what_is_worth_something_is_kept(what: str, tmp_path: Path) -> None:
     assert (wanted / "config.yaml").is_file()
 
 
-def test_who_has_it_is_written_while_it_is_held(tmp_path: Path) -> None:
-    descriptor = lock(tmp_path / LOCK)
-    assert descriptor is not None
-    for _ in range(2):  # who is refused does not empty it
-        assert json.loads((tmp_path / LOCK).read_text())["process"] == os.getpid()
-        assert lock(tmp_path / LOCK) is None
-    os.close(descriptor)
-    descriptor = lock(tmp_path / LOCK)
-    assert descriptor is not None
-    os.close(descriptor)
+def test_one_command_at_work_and_its_processes_hold_the_lock_too(tmp_path: Path) -> None:
+    with locked(tmp_path) as descriptor:
+        orphan = subprocess.Popen(["sleep", "60"], pass_fds=(descriptor,))
+        with pytest.raises(ConfigError):
+            locked(tmp_path, patience=0.2).__enter__()
+    try:
+        with pytest.raises(ConfigError):
+            locked(tmp_path, patience=0).__enter__()
+    finally:
+        orphan.kill()
+        orphan.wait()
+    with locked(tmp_path, patience=0.2):
+        pass
 
 
 def test_a_file_system_without_locks_is_warned_of(
@@ -213,9 +204,9 @@ def test_a_file_system_without_locks_is_warned_of(
     def no_locks(*_: object, **__: object) -> bool:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(place, "lock_descriptor", no_locks)
+    monkeypatch.setattr(locks, "lock_descriptor", no_locks)
     assert made(tmp_path / "run") == tmp_path / "run"
-    assert str(tmp_path / "run") in caplog.text
+    assert "has no locks" in caplog.text
 
 
 def test_a_directory_where_nothing_can_be_written(
@@ -224,9 +215,9 @@ def test_a_directory_where_nothing_can_be_written(
     def read_only(*_: object) -> int:
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(place.os, "open", read_only)
-    with RunPlace() as run, pytest.raises(ConfigError, match=str(tmp_path)):
-        run.go_on_in(tmp_path)
+    monkeypatch.setattr(locks.os, "open", read_only)
+    with RunLock() as run, pytest.raises(ConfigError, match=str(tmp_path)):
+        run.reopen(tmp_path)
 
 
 def test_a_directory_that_was_filled_meanwhile_is_not_taken(
@@ -239,5 +230,5 @@ def test_a_directory_that_was_filled_meanwhile_is_not_taken(
             (path.parent / "summary.json").write_text("{}")
         return lock(path)
 
-    monkeypatch.setattr(place, "lock", late)
+    monkeypatch.setattr(locks, "lock", late)
     assert made(tmp_path / "run") == tmp_path / "run-2"

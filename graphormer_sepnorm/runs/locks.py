@@ -1,4 +1,4 @@
-"""A place for a run: a directory that no other process takes, and never that of another run."""
+"""Locks: one process trains in a run directory, one command in a directory of many runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import platform
 import shutil
 import sys
 import textwrap
+import time
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 
 from filelock import lock_descriptor
 
@@ -25,6 +26,8 @@ from graphormer_sepnorm.runs.directory import LOCK, RunDirectory
 
 log = logging.getLogger(__name__)
 
+REPORT_LOCK = ".report.lock"
+_PATIENCE = 20.0  # seconds; runs whose command was killed are gone much sooner
 # What a file system says that has no locks, as some of clusters.
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
@@ -32,8 +35,8 @@ _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 def lock(path: Path) -> int | None:
     """Lock a file until its descriptor is closed or the process has ended, however it ends.
 
-    The file says who has it. It stays: to take away a file that others may have open is to have
-    two locks.
+    The file names who has it, and is never removed: others may have it open already. (That, and
+    that who is refused does not empty it, is why this is no `filelock.FileLock`.)
 
     Returns:
         The descriptor; None if another process has the lock.
@@ -41,15 +44,14 @@ def lock(path: Path) -> int | None:
     Raises:
         OSError: Its directory is not there, or nothing can be written in it.
     """
-    # Not emptied when it is opened: what its holder has written is to stay.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         taken = lock_descriptor(descriptor, blocking=False)
     except OSError as error:
-        if error.errno not in _NO_LOCKS:
+        taken = error.errno in _NO_LOCKS
+        if not taken:
             os.close(descriptor)
             raise
-        taken = True
         log.warning("the file system of %s has no locks: start one run in it only", path)
     if not taken:
         os.close(descriptor)
@@ -63,11 +65,40 @@ def lock(path: Path) -> int | None:
     return descriptor
 
 
-class RunPlace:
+@contextlib.contextmanager
+def locked(directory: Path, patience: float = _PATIENCE, name: str = LOCK) -> Iterator[int]:
+    """Keep other commands out of a directory of runs.
+
+    Args:
+        directory: It is there.
+        patience: Seconds to wait for a command or its runs to end.
+        name: What is locked: `LOCK` to train or `REPORT_LOCK`, which do not exclude each other.
+
+    Yields:
+        The file descriptor that holds the lock, to be handed to the processes of the runs: the
+        directory is free only when they are gone as well.
+
+    Raises:
+        ConfigError: Another command is at work there.
+    """
+    end = time.monotonic() + patience
+    while (descriptor := lock(directory / name)) is None:
+        if time.monotonic() > end:
+            raise ConfigError(
+                f"another command is at work in {directory}: wait for it, or stop it first"
+            )
+        time.sleep(0.1)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+class RunLock:
     """The directory of one run, which no other process takes until this context ends.
 
-    If it ends with an error before anything was trained, a new directory is taken away again, so
-    that the next attempt has the same name.
+    If it ends with an error before anything was trained, a new directory is removed again, so that
+    the next attempt has the same name.
 
     Attributes:
         path: Of the directory; None until there is one.
@@ -100,10 +131,10 @@ class RunPlace:
                     break
             except OSError as error:
                 if isinstance(error, FileNotFoundError) and number < 10:
-                    continue  # the process that had it has just taken it away
+                    continue  # the process that had it has just removed it
                 raise ConfigError(
                     f"cannot make the run directory {path} ({error.strerror}): choose another "
-                    "place with --output"
+                    "with --output"
                 ) from error
         return path
 
@@ -115,15 +146,16 @@ class RunPlace:
             if os.path.lexists(path):  # a file
                 return False
             raise
+        # Looked at again when it is locked: a process may have filled it and ended meanwhile.
         if _used(path) or (descriptor := lock(path / LOCK)) is None:
             return False
-        if _used(path):  # by a process that has ended since
+        if _used(path):
             os.close(descriptor)
             return False
         self.path, self._lock, self._made = path, descriptor, made
         return True
 
-    def go_on_in(self, path: Path) -> None:
+    def reopen(self, path: Path) -> None:
         """Take the directory of an earlier session, in the first process only.
 
         Raises:
@@ -143,7 +175,7 @@ class RunPlace:
             raise ConfigError(f"{path} is being trained by {holder}: wait for it, or stop it first")
 
     def discard(self) -> None:
-        """Take a new directory away again, if nothing is in it that is worth anything."""
+        """Remove a new directory again, if nothing is in it that is worth anything."""
         if self._lock is None or self.worth_keeping:
             return
         assert self.path is not None
@@ -164,15 +196,10 @@ class RunPlace:
             os.close(self._lock)
         self._lock = None
 
-    def __enter__(self) -> RunPlace:
+    def __enter__(self) -> RunLock:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None:
             self.discard()
         self._release()

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from graphormer_sepnorm.compare.geometry import uniformity_floor
-from graphormer_sepnorm.compare.model_geometry import CloudGeometry
+from graphormer_sepnorm.compare.geometry import CloudGeometry, uniformity_floor
 from graphormer_sepnorm.compare.results import ArmResult, CurvePoint, Results, RunResult
 from graphormer_sepnorm.graphs.task import Task
 
@@ -112,8 +111,6 @@ def _run(name: str, seed: int, level: float, better: str, random: np.random.Gene
         validation=float(validation.min() if better == "lower" else validation.max()),
         test=test,
         seconds=seconds,
-        training_seconds=seconds - 200,
-        graphs_per_second=67 - (name != "sharenorm") * 2.5,
         ms_per_step=950 + (name != "sharenorm") * 35 + 4 * random.normal(),
         curve=tuple(CurvePoint(epoch, epoch * 157, loss, value) for epoch, loss, value in curve),
         geometry=tuple(
@@ -128,29 +125,20 @@ def _cloud(
     layer: str, what: str, batch_norm: bool, histogram: bool, random: np.random.Generator
 ) -> CloudGeometry:
     token, depth = what == "graph token", LAYERS.index(layer)
-    spread = (0.8 if token and not batch_norm else 2.6) + 0.04 * depth + random.normal() / 9
-    slope = 25 if batch_norm or not token else 12
     counted = None
-    if histogram and layer in LAYERS[-2:]:
-        width = 0.3 if token and not batch_norm else 1.0
-        cloud = random.normal(random.normal(0, 1 - width / 2, 50), width, (2000, 50))
-        edges = np.linspace(cloud.min(), cloud.max(), 61)
-        counts = [np.histogram(column, edges)[0].tolist() for column in cloud.T]
+    if histogram and layer == LAYERS[-1]:
+        values = random.normal(size=(2000, 50))
+        edges = np.linspace(values.min(), values.max(), 61)
+        counts = [np.histogram(column, edges)[0].tolist() for column in values.T]
         counted = {"edges": edges.tolist(), "counts": counts}
-    probes = {
-        "atoms": (0.99 if batch_norm else 0.7) - depth / 50,
-        "rings": 0.8 - random.random() / 20,
-        "target": 0.5 + depth / 30,
-    }
     return CloudGeometry(
         layer,
         what,
-        uniformity=-spread,
+        uniformity=-(0.8 if token and not batch_norm else 2.6) - 0.04 * depth - random.normal() / 9,
         uniformity_floor=uniformity_floor(80),
-        effective_rank=slope + depth + random.normal(),
-        effective_rank_centred=slope * 1.2 + depth + random.normal(),
-        log_singular_values=tuple((6 - np.arange(80) / slope - random.random() / 5).tolist()),
+        effective_rank=12 + depth + random.normal(),
+        effective_rank_centred=14 + depth + random.normal(),
         histogram=counted,
         cosine_to_atoms=(0.5 if batch_norm else 0.8) - depth / 40 if token else math.nan,
-        probes=probes if token else None,
+        probes={"atoms": (0.99 if batch_norm else 0.7) - depth / 50} if token else None,
     )
