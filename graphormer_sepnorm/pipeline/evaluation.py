@@ -14,12 +14,12 @@ from graphormer_sepnorm.config import DataConfig, FitConfig, ModelConfig
 from graphormer_sepnorm.datasets.catalogue import DATASETS, PRETRAINING, TABLE
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
-from graphormer_sepnorm.files import write_columns
+from graphormer_sepnorm.files import cannot_be_written, write_columns
 from graphormer_sepnorm.formatting import aligned, in_a_line
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, find_checkpoint, read_checkpoint
-from graphormer_sepnorm.pipeline.report import in_words_without_new_elements, prediction_columns
-from graphormer_sepnorm.pipeline.simple_models import evaluate, final_predictions
+from graphormer_sepnorm.pipeline.blend import final_predictions
+from graphormer_sepnorm.pipeline.report import prediction_columns, without_new_elements
 from graphormer_sepnorm.tables.columns import means
 from graphormer_sepnorm.training.endings import explaining, interruptible, restorable
 from graphormer_sepnorm.training.fit import make_evaluator
@@ -29,6 +29,10 @@ _ANOTHER_TABLE = (
     "This is not the table and split that the model was trained on: it was split anew, and "
     "molecules that the model has learned from may be among these. To evaluate all rows of a "
     "table: predict.py MODEL -i FILE --evaluate COLUMN."
+)
+_MEMBERS = (
+    "Each network of the ensemble was trained on most of these molecules: metrics out of fold are "
+    "in summary.json of the run (best_validation_...)."
 )
 
 
@@ -43,14 +47,13 @@ def data_options(model: str, named: bool) -> dict[str, Any]:
         ConfigError: The data have no name by which they can be loaded, and no others are named.
         CheckpointError: It cannot be used.
     """
-    checkpoint = read_checkpoint(find_checkpoint(model))
-    facts = checkpoint[KEY]
-    for one in Task.from_plain(facts["task"]).ones:
+    facts = read_checkpoint(find_checkpoint(model))[KEY]
+    for name in Task.from_plain(facts["task"]).ones:
         # An estimator's classes are in alphabetical order: of active and inactive it is inactive.
-        if one and not means(one, 1):
+        if name and not means(name, 1):
             raise CheckpointError(
-                f"class 1 of the model is {in_a_line(one)}, which is not 1 in the labels of a data "
-                "set: predict.py --evaluate takes its words"
+                f"class 1 of the model is {in_a_line(name)}, which is not 1 in the labels of a "
+                "data set: predict.py --evaluate takes its words"
             )
     table = facts.get("data_options")
     if table is not None:
@@ -65,7 +68,7 @@ def data_options(model: str, named: bool) -> dict[str, Any]:
         return {}
     raise ConfigError(
         f"the checkpoint was trained on {facts['dataset']}, which is not among "
-        f"{', '.join(DATASETS)}: say what to evaluate it on, with --data.table FILE or "
+        f"{', '.join(DATASETS)}: name what to evaluate it on, with --data.table FILE or "
         "--data.dataset NAME"
     )
 
@@ -77,7 +80,7 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
         config: Data and trainer; the network is the checkpoint's.
         model: File, run directory or bundled name.
         split: ``validation`` or ``test``.
-        predictions: File that gets what is predicted of each molecule.
+        predictions: File that gets the prediction of each molecule.
 
     Returns:
         Nothing in all processes but the first.
@@ -95,7 +98,7 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
     data = MoleculeDataModule(config.data, seed=seed, max_path_length=length)
     with explaining():
         trainer = make_evaluator(config.trainer)
-        output = predictions_file(predictions, trainer, split)
+        output = _predictions_file(predictions, trainer, split)
         with interruptible(trainer, lambda: "interrupted"), restorable(file):
             return _evaluated(trainer, module, data, split, str(file), output)
 
@@ -112,43 +115,40 @@ def _evaluated(
     values = run(module, datamodule=data, ckpt_path=checkpoint, verbose=False, weights_only=True)[0]
     if not trainer.is_global_zero:
         return ""
-    text = [f"checkpoint  {checkpoint}"]
-    text.append(f"{split:<10}  {len(data.indices(split)):,} molecules of {data.splits.name}")
     predictions = module.evaluated(split)
-    blended, note = final_predictions(module, data, split, checkpoint, predictions)
+    final, note = final_predictions(module, data, split, checkpoint, predictions)
     rows = {name: _digits(value) for name, value in values.items()}
-    if blended is not None:
-        predictions = blended
-        own = evaluate(data, module.task, split, blended)
-        own = {f"{split}_{name}": value for name, value in own.items()}
+    if final is not None:
+        predictions = final
+        found = module.task.evaluate(data.labels(data.indices(split)), final)
+        own = {f"{split}_{name}": value for name, value in found.items()}
+        values = {**values, **own}
         rows |= {
             name: f"{_digits(value)}  (network alone {rows[name]})" for name, value in own.items()
         }
-        values = {**values, **own}
-    text.append(aligned([*rows.items()]))
-    if split == "validation" and module.facts.get("member_folds"):
-        note += " " * bool(note) + (
-            "Of the networks each was trained on most of these molecules: of those that it has not "
-            "seen, what it says is in summary.json of the run (best_validation_...)."
-        )
     main = values[f"{split}_{module.task.metric}"]
-    found, line = in_words_without_new_elements(module, data, split, predictions, main)
+    new_elements, line = without_new_elements(module, data, split, predictions, main)
+    of_members = split == "validation" and module.facts.get("member_folds")
     same = data.splits.fingerprint == module.facts.get("dataset_fingerprint")
-    other = data.table_options is not None and not same
-    text += filter(None, (note, line, _ANOTHER_TABLE * other))
+    another = data.table_options is not None and not same
     if file is not None:
         with _explained(file):
-            write_columns(file, prediction_columns(data, split, predictions, found))
-        text.append(f"{'predicted':<10}  {file}")
-    return "\n".join(text)
+            write_columns(file, prediction_columns(data, split, predictions, new_elements))
+    text = [
+        f"checkpoint  {checkpoint}",
+        f"{split:<10}  {len(data.indices(split)):,} molecules of {data.splits.name}",
+        aligned([*rows.items()]),
+        note,
+        _MEMBERS if of_members else "",
+        line,
+        _ANOTHER_TABLE if another else "",
+        "" if file is None else f"{'predicted':<10}  {file}",
+    ]
+    return "\n".join(filter(None, text))
 
 
-def predictions_file(name: str | None, trainer: Trainer, split: str) -> Path | None:
-    """Return the file of ``--predictions``, in a folder that is there now; None if none is wanted.
-
-    Raises:
-        ConfigError: There cannot be such a file, or only a part of the split is evaluated.
-    """
+def _predictions_file(name: str | None, trainer: Trainer, split: str) -> Path | None:
+    """The file of ``--predictions``, in a folder that is there now; None if none is wanted."""
     if name is None:
         return None
     limit = "limit_val_batches" if split == "validation" else "limit_test_batches"
@@ -168,7 +168,7 @@ def _explained(file: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ConfigError(f"--predictions: cannot write {file} ({error.strerror})") from error
+        raise ConfigError(f"--predictions: {cannot_be_written(file, error)}") from error
 
 
 def _digits(value: float) -> str:

@@ -17,8 +17,8 @@ from graphormer_sepnorm.baselines.blend import (
     Blend,
     Stacking,
     log_odds,
-    weigh_classes,
-    weigh_values,
+    fit_stacking,
+    fit_weight,
 )
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.errors import CheckpointError
@@ -181,7 +181,7 @@ def labelled(rows: int = 100) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def test_the_weight_has_the_smallest_loss() -> None:
     labels, network, trees = labelled()
-    weight = weigh_values(labels, network, trees, np.ones(1))
+    weight = fit_weight(labels, network, trees, np.ones(1))
     losses = {}
     for tenth in range(11):
         values = tenth / 10 * network + (1 - tenth / 10) * trees
@@ -189,19 +189,19 @@ def test_the_weight_has_the_smallest_loss() -> None:
     best = min(losses, key=lambda one: losses[one])
     # 100 labels against as many as 200 that ask for the half.
     assert weight == round((100 * best + 200 * 0.5) / 300, 2) != 0.5
-    assert weigh_values(labels, labels, trees, np.ones(1)) == round(200 / 300, 2)
-    assert weigh_values(labels, network, labels, np.ones(1)) == round(100 / 300, 2)
+    assert fit_weight(labels, labels, trees, np.ones(1)) == round(200 / 300, 2)
+    assert fit_weight(labels, network, labels, np.ones(1)) == round(100 / 300, 2)
 
 
 def test_targets_count_by_their_deviation_and_only_where_there_are_trees() -> None:
     labels, network, trees = labelled()
-    own = weigh_values(labels, network, trees, np.ones(1))
+    own = fit_weight(labels, network, trees, np.ones(1))
     # Of the second target, in other units, the trees are the better ones.
     both = [np.hstack([one, 1000 * two]) for one, two in ((labels, labels), (network, trees))]
     both.append(np.hstack([trees, 1000 * network]))
-    assert weigh_values(*both, np.array([1.0, 1000.0])) == 0.5
+    assert fit_weight(*both, np.array([1.0, 1000.0])) == 0.5
     both[2][:, 1] = np.nan
-    assert weigh_values(*both, np.array([1.0, 1000.0])) == own
+    assert fit_weight(*both, np.array([1.0, 1000.0])) == own
 
 
 def test_each_target_counts_alike_and_the_one_with_fewest_labels_says_how_much() -> None:
@@ -214,7 +214,7 @@ def test_each_target_counts_alike_and_the_one_with_fewest_labels_says_how_much()
     of_trees, of_network = (noise**2).mean(), 4 * (noise[:20] ** 2).mean()
     best = round(10 * of_trees / (of_trees + of_network)) / 10
     expected = round((20 * best + 200 * 0.5) / 220, 2)
-    assert weigh_values(some, *both, np.ones(2)) == expected < 0.49
+    assert fit_weight(some, *both, np.ones(2)) == expected < 0.49
 
 
 @pytest.mark.parametrize("side", [0, 1])
@@ -224,7 +224,7 @@ def test_what_lies_beyond_a_bound_costs_nothing(side: int) -> None:
     some = np.where(hidden, np.nan, labels)
     bounds = np.full((100, 2), np.nan)
     bounds[:, [side]] = np.where(hidden, -0.5 if side else 0.5, np.nan)
-    weight = weigh_values(some, network, trees, np.ones(1), bounds)
+    weight = fit_weight(some, network, trees, np.ones(1), bounds)
     losses = {}
     for tenth in range(11):
         values = tenth / 10 * network + (1 - tenth / 10) * trees
@@ -235,8 +235,8 @@ def test_what_lies_beyond_a_bound_costs_nothing(side: int) -> None:
     assert weight == round((100 * best + 200 * 0.5) / 300, 2)
     # Trees that differ only by staying before the bound: nothing but that asks for the network.
     near = np.where(hidden, bounds[:, [side]] + (1 if side else -1), network)
-    assert weigh_values(some, network, near, np.ones(1)) < 0.5
-    assert weigh_values(some, network, near, np.ones(1), bounds) > 0.5
+    assert fit_weight(some, network, near, np.ones(1)) < 0.5
+    assert fit_weight(some, network, near, np.ones(1), bounds) > 0.5
 
 
 def test_few_labels_change_little() -> None:
@@ -245,13 +245,13 @@ def test_few_labels_change_little() -> None:
     for rows in (2, 20, 200, 2000):
         some = labels.copy()
         some[rows:] = np.nan
-        chosen[rows] = weigh_values(some, labels, trees, np.ones(1))
+        chosen[rows] = fit_weight(some, labels, trees, np.ones(1))
     assert chosen == {2: 0.5, 20: 0.55, 200: 0.75, 2000: 0.95}
     nothing = np.full_like(trees, np.nan)
-    assert weigh_values(labels, labels, nothing, np.ones(1)) == 0.5
-    assert weigh_values(nothing, labels, trees, np.ones(1)) == 0.5
+    assert fit_weight(labels, labels, nothing, np.ones(1)) == 0.5
+    assert fit_weight(nothing, labels, trees, np.ones(1)) == 0.5
     network[3] = np.inf
-    assert weigh_values(labels, network, trees, np.ones(1)) == 0.5
+    assert fit_weight(labels, network, trees, np.ones(1)) == 0.5
 
 
 def classes(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -277,7 +277,7 @@ def several(network: np.ndarray) -> np.ndarray:
 def test_the_weights_of_classes_are_the_likeliest(rows: int, exclusive: bool) -> None:
     """By the plain sum over labels, which no neighbour makes smaller."""
     labels, network, trees = classes(rows)
-    weight, (slope, constants) = weigh_classes(labels, several(network), trees, exclusive)
+    weight, (slope, constants) = fit_stacking(labels, several(network), trees, exclusive)
 
     def loss(weight: float, slope: float, constants: np.ndarray) -> float:
         found = 0.0
@@ -303,7 +303,7 @@ def test_the_weights_of_classes_are_the_likeliest(rows: int, exclusive: bool) ->
 def test_how_sure_the_network_is_does_not_decide_its_weight() -> None:
     """A mean of probabilities hears less of the one that is less sure, however well it ranks."""
     labels, network, trees = classes(3000)
-    weight, stacking = weigh_classes(labels, network[None], trees)
+    weight, stacking = fit_stacking(labels, network[None], trees)
     blend = Blend.of_trees(boosted_trees("binary", targets=2)[0], weight, stacking=stacking)
     assert weight > 0.5
     assert (stacking.constants < 0).all()
@@ -322,14 +322,14 @@ def test_few_labels_of_classes_change_little() -> None:
     for rows in (0, 2, 20, 200, 3000):
         some = labels.copy()
         some[rows:] = np.nan
-        weight, stacking = weigh_classes(some, networks, trees)
+        weight, stacking = fit_stacking(some, networks, trees)
         own, of_trees = weight * stacking.slope, (1 - weight) * stacking.slope
         slopes[rows] = abs(own - 0.5) + abs(of_trees - 0.5)
     assert slopes[0] == 0
     assert sorted(slopes.values()) == [*slopes.values()]
     assert slopes[20] < 0.3 < 1 < slopes[3000]
     # One class alone, which makes constants of a plain logistic regression infinite.
-    weight, stacking = weigh_classes(np.ones((5, 2)), networks[:, :5], trees[:5])
+    weight, stacking = fit_stacking(np.ones((5, 2)), networks[:, :5], trees[:5])
     assert abs(weight - 0.5) < 0.2
     assert (np.abs(stacking.constants) < 0.5).all()
 
@@ -338,17 +338,17 @@ def test_classes_with_nothing_to_choose_by_are_weighed_alike() -> None:
     labels, network, trees = classes(30)
     nothing, networks = np.full_like(labels, np.nan), network[None]
     for weight, stacking in (
-        weigh_classes(labels, networks, nothing),
-        weigh_classes(labels, np.where(labels == 1, np.nan, networks), trees),
-        weigh_classes(labels[:0], networks[:, :0], trees[:0]),
+        fit_stacking(labels, networks, nothing),
+        fit_stacking(labels, np.where(labels == 1, np.nan, networks), trees),
+        fit_stacking(labels[:0], networks[:, :0], trees[:0]),
     ):
         assert weight == 0.5
         assert stacking.slope == 1
         assert (stacking.constants == 0).all()
     # Trees of one target alone.
     trees[:, 1] = np.nan
-    both = weigh_classes(labels, networks, trees)
-    alone = weigh_classes(labels[:, :1], networks[:, :, :1], trees[:, :1])
+    both = fit_stacking(labels, networks, trees)
+    alone = fit_stacking(labels[:, :1], networks[:, :, :1], trees[:, :1])
     assert both[0] == alone[0]
     assert both[1].slope == pytest.approx(alone[1].slope, rel=1e-3)
     assert both[1].constants[1] == 0
@@ -356,7 +356,7 @@ def test_classes_with_nothing_to_choose_by_are_weighed_alike() -> None:
 
 def test_models_that_are_worse_than_chance_keep_their_order() -> None:
     labels, network, trees = classes(3000)
-    weight, stacking = weigh_classes(1 - labels, network[None], trees)
+    weight, stacking = fit_stacking(1 - labels, network[None], trees)
     blend = Blend.of_trees(boosted_trees("binary", targets=2)[0], weight, stacking=stacking)
     assert stacking.slope == pytest.approx(0.02)
     found = blend.combined(network[None], trees)[0][:, 0]

@@ -56,7 +56,7 @@ def weigh_by(weight: float, patch: pytest.MonkeyPatch) -> None:
     of_classes = weight, Stacking(1.2, np.array([0.1, -0.2]))
     patch.setattr(weighing, "EVEN_LABELS", 0)
     patch.setattr(weighing, "WEIGHTS", (weight,))
-    patch.setattr(weighing, "weigh_classes", lambda *arguments: of_classes)
+    patch.setattr(weighing, "fit_stacking", lambda *arguments: of_classes)
 
 
 def fit_here(folder: Path, *more: str) -> int:
@@ -151,7 +151,7 @@ def test_classes_are_weighed_by_the_validation_molecules(tmp_path: Path) -> None
     labels = np.array([[float(row[name] or "nan") for name in "ab"] for row in rows])
     blend = Blend.from_plain(checkpoint[BLEND])
     network = Predictor(alone, "cpu").predict(smiles).values
-    weight, stacking = weighing.weigh_classes(labels, network[None], blend.trees_of_smiles(smiles))
+    weight, stacking = weighing.fit_stacking(labels, network[None], blend.trees_of_smiles(smiles))
     assert blend.stacking is not None
     assert blend.weights.tolist() == [weight, weight]
     assert blend.stacking.slope == pytest.approx(stacking.slope, rel=1e-4)
