@@ -1,4 +1,4 @@
-"""What estimators are given: X, y and weights as scikit-learn's users have them."""
+"""The inputs of estimators: X, y and weights as scikit-learn's users have them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class InputError(DataError, ValueError):
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Say what is wrong in the words of an estimator, by an exception that scikit-learn knows.
+    """Raise errors as exceptions that scikit-learn knows.
 
     Options are parameters here, without the sections of the command line.
     """
@@ -45,9 +45,7 @@ def smiles_of(X: Any, on_invalid: str = "error") -> list[Any]:
     """
     if on_invalid not in ("error", "nan"):
         raise ParameterError(f"on_invalid is {on_invalid!r}: it must be error or nan")
-    if isinstance(X, str):
-        raise InputError(f"X is {X!r}: give a list of SMILES, also of one")
-    if X is None or isinstance(X, Mapping):
+    if X is None or isinstance(X, str | Mapping):
         raise InputError(f"X is of the type {type(X).__name__}: give a list of SMILES")
     if isinstance(X, Iterable) and not isinstance(X, Sized):
         X = list(X)
@@ -67,32 +65,15 @@ def labels_of(y: Any) -> np.ndarray:
     """Return labels as float64 ``[n, targets]``.
 
     Raises:
-        InputError: There are none, or they are no numbers, or not finite (nan is a missing one).
+        InputError: They are not numbers of 32 bits (nan is a missing one), or there are none.
     """
     labels = in_columns(_numbers(y, "y"))
-    if np.isinf(labels).any():
-        raise InputError("y holds an infinity: nan is a missing label")
     if len(large := np.flatnonzero((np.abs(labels) > np.finfo(np.float32).max).any(axis=1))):
-        raise InputError(f"y[{large[0]}] is too large for a float of 32 bits: scale the labels")
+        raise InputError(
+            f"y[{large[0]}] is infinite or too large for a float of 32 bits: scale the labels; nan "
+            "is a missing one"
+        )
     return labels
-
-
-def class_labels(y: Any) -> np.ndarray:
-    """Return labels of classes as an array in which they keep their kind.
-
-    numpy would make text of all of a list that holds some, of a missing label too.
-
-    Raises:
-        InputError: They are rows of different lengths.
-    """
-    try:
-        labels = np.asarray(y)
-    except ValueError as error:
-        raise InputError(f"y is not of classes ({error})") from error
-    if hasattr(y, "dtype") or labels.dtype.kind not in "US":
-        return labels
-    kept = np.asarray(y, dtype=object)
-    return labels if all(isinstance(label, str) for label in kept.flat) else kept
 
 
 def in_columns(y: np.ndarray) -> np.ndarray:
@@ -101,44 +82,82 @@ def in_columns(y: np.ndarray) -> np.ndarray:
     Raises:
         InputError: They are of another shape, or there are none.
     """
-    if y.ndim not in (1, 2):
+    if y.ndim not in (1, 2) or not y.size:
         raise InputError(
             f"y is of shape {y.shape}: give a label for each molecule, or one column for each "
             "target"
         )
-    if not y.size:
-        raise InputError("y holds no labels: give those of two molecules or more")
     return y.reshape(len(y), -1)
 
 
-def classes_of(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the classes of labels ``[n]``, sorted, and the number of each label's class.
+def class_labels(y: Any) -> np.ndarray:
+    """Return labels of classes as an array ``[n, targets]`` in which they keep their type.
 
     Raises:
-        InputError: They are no classes, or one is missing, or of a kind that cannot be compared.
+        InputError: They are rows of different lengths, or there are none.
+    """
+    try:
+        labels = np.asarray(y)
+    except ValueError as error:
+        raise InputError(f"y is not of classes ({error})") from error
+    if not hasattr(y, "dtype") and labels.dtype.kind in "US":
+        # numpy makes text of all of a list that holds some, of a missing label too.
+        kept = np.asarray(y, dtype=object)
+        labels = labels if all(isinstance(label, str) for label in kept.flat) else kept
+    return in_columns(labels)
+
+
+def classes_of(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the classes of labels ``[n]``, sorted, and the index of each label's class.
+
+    Raises:
+        InputError: They are no classes, or one is missing, or of a type that cannot be compared.
     """
     try:
         check_classification_targets(y)
         return np.unique(y, return_inverse=True)
     except (TypeError, ValueError) as error:
-        kinds: dict[str, int] = {}
-        for row, label in enumerate(y.tolist()):
-            kinds.setdefault(type(label).__name__, row)
-        if len(kinds) == 1:
-            raise InputError(f"y is not of classes ({error})") from error
-        shown = ", ".join(f"{kind} (y[{row}])" for kind, row in kinds.items())
+        rows = {type(label).__name__: row for row, label in reversed([*enumerate(y.tolist())])}
+        shown = ", ".join(f"{kind} (y[{row}])" for kind, row in rows.items())
         raise InputError(
-            f"y holds labels of several kinds, {shown}: every molecule needs a class, all of one "
-            "kind, so leave out those without a label"
+            f"y is not of classes ({error}): every molecule needs one, all of the same type, and "
+            f"these are {shown}"
         ) from error
 
 
 def class_names(classes: Sequence[Any]) -> tuple[str, ...]:
-    """Return what classes are called, as tables call them (1.0 is the class 1), all different."""
+    """Return the names of classes, as in tables (1.0 is the class 1), all different."""
     names = [parse_class_name(one) or str(one) for one in classes]
     if len(set(names)) == len(names):
         return tuple(names)
-    return distinct(str(one).strip() for one in classes)  # 01 and 1 are one class to a table
+    return _distinct(str(one).strip() for one in classes)  # 01 and 1 are one class to a table
+
+
+def names_of(y: Any) -> tuple[str, ...]:
+    """Return the names of targets: their columns in pandas, or y, or y_0, y_1, ..."""
+    if getattr(y, "columns", None) is not None:
+        return _distinct(map(str, y.columns))
+    if getattr(y, "name", None) is not None:
+        return (str(y.name),)
+    shape = np.shape(y)
+    count = shape[1] if len(shape) == 2 else 1
+    return tuple(f"y_{target}" for target in range(count)) if count > 1 else ("y",)
+
+
+def weights_of(weights: Any, molecules: int) -> np.ndarray:
+    """Return weights as float64 ``[molecules]``; one number is that of all.
+
+    Raises:
+        InputError: They are not finite numbers, 0 or more, one for each molecule.
+    """
+    array = _numbers(weights, "sample_weight")
+    array = np.full(molecules, array) if array.ndim == 0 else array.reshape(-1)
+    if len(array) != molecules or not (np.isfinite(array) & (array >= 0)).all():
+        raise InputError(
+            f"sample_weight has {len(array)} values for {molecules} molecules: give one finite "
+            "number for each, 0 or more"
+        )
+    return array
 
 
 def _numbers(values: Any, name: str) -> np.ndarray:
@@ -153,36 +172,9 @@ def _numbers(values: Any, name: str) -> np.ndarray:
         raise InputError(f"{name} does not hold numbers ({error})") from error
 
 
-def weights_of(weights: Any, molecules: int) -> np.ndarray:
-    """Return weights as float64 ``[molecules]``; one number is that of all.
-
-    Raises:
-        InputError: They are no numbers, negative or not finite, or of another number.
-    """
-    array = _numbers(weights, "sample_weight")
-    array = np.full(molecules, array) if array.ndim == 0 else array.reshape(-1)
-    if len(array) != molecules:
-        raise InputError(f"sample_weight has {len(array)} values for {molecules} molecules")
-    if not (np.isfinite(array) & (array >= 0)).all():
-        raise InputError("sample_weight must be finite, and 0 or more")
-    return array
-
-
-def distinct(names: Iterable[str]) -> tuple[str, ...]:
+def _distinct(names: Iterable[str]) -> tuple[str, ...]:
     """Return names of which none is there twice: another a is a_2."""
     found: list[str] = []
     for name in names:
         found.append(free_name(name, found) if name in found else name)
     return tuple(found)
-
-
-def names_of(y: Any) -> tuple[str, ...]:
-    """Return what the targets are called: as their columns in pandas, or y, or y_0, y_1, ..."""
-    shape = np.shape(y)
-    count = shape[1] if len(shape) == 2 else 1
-    named = getattr(y, "columns", None)
-    if named is not None:
-        return distinct(map(str, named))
-    if getattr(y, "name", None) is not None:
-        return (str(y.name),)
-    return tuple(f"y_{target}" for target in range(count)) if count > 1 else ("y",)

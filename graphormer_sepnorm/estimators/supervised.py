@@ -1,4 +1,4 @@
-"""Estimators that train a Graphormer on labels."""
+"""Graphormer as regressor and classifier of scikit-learn."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from graphormer_sepnorm.chem.features import OF_SMILES
 from graphormer_sepnorm.datasets.arrays import load_arrays, read_texts, unusable
 from graphormer_sepnorm.errors import ConfigError, DataError
-from graphormer_sepnorm.estimators.checkpointed import Checkpointed
 from graphormer_sepnorm.estimators.inputs import (
     InputError,
     class_labels,
     class_names,
     classes_of,
     explained,
-    in_columns,
     labels_of,
     names_of,
     smiles_of,
     weights_of,
 )
-from graphormer_sepnorm.estimators.options import options_of
-from graphormer_sepnorm.estimators.training import trained
+from graphormer_sepnorm.estimators.trained import Trained
+from graphormer_sepnorm.estimators.training import options_of, trained
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.metrics import Kind, metrics_of
 from graphormer_sepnorm.tables.columns import means
 
 
-class Trained(Checkpointed):
+class Supervised(Trained):
     """What trains a network on labels; see `GraphormerRegressor`."""
 
     _kind: ClassVar[Kind]
     _recipe: ClassVar[str]  # taken if no other is named
+    seed: int
+    validation_fraction: float
 
     def __init__(
         self,
@@ -60,37 +60,14 @@ class Trained(Checkpointed):
         verbose: bool = False,
         on_invalid: str = "error",
     ) -> None:
-        self.recipe = recipe
-        self.from_pretrained = from_pretrained
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.loss = loss
-        self.norm = norm
-        self.layers = layers
-        self.width = width
-        self.heads = heads
-        self.ffn_width = ffn_width
-        self.dropout = dropout
-        self.options = options
-        self.validation_fraction = validation_fraction
-        self.seed = seed
-        self.device = device
-        self.verbose = verbose
-        self.on_invalid = on_invalid
+        given = locals()
+        for name in self._get_param_names():
+            setattr(self, name, given[name])
 
     def _train(
-        self,
-        X: Any,
-        labels: np.ndarray,
-        names: tuple[str, ...],
-        weights: Any,
-        one_of: str = "",
-        ones: tuple[str, ...] = (),
-        zeros: tuple[str, ...] = (),
+        self, X: Any, labels: np.ndarray, names: tuple[str, ...], weights: Any, **of_classes: Any
     ) -> None:
-        """Train on ``[n, targets]`` labels, nan where missing, and keep the checkpoint."""
+        """Train on ``[n, targets]`` labels, nan where missing; `of_classes` are those of `Task`."""
         smiles = smiles_of(X, self.on_invalid)
         if len(smiles) != len(labels):
             raise InputError(f"X has {len(smiles)} molecules, y labels of {len(labels)}")
@@ -111,39 +88,35 @@ class Trained(Checkpointed):
                 [smiles[row] for row in labelled],
                 [canonical[row] for row in labelled],
                 labels[labelled],
-                Task(self._kind, names, units, metric, one_of, ones, zeros),
+                Task(self._kind, names, units, metric, **of_classes),
                 weights,
                 self._validation(len(labelled)),
                 featuriser,
                 feature_version,
                 steps,
             )
-            checkpoint = trained(config, splits)
-        self.n_outputs_ = 1 if one_of else len(names)
-        self._keep(checkpoint)
+            self._store(trained(config, splits))
+        self.n_outputs_ = 1 if "one_of" in of_classes else len(names)
+
+    def _validation(self, molecules: int) -> np.ndarray:
+        """Return which of the molecules are validated on, bool ``[molecules]``."""
+        size = round(self.validation_fraction * molecules)
+        if molecules - size < 2 or (self.validation_fraction and not size):
+            raise DataError(
+                f"of {molecules} molecules with labels {max(molecules - size, 0)} are left to "
+                f"train on, and {size} to validate on: two and one are needed"
+            )
+        chosen = np.zeros(molecules, dtype=bool)
+        chosen[np.random.default_rng(self.seed).permutation(molecules)[:size]] = True
+        return chosen
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
 
-    def _validation(self, molecules: int) -> np.ndarray:
-        """Return which of the molecules are validated on, bool ``[molecules]``."""
-        size = round(self.validation_fraction * molecules)
-        if molecules < 2:
-            raise DataError(f"there is {molecules or 'no'} molecule with a label: two are needed")
-        if molecules - size < 2 or (self.validation_fraction and not size):
-            raise DataError(
-                f"there are {molecules} molecules with labels, of which validation_fraction "
-                f"{self.validation_fraction} leaves {molecules - size} to train on and {size} to "
-                "validate on: give more"
-            )
-        chosen = np.zeros(molecules, dtype=bool)
-        chosen[np.random.default_rng(self.seed).permutation(molecules)[:size]] = True
-        return chosen
 
-
-class GraphormerRegressor(RegressorMixin, Trained):
+class GraphormerRegressor(RegressorMixin, Supervised):
     """Graphormer for real values, as a regressor of scikit-learn.
 
     X is a list, array or Series of SMILES, or two-dimensional with one column of them; y has one
@@ -170,7 +143,7 @@ class GraphormerRegressor(RegressorMixin, Trained):
         ffn_width: Channels inside the feed-forward networks.
         dropout: Of what attention and feed-forward networks add, 0 to below 1.
         options: Other options of ``train.py fit`` by name: {"model.encodings": "rrwp"}.
-        validation_fraction: Share of the molecules, drawn at random, on which each epoch is
+        validation_fraction: Share of the molecules, sampled at random, on which each epoch is
             validated; the one with the lowest loss is kept. 0 trains on all.
         seed: Decides initial weights, order of the molecules, dropout and validation molecules.
         device: cpu, cuda, cuda:1 ...; None: a GPU if there is one.
@@ -222,15 +195,13 @@ class GraphormerRegressor(RegressorMixin, Trained):
         if return_interval is not None:
             with explained():
                 predictor.ask(return_interval)
-        found = self._found(predictor.predict, X)
-        parts = [found.values]
-        if return_interval is not None:
-            parts += [found.low, found.high]
+        found = self._predicted(predictor.predict, X)
+        parts = [found.values] if return_interval is None else [found.values, found.low, found.high]
         parts = [part[:, 0] if part.shape[1] == 1 else part for part in parts]
         return parts[0] if return_interval is None else (parts[0], parts[1], parts[2])
 
 
-class GraphormerClassifier(ClassifierMixin, Trained):
+class GraphormerClassifier(ClassifierMixin, Supervised):
     """Graphormer for classes, as a classifier of scikit-learn.
 
     As `GraphormerRegressor`, but y is of classes of any kind, two or more; or it has one column of
@@ -251,28 +222,28 @@ class GraphormerClassifier(ClassifierMixin, Trained):
         Raises:
             InputError: y is of one class, or lacks the class of a molecule.
         """
-        given = in_columns(class_labels(y))
-        several = given.shape[1] > 1
-        if several:
+        given, names = class_labels(y), names_of(y)
+        of_classes: dict[str, Any] = {}
+        if given.shape[1] > 1:
             labels = labels_of(y)
             if not np.isin(labels[~np.isnan(labels)], (0, 1)).all():
                 raise InputError("y has several columns: each must hold 0, 1 or nan (missing)")
             classes: Any = [np.array([0, 1])] * labels.shape[1]
         else:
-            classes, numbers = classes_of(given[:, 0])
+            classes, indices = classes_of(given[:, 0])
             if len(classes) < 2:
                 raise InputError(f"y is {classes.tolist()[:1]} throughout: two classes are needed")
-            labels = numbers.reshape(-1, 1).astype(np.float64)
-        names, one_of, ones, zeros = names_of(y), "", (), ()
-        if not several and len(classes) == 2:
-            zero, one = map(str, classes)
-            zeros = () if means(zero, 0) else (zero,)
-            ones = (one,) if zeros or one not in ("1", "1.0", "True") else ()
-        if not several and len(classes) > 2:
-            one_of = names[0]
-            names = tuple(f"{one_of}_{name}" for name in class_names(classes.tolist()))
-            labels = np.eye(len(classes))[labels[:, 0].astype(int)]
-        self._train(X, labels, names, sample_weight, one_of, ones, zeros)
+            labels = indices.reshape(-1, 1).astype(np.float64)
+            if len(classes) > 2:
+                of_classes["one_of"] = names[0]
+                names = tuple(f"{names[0]}_{name}" for name in class_names(classes.tolist()))
+                labels = np.eye(len(classes))[indices]
+            else:
+                zero, one = map(str, classes)
+                zeros = () if means(zero, 0) else (zero,)
+                ones = (one,) if zeros or one not in ("1", "1.0", "True") else ()
+                of_classes = {"zeros": zeros, "ones": ones}
+        self._train(X, labels, names, sample_weight, **of_classes)
         self.classes_ = classes
         return self
 
@@ -282,7 +253,7 @@ class GraphormerClassifier(ClassifierMixin, Trained):
         Raises:
             InputError: A SMILES cannot be read.
         """
-        ones = self._ask(self._predictor().predict, X)
+        ones = self._predicted(self._predictor().predict, X).values
         return np.hstack([1 - ones, ones]) if ones.shape[1] == 1 else ones
 
     def predict(self, X: Any) -> np.ndarray:
@@ -298,9 +269,9 @@ class GraphormerClassifier(ClassifierMixin, Trained):
             found = self.classes_[probability.argmax(axis=1)]
         else:
             found = (probability > 0.5).astype(int)
-        if (unread := np.isnan(probability).any(axis=1)).any():
+        if (invalid := np.isnan(probability).any(axis=1)).any():
             found = found.astype(object)
-            found[unread] = None
+            found[invalid] = None
         return found
 
     def __sklearn_tags__(self) -> Any:

@@ -5,7 +5,6 @@ n molecules · K networks · T targets. Real units, or probabilities of class 1.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -62,9 +61,9 @@ class Predicted:
 
     def take(self, rows: np.ndarray) -> Predicted:
         """Return those of some of the molecules, by their positions."""
-        own = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
-        own = {name: None if part is None else part[rows] for name, part in own.items()}
-        return Predicted(**own | {"networks": self.networks[:, rows]})  # type: ignore[arg-type]
+        spread, gap = (None if part is None else part[rows] for part in (self.spread, self.gap))
+        networks, values = self.networks[:, rows], self.values[rows]
+        return Predicted(self.indices[rows], networks, values, self.folds[rows], spread, gap)
 
     @property
     def inputs(self) -> Inputs:
