@@ -6,7 +6,6 @@ No torch here: help is shown, and a mistake is said, before anything heavy is lo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -277,16 +276,9 @@ class FitConfig(Options):
         Raises:
             ConfigError: There is none, or an option cannot be.
         """
-        path = Path(name).expanduser()
-        path = path if path.is_file() else config_path(str(name))
+        path, content = read_yaml(name)
         try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            raise ConfigError(f"{path} cannot be read ({' '.join(str(error).split())})") from error
-        if not isinstance(content, dict):
-            raise ConfigError(f"{path}: expected sections such as data:, model: and trainer:")
-        try:
-            return cls.from_plain(_as_meant(content)).with_options(options or {})
+            return cls.from_plain(content).with_options(options or {})
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from error
 
@@ -346,12 +338,28 @@ def save_config(config: FitConfig, path: Path) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
-def _as_meant(value: Any) -> Any:
-    """Return numbers for texts such as 1e-3, which YAML takes for text."""
-    if isinstance(value, dict):
-        return {name: _as_meant(one) for name, one in value.items()}
-    number = isinstance(value, str) and re.fullmatch(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+", value)
-    return float(value) if number else value
+def read_yaml(name: str | Path) -> tuple[Path, dict[str, Any]]:
+    """Read a configuration file, or one that comes with the package, by its name.
+
+    Raises:
+        ConfigError: There is none, or it cannot be read.
+    """
+    path = Path(name).expanduser()
+    if not path.is_file():
+        if path.parent not in (Path(), Path("configs")):
+            what = "is a directory" if path.is_dir() else "does not exist"
+            raise ConfigError(f"configuration file {name} {what}")
+        path = config_path(path.name)
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        reason = getattr(error, "problem", None) or " ".join(str(error).split())
+        raise ConfigError(f"{path}{line}: not a YAML file ({reason})") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: expected sections such as data:, model: and trainer:")
+    return path, content
 
 
 def flat(options: Mapping[str, Any], section: str = "") -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from functools import cache
@@ -52,7 +53,7 @@ class Options:
     def __post_init__(self) -> None:
         hints = _hints(type(self))
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = plain(getattr(self, field.name))
+            value = _as_number(plain(getattr(self, field.name)), hints[field.name])
             object.__setattr__(self, field.name, value)
             wanted = _wrong(value, hints[field.name], field.metadata.get("range", {}))
             if wanted:
@@ -68,6 +69,15 @@ class Options:
     def to_plain(self) -> dict[str, Any]:
         """Return the options by name, sections as dictionaries, tuples as lists."""
         return {name: _listed(getattr(self, name)) for name in self.names()}
+
+
+def _as_number(value: Any, hint: Any) -> Any:
+    """Return a number for a text such as 1e-3, which YAML takes for text."""
+    kinds = get_args(hint) or (hint,)
+    if isinstance(value, str) and float in kinds and str not in kinds:
+        with contextlib.suppress(ValueError):
+            return float(value)
+    return value
 
 
 def _listed(value: Any) -> Any:
@@ -101,6 +111,8 @@ def _wrong(value: Any, hint: Any, limits: dict[str, Any]) -> str:
         if len(given) == count and all(is_number(x) and not _outside(x, limits) for x in given):
             return ""
         return f"{count} numbers{_outside(math.nan, limits)}"
+    if {*kinds} - {NoneType} == {str} and not isinstance(value, str | PurePath):
+        return "text"
     if str in kinds or not {int, float} & {*kinds}:
         return ""
     fits = is_number(value) if float in kinds else is_whole(value)
