@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from lightning.pytorch import Trainer
 
-from graphormer_sepnorm.config import DataConfig, FitConfig, ModelConfig
+from graphormer_sepnorm.config import DataConfig, FitConfig
 from graphormer_sepnorm.datasets.catalogue import DATASETS, PRETRAINING, TABLE
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.files import cannot_be_written, write_columns
 from graphormer_sepnorm.formatting import aligned, in_a_line
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference.checkpoint import KEY, find_checkpoint, read_checkpoint
-from graphormer_sepnorm.pipeline.blend import final_predictions
+from graphormer_sepnorm.inference.checkpoint import (
+    BLEND,
+    CONFIDENCE,
+    KEY,
+    find_checkpoint,
+    read_checkpoint,
+)
+from graphormer_sepnorm.pipeline.predicted import on_split
 from graphormer_sepnorm.pipeline.report import prediction_columns, without_new_elements
+from graphormer_sepnorm.pipeline.resume import stored_model
 from graphormer_sepnorm.tables.columns import means
 from graphormer_sepnorm.training.endings import explaining, interruptible, restorable
 from graphormer_sepnorm.training.fit import make_evaluator
@@ -90,61 +98,96 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
     """
     file = find_checkpoint(model)
     checkpoint = read_checkpoint(file)
-    kept = checkpoint.get("hyper_parameters", {})
-    own = {name: kept[name] for name in ModelConfig.names() if name in kept}
-    seed = config.seed_everything
-    module = GraphormerModule(ModelConfig(**own), seed=seed)
-    length = checkpoint[KEY]["model"]["max_path_length"]
-    data = MoleculeDataModule(config.data, seed=seed, max_path_length=length)
+    module = GraphormerModule(stored_model(checkpoint), seed=config.seed_everything)
+    data = MoleculeDataModule(
+        config.data,
+        seed=config.seed_everything,
+        max_path_length=checkpoint[KEY]["model"]["max_path_length"],
+    )
     with explaining():
         trainer = make_evaluator(config.trainer)
         output = _predictions_file(predictions, trainer, split)
+        run = trainer.validate if split == "validation" else trainer.test
+        options: dict[str, Any] = {"verbose": False, "weights_only": True}
         with interruptible(trainer, lambda: "interrupted"), restorable(file):
-            return _evaluated(trainer, module, data, split, str(file), output)
+            [values] = run(module, datamodule=data, ckpt_path=str(file), **options)
+            if not trainer.is_global_zero:
+                return ""
+            return _report(module, data, split, values, file, checkpoint, output)
 
 
-def _evaluated(
-    trainer: Trainer,
+def _report(
     module: GraphormerModule,
     data: MoleculeDataModule,
     split: str,
-    checkpoint: str,
-    file: Path | None,
+    of_network: Mapping[str, float],
+    checkpoint_file: Path,
+    checkpoint: Mapping[str, Any],
+    output: Path | None,
 ) -> str:
-    run = trainer.validate if split == "validation" else trainer.test
-    values = run(module, datamodule=data, ckpt_path=checkpoint, verbose=False, weights_only=True)[0]
-    if not trainer.is_global_zero:
-        return ""
-    predictions = module.evaluated(split)
-    final, note = final_predictions(module, data, split, checkpoint, predictions)
-    rows = {name: _digits(value) for name, value in values.items()}
-    if final is not None:
-        predictions = final
-        found = module.task.evaluate(data.labels(data.indices(split)), final)
+    rows = {name: _digits(value) for name, value in of_network.items()}
+    values, task = dict(of_network), module.task
+    predictions, note = _final_predictions(module, data, split, checkpoint)
+    if predictions is not None:
+        found = task.evaluate(data.labels(data.indices(split)), predictions)
         own = {f"{split}_{name}": value for name, value in found.items()}
-        values = {**values, **own}
         rows |= {
             name: f"{_digits(value)}  (network alone {rows[name]})" for name, value in own.items()
         }
-    main = values[f"{split}_{module.task.metric}"]
-    new_elements, line = without_new_elements(module, data, split, predictions, main)
+        values |= own
+    else:
+        predictions = module.evaluated(split)
+    new_elements, line = without_new_elements(
+        module, data, split, predictions, values[f"{split}_{task.metric}"]
+    )
     of_members = split == "validation" and module.facts.get("member_folds")
     same = data.splits.fingerprint == module.facts.get("dataset_fingerprint")
     another = data.table_options is not None and not same
-    if file is not None:
-        with _explained(file):
-            write_columns(file, prediction_columns(data, split, predictions, new_elements))
+    if output is not None:
+        with _explained(output):
+            write_columns(output, prediction_columns(data, split, predictions, new_elements))
     text = [
-        f"checkpoint  {checkpoint}",
+        f"checkpoint  {checkpoint_file}",
         f"{split:<10}  {len(data.indices(split)):,} molecules of {data.splits.name}",
         aligned([*rows.items()]),
         note,
         _MEMBERS if of_members else "",
         line,
         _ANOTHER_TABLE if another else "",
-        "" if file is None else f"{'predicted':<10}  {file}",
+        "" if output is None else f"{'predicted':<10}  {output}",
     ]
     return "\n".join(filter(None, text))
+
+
+def _final_predictions(
+    module: GraphormerModule, data: MoleculeDataModule, split: str, checkpoint: Mapping[str, Any]
+) -> tuple[np.ndarray | None, str]:
+    """Return what a checkpoint predicts for an evaluated split, beyond its network.
+
+    Returns:
+        The values ``[n, T]``, blended and calibrated; None if that changes nothing, or cannot be
+        known. And a note, mostly empty.
+    """
+    from graphormer_sepnorm.baselines.blend import Blend
+    from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
+
+    smiles, predictions = data.splits.smiles, module.evaluated(split)
+    values = predictions
+    if {BLEND, CONFIDENCE} & checkpoint.keys() and len(values) != len(data.indices(split)):
+        return None, "these are of the network alone: what comes after it takes the whole split"
+    if BLEND in checkpoint:
+        if smiles is None:
+            return None, "these are of the network alone: a blend takes SMILES"
+        blend = Blend.from_plain(checkpoint[BLEND])
+        trees = blend.trees_of_smiles(smiles[split], data.own_columns(split))
+        # Of classes the log-odds of each network are blended.
+        stacked = blend.stacking is not None
+        networks = on_split(module, data, split, values).networks if stacked else values[None]
+        values, _ = blend.combined(networks, trees)
+    if CONFIDENCE in checkpoint:
+        own = Uncertainty.from_plain(checkpoint[CONFIDENCE], module.task.kind)
+        values = own.calibrated(values)
+    return (values if (values != predictions).any() else None), ""
 
 
 def _predictions_file(name: str | None, trainer: Trainer, split: str) -> Path | None:

@@ -1,4 +1,4 @@
-"""Predictions of a model for molecules of its data set, above all for those it was not trained on.
+"""The result of a training, and what its networks predict for molecules of its data set.
 
 n molecules · K networks · T targets. Real units, or probabilities of class 1.
 """
@@ -6,7 +6,8 @@ n molecules · K networks · T targets. Real units, or probabilities of class 1.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,9 +16,18 @@ from torch import Tensor
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.loading import in_order, make_loader
+from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.runs.directory import RunDirectory
+from graphormer_sepnorm.training.fit import Tested
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.uncertainty.uncertainty import Inputs
+from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.baselines.blend import Blend
+    from graphormer_sepnorm.baselines.evaluation import Baseline
+    from graphormer_sepnorm.compare.statistics import MeanDifference
 
 _PARTS = 5
 
@@ -69,6 +79,56 @@ class Predicted:
     def inputs(self) -> Inputs:
         """What uncertainty is estimated from."""
         return Inputs(self.values, self.spread, self.gap)
+
+
+@dataclass
+class Outcome:
+    """The result of a training: what is tested, printed and stored.
+
+    Attributes:
+        run: Its directory.
+        selected: What decided on the best checkpoint.
+        network: The test of the network, or of the mean of an ensemble.
+        summary: As ``summary.json`` stores it, of all that the checkpoint holds.
+        unseen: Predictions for molecules that were not trained on; None: there are none.
+        test: Predictions for the test split; None: they are not known of all its molecules.
+        out_of_fold: Whether `unseen` was predicted so, as by an ensemble by folds.
+        blend: Of network and trees; None: the predictions are those of the networks alone.
+        baselines: Their metrics.
+        left_out: What they leave out, in words.
+        evaluated_on: The molecules that the blend was fitted on and models are compared on.
+        differences: How much higher the main metric of each comparable baseline is there than that
+            of the predictions, by its name.
+        uncertainty: Of the model; None where it is not known.
+        quality: Of the uncertainty on the test split, by the names of targets that have labels.
+        columns: Of the test molecules: ends of intervals, similarity, distance of [CLS].
+        outside: Which test molecules are outside the domain: bool ``[n]``.
+        new_elements: A line on test molecules with elements that training lacks, or nothing.
+        interrupted: What was interrupted; empty: nothing, and the run is finished.
+    """
+
+    run: RunDirectory
+    selected: Metric
+    network: Tested
+    summary: dict[str, Any]
+    unseen: Predicted | None = None
+    test: Predicted | None = None
+    out_of_fold: bool = False
+    blend: Blend | None = None
+    baselines: list[Baseline] = field(default_factory=list)
+    left_out: str = ""
+    evaluated_on: str = ""
+    differences: dict[str, MeanDifference] = field(default_factory=dict)
+    uncertainty: Uncertainty | None = None
+    quality: dict[str, Any] = field(default_factory=dict)
+    columns: dict[str, np.ndarray] = field(default_factory=dict)
+    outside: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    new_elements: str = ""
+    interrupted: str = ""
+
+    def model(self, device: str | None = None) -> Predictor:
+        """Return the model, ready to predict."""
+        return Predictor.load(self.run.path, device)
 
 
 def out_of_sample(module: GraphormerModule, data: MoleculeDataModule) -> Predicted:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import shlex
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -24,15 +24,12 @@ from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.beside import LEVEL
 from graphormer_sepnorm.metrics import LAST, Metric, metrics_of
-from graphormer_sepnorm.pipeline.blend import Blended
-from graphormer_sepnorm.pipeline.calibrate import Calibrated
+from graphormer_sepnorm.pipeline.predicted import Outcome
 from graphormer_sepnorm.process import command
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.uncertainty.quality import in_words, summarised
-
-if TYPE_CHECKING:
-    from graphormer_sepnorm.pipeline.fit import Outcome
+from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
 
 
 def report_data(data: MoleculeDataModule, run: RunDirectory, fine_tuned: bool) -> str:
@@ -64,23 +61,19 @@ def report_data(data: MoleculeDataModule, run: RunDirectory, fine_tuned: bool) -
 
 def report_fit(outcome: Outcome, module: GraphormerModule) -> str:
     """Return the result of a run, as far as there is one, as text."""
-    summary, blended, calibrated = outcome.summary, outcome.blended, outcome.calibrated
-    task, main = module.task, module.task.main
-    unit = task.unit_of(main)
+    summary, task = outcome.summary, module.task
+    main = task.main
     text = ["\nnothing is tested: there are no test molecules"]
     if f"test_{main.name}" in summary:
         rows = [(f"  {label}", value) for label, value in _test_rows(outcome, task)]
         text = [f"\ntest {main.label}", aligned(rows)]
-    if blended.left_out:
-        text.append(f"  {blended.left_out}")
-    if compared := compared_with_baselines(blended, main, unit):
-        text.append(f"  {compared}")
+    compared = compared_with_baselines(outcome, main, task.unit_of(main))
+    text += [f"  {line}" for line in (outcome.left_out, compared) if line]
     if outcome.new_elements:
         text.append(f"\n{outcome.new_elements}")
-    if calibrated is not None:
-        text.append(
-            f"\n{_uncertainty(calibrated, task)}\n            {outcome.run.confidence_file}"
-        )
+    if outcome.uncertainty is not None:
+        file = outcome.run.confidence_file
+        text.append(f"\n{_uncertainty(outcome, outcome.uncertainty, task)}\n{'':12}{file}")
     epochs = "1 epoch" if summary["epochs"] == 1 else f"{summary['epochs']} epochs"
     of_network = " (of the network)" * ("network" in summary and not outcome.out_of_fold)
     text.append(
@@ -100,15 +93,12 @@ def report_fit(outcome: Outcome, module: GraphormerModule) -> str:
 def _test_rows(outcome: Outcome, task: Task) -> list[tuple[str, str]]:
     """The table of test metrics: baselines, members, network, blend, further metrics, targets."""
     summary, main, unit = outcome.summary, task.main, task.unit_of(task.main)
-    blended = outcome.blended
-    rows = [
-        (one.name, main.shown(one.test[main.name], unit)) for one in blended.baselines if one.test
-    ]
+    own = f"test_{main.name}"
+    rows = [(one.name, main.shown(one.test[main.name], unit)) for one in outcome.baselines]
     name = f"Graphormer, {summary['norm']}"
     if members := summary.get("members"):
         # An undefined metric is null in the summary of a member.
-        values = [member[f"test_{main.name}"] for member in members]
-        values = [math.nan if value is None else value for value in values]
+        values = [math.nan if one[own] is None else one[own] for one in members]
         rows += [
             (f"seed {member['seed']}", main.shown(value, unit))
             for member, value in zip(members, values, strict=True)
@@ -117,32 +107,26 @@ def _test_rows(outcome: Outcome, task: Task) -> list[tuple[str, str]]:
         mean = f"{main.shown(float(np.mean(values)))} ± {deviation}"
         rows.append((f"one network of the {len(members)}", mean))
         name += f", mean of the {len(members)}"
-    rows.append((name, main.shown(outcome.network.summary[f"test_{main.name}"], unit)))
-    if blended.blend is not None:
-        weight = blended.blend.weight
+    rows.append((name, main.shown(outcome.network.summary[own], unit)))
+    if outcome.blend is not None and outcome.test is not None:
+        weight = outcome.blend.weight
         label = f"blend, {weight:g} Graphormer + {1 - weight:g} gradient boosting"
-        rows.append((label, main.shown(summary[f"test_{main.name}"], unit)))
+        rows.append((label, main.shown(summary[own], unit)))
+
+    def line(metrics: Iterable[Metric], end: str = "", unit: str | None = None) -> str:
+        return ", ".join(
+            f"{one.label} " + one.shown(summary[f"test_{one.name}{end}"], unit or task.unit_of(one))
+            for one in metrics
+        )
+
     others = [one for one in task.metrics if f"test_{one.name}" in summary and one is not main]
-    rows.append(("", _in_a_line(summary, others, task.unit_of)))
+    rows.append(("", line(others)))
     if task.tells_targets_apart:
         rows += [
-            (f"  {name}", _in_a_line(summary, metrics_of(task.kind), lambda _, of=unit: of, name))
+            (f"  {name}", line(metrics_of(task.kind), f"_{name}", unit))
             for name, unit in zip(task.targets, task.units, strict=True)
         ]
     return rows
-
-
-def _in_a_line(
-    values: Mapping[str, float],
-    metrics: Iterable[Metric],
-    unit_of: Callable[[Metric], str],
-    target: str = "",
-) -> str:
-    """The test metrics of a target, or their means over all of them, as ``RMSE 0.5 eV, R2 0.7``."""
-    end = f"_{target}" * bool(target)
-    return ", ".join(
-        f"{one.label} {one.shown(values[f'test_{one.name}{end}'], unit_of(one))}" for one in metrics
-    )
 
 
 def _best_validation(outcome: Outcome, main: Metric) -> str:
@@ -166,49 +150,49 @@ def _best_validation(outcome: Outcome, main: Metric) -> str:
     return f"best validation {main.label} {four_digits(value)}"
 
 
-def compared_with_baselines(blended: Blended, metric: Metric, unit: str = "") -> str:
+def compared_with_baselines(outcome: Outcome, metric: Metric, unit: str = "") -> str:
     """Return sentences: the weight of the network in the blend, and whether a baseline is better.
 
     By molecules that none was trained on, never by the test split: who chooses by that has no test
     any more. The best baseline is named, and whether the difference is resolved.
     """
-    sentences = []
-    if blended.blend is not None:
+    sentences, blend = [], outcome.blend
+    if blend is not None:
         sentences.append(
-            f"The network has the weight {blended.blend.weight:g} in the blend, fitted by the loss "
-            f"on {blended.evaluated_on}; {metric.label} of the blend there "
-            f"{metric.shown(blended.blend.validation[metric.name])}."
+            f"The network has the weight {blend.weight:g} in the blend, fitted by the loss on "
+            f"{outcome.evaluated_on}; {metric.label} of the blend there "
+            f"{metric.shown(blend.validation[metric.name])}."
         )
-    if blended.differences:
+    if outcome.differences:
         change = 1 if metric.higher_is_better else -1
-        names, found = zip(*blended.differences.items(), strict=True)
+        names, found = zip(*outcome.differences.items(), strict=True)
         best = int(np.argmax([change * one.mean for one in found]))
         name, difference = names[best], found[best]
         p = float(holm([one.p_value for one in found])[best])
-        limits = interval(difference.low, difference.high, 4)
         size = (
             f"{metric.label} {metric.shown(abs(difference.mean), unit)} "
             f"{'higher' if difference.mean > 0 else 'lower'}, {difference.confidence:.0%} interval "
-            f"of the difference {limits}, over {blended.evaluated_on}"
+            f"of the difference {interval(difference.low, difference.high, 4)}, over "
+            f"{outcome.evaluated_on}"
         )
         if not p <= 1 - difference.confidence:
             sentences.append(f"Not resolved: {name} against the model, {size}.")
         elif change * difference.mean < 0:
             sentences.append(f"{name} is worse than the model: {size}.")
         else:
-            advice = "use it" if blended.blend is not None else "use it, or --blend true"
+            advice = "use it" if blend is not None else "use it, or --blend true"
             if name == MEAN:
                 advice = "the network has learned nothing that helps there"
             sentences.append(f"{name} is better than the model: {size}: {advice}.")
     return " ".join(sentence[0].upper() + sentence[1:] for sentence in sentences)
 
 
-def _uncertainty(calibrated: Calibrated, task: Task) -> str:
+def _uncertainty(outcome: Outcome, uncertainty: Uncertainty, task: Task) -> str:
     unit = task.units[0] if len(set(task.units)) == 1 else ""
     lines = []
-    if words := in_words(summarised(calibrated.quality.values()), unit):
+    if words := in_words(summarised(outcome.quality.values()), unit):
         lines.append(f"uncertainty {words}")
-    highest, domain = calibrated.uncertainty.highest_level, calibrated.uncertainty.domain
+    highest, domain = uncertainty.highest_level, uncertainty.domain
     if task.kind == "regression" and highest < LEVEL:
         there, needed = (round(level / (1 - level)) for level in (highest, LEVEL))
         lines.append(
@@ -216,16 +200,12 @@ def _uncertainty(calibrated: Calibrated, task: Task) -> str:
             f"needed, and there are {there}"
         )
     assert domain is not None
-    count, total = int(calibrated.outside.sum()), len(calibrated.outside)
+    count, total = int(outcome.outside.sum()), len(outcome.outside)
+    words = f"{count:,} of {total:,} test molecules are outside: {domain.rule}"
     if not domain.rule:
-        words = (
-            "no border, so in_domain is left empty: too few unseen molecules, or too unlike the "
-            "others"
-        )
+        words = "none, so in_domain is left empty: the unseen molecules are too few, or too unlike"
     elif not total:
         words = f"outside are molecules with {domain.rule}"
-    else:
-        words = f"{count:,} of {total:,} test molecules are outside: {domain.rule}"
     return "\n".join([*lines, f"domain      {words}"])
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from graphormer_sepnorm.config import CHANGEABLE, FitConfig, ModelConfig
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
@@ -66,6 +67,12 @@ def stored_options(directory: Path) -> FitConfig:
     return FitConfig.read(config)
 
 
+def stored_model(checkpoint: Mapping[str, Any]) -> ModelConfig:
+    """Return the options of the network in a checkpoint."""
+    stored = checkpoint.get("hyper_parameters", {})
+    return ModelConfig(**{name: stored[name] for name in ModelConfig.names() if name in stored})
+
+
 def resume(directory: Path, config: FitConfig, typed: Collection[str], place: RunPlace) -> Resumed:
     """Take the directory of a run and its newest checkpoint that is whole.
 
@@ -115,12 +122,10 @@ def resume(directory: Path, config: FitConfig, typed: Collection[str], place: Ru
                 run.last.replace(run.last.with_name(f"damaged-{run.last.name}"))
         if TRAINED_WEIGHTS in checkpoint and not config.ema_decay:
             raise ConfigError(f"{file} holds averaged weights: give --ema_decay to go on with them")
-        kept = checkpoint.get("hyper_parameters", {})
-        own = {name: kept[name] for name in ModelConfig.names() if name in kept}
-        own |= {
-            name: getattr(config.model, name) for name in CHANGEABLE if f"model.{name}" in typed
-        }
-        effective = dataclasses.replace(config, model=ModelConfig(**own))
+        given = [name for name in CHANGEABLE if f"model.{name}" in typed]
+        own = {name: getattr(config.model, name) for name in given}
+        model = dataclasses.replace(stored_model(checkpoint), **own)
+        effective = dataclasses.replace(config, model=model)
         message = f"run    {directory}, continued from step {step:,}"
         return Resumed(directory, bool(typed), effective, file, step, message)
     if damaged and not run.members.is_dir():

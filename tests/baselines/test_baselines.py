@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.ensemble import (
-    GradientBoostingClassifier,
     GradientBoostingRegressor,
     RandomForestClassifier,
 )
 
 from graphormer_sepnorm.baselines import fit as baselines
 from graphormer_sepnorm.baselines.features import FeatureColumns, RawFeatures, compute_features
-from graphormer_sepnorm.baselines.fit import Baselines, Fitted, Table, boost, fit_baselines
+from graphormer_sepnorm.baselines.fit import Baselines, Table, fit_baselines
 from graphormer_sepnorm.resources import sample_path
 
 with gzip.open(sample_path(), "rt") as file:
@@ -148,18 +147,6 @@ def test_weights_weight_what_is_fitted(folds: np.ndarray | None) -> None:
         np.testing.assert_array_equal(found.labels["validation"][:, 0], y[own])
 
 
-def test_several_boostings_of_classes_are_one_by_their_logits() -> None:
-    random = np.random.default_rng(0)
-    x, y = random.random((60, 4)), random.random(60) < 0.4
-    options = {"n_estimators": 5, "subsample": 0.5}
-    made = Fitted(boost(GradientBoostingClassifier(**options), 3, x, y, None))
-    each = [
-        GradientBoostingClassifier(**options, random_state=state).fit(x, y) for state in range(3)
-    ]
-    logits = np.mean([one.decision_function(x) for one in each], axis=0)
-    np.testing.assert_allclose(made.predict(x), 1 / (1 + np.exp(-logits)), rtol=1e-9)
-
-
 def test_with_folds_molecules_are_predicted_by_models_that_have_not_seen_them() -> None:
     table = made(1, binary=True, folds=FOLDS)
     table.labels[73] = np.nan  # has no label: neither trained on nor predicted
@@ -272,18 +259,3 @@ def test_a_tree_is_grown_on_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyP
     for booster in boosted.models:
         assert booster.subsample == 14 / 70
         assert {tree[0].tree_.n_node_samples[0] for tree in booster.estimators_} == {14}
-
-
-@pytest.mark.parametrize(("most", "expected"), [(1, 1), (3 * 4 * 70, 3), (250_000, 5)])
-def test_many_labels_are_boosted_fewer_times(
-    most: int, expected: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    boosted = bounded(monkeypatch, MOST_BOOSTED_LABELS=most).boosted
-    assert [len(one.models) for one in boosted if one] == [expected] * 4
-
-
-def test_progress_is_told() -> None:
-    told: list[tuple[str, int, int]] = []
-    fit_baselines(made(1), "regression", lambda *what: told.append(what))
-    models = ("mean", "random forest", "gradient boosting")
-    assert told == [("descriptors", 100, 100), *((what, 0, 1) for what in models)]

@@ -104,14 +104,6 @@ def test_one_of_several_classes_is_evaluated_as_a_network_is() -> None:
     assert test["accuracy"] == (shares.argmax(axis=1) == labels.argmax(axis=1)).mean()
 
 
-def test_errors_in_several_units_have_no_mean() -> None:
-    """But for the main metric's, which is what the model is compared by."""
-    made = data(two_targets("regression"), "regression", units=("m", "s"))
-    assert list(baselines_of(made).baselines[0].test) == ["mae", "r2", "spearman"]
-    made.splits.smiles = None
-    assert baselines_of(made) == ([], "", None)
-
-
 def test_a_target_that_a_split_lacks() -> None:
     """Trees cannot learn the second target, where other models may have a test error."""
     targets = two_targets("regression")

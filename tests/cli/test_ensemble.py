@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import statistics
@@ -269,13 +268,6 @@ def test_members_with_other_options_are_not_joined(copied: Path, capsys) -> None
     assert "dropout 0.1, member seed 4 with 0.3: take " in said
 
 
-def test_a_member_alone_comes_without_what_all_are_given(table: Path, tmp_path, capsys) -> None:
-    words = ["--data.member_folds=2", "--data.member_fold=0"]
-    assert fit(tmp_path, table, *words) == 2
-    assert "--keep none" in capsys.readouterr().err
-    assert fit(tmp_path, table, *words, "--keep=none") == 0
-
-
 def test_resumed_run_stays_what_it_is(seeds: Fitted, capsys) -> None:
     for run, option in (
         (seeds.run, "--trainer.max_steps=9"),
@@ -310,15 +302,6 @@ def test_member_that_fails_is_one_line(table: Path, tmp_path: Path, capsys, memb
     assert log.is_file()
 
 
-def test_interruption_before_a_step_leaves_nothing(
-    table: Path, tmp_path: Path, capsys, members_are
-) -> None:
-    members_are(INTERRUPT)
-    assert fit(tmp_path, table, "--ensemble=2") == 130
-    assert "interrupted before the first step; nothing was saved" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize("error", [SystemExit(1), OSError(28, "No space left on device")])
 def test_finished_members_are_kept_however_the_rest_ends(
     error: BaseException, seeds: Fitted, table: Path, tmp_path: Path, monkeypatch
@@ -338,34 +321,6 @@ def test_finished_members_are_kept_however_the_rest_ends(
     assert summary(tmp_path / "run" / "members" / "seed3")
 
 
-def test_members_that_nobody_stopped_were_not_interrupted(
-    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As where there is no memory for their processes, or no room to note why they failed."""
-    monkeypatch.setattr(scheduler.Scheduler, "run", lambda self: True)
-    assert fit(tmp_path, table, *TWO) == 2
-    assert "cannot be trained, 0 of 2 members are finished" in capsys.readouterr().err
-    assert (tmp_path / "run" / "members").is_dir()
-
-
-def test_a_terminal_that_has_gone_stops_nothing(
-    seeds: Fitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = RunSpec("member seed 3", FitConfig(), member_of(seeds, 3), "member")
-    read, write = os.pipe()
-    os.close(read)
-    gone, out = os.fdopen(write, "w"), os.fstat(1)
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "stderr", gone)
-        display = scheduler.Display([one], "mae", {"member": 4})
-        display.started(one)
-        display.ended(one, "finished")
-        display.close()
-    assert os.path.samestat(out, os.fstat(1))  # what comes out of it is still to be printed
-    with pytest.raises(BrokenPipeError):
-        gone.close()  # what was said is in its buffer
-
-
 def test_an_earlier_failure_does_not_speak_for_an_interruption(
     copied: Path, capsys, members_are
 ) -> None:
@@ -380,17 +335,6 @@ def test_an_earlier_failure_does_not_speak_for_an_interruption(
     members_are(INTERRUPT)
     assert train(["fit", "--resume", str(copied)]) == 130
     assert "no memory left" not in capsys.readouterr().err
-
-
-def test_an_ensemble_that_is_made_anew_is_not_finished_meanwhile(
-    copied: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    def stopped(*given: object, **options: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("lightning.pytorch.Trainer.test", stopped)
-    assert train(["fit", "--resume", str(copied)]) == 130
-    assert not (copied / "summary.json").exists()
 
 
 def test_interruption_says_how_to_go_on(copied: Path, capsys, members_are) -> None:

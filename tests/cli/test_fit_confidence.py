@@ -213,12 +213,6 @@ def test_probabilities_are_calibrated_in_all_that_is_said(classes: Fitted, capsy
     assert f"test_brier              {summary['test_brier']:.6g}" in capsys.readouterr().out
 
 
-def test_of_a_part_of_a_split_the_network_alone_is_evaluated(classes: Fitted, capsys: Any) -> None:
-    words = ["test", str(classes.run), "--data.eval_batch_size=8"]
-    assert train([*words, "--trainer.limit_test_batches=2"]) == 0
-    assert "these are of the network alone" in capsys.readouterr().out
-
-
 def test_a_table_has_the_same_columns_and_is_evaluated(blend: Fitted, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     options = ["--interval", "0.8", "--neighbours", "1", "--evaluate", "a", "--jobs", "1"]
@@ -245,32 +239,6 @@ def test_a_table_has_the_same_columns_and_is_evaluated(blend: Fitted, tmp_path: 
     np.testing.assert_allclose(written, found.numbers[:, :3], rtol=1e-4)
     assert [row["nearest_1"] for row in rows] == [row[1] for row in found.texts]
     assert {row["in_domain"] for row in rows[:80]} == {"yes"}
-
-
-def test_an_interrupted_job_goes_on_only_with_the_same_questions(
-    blend: Fitted, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
-) -> None:
-    from graphormer_sepnorm.inference import stream
-
-    monkeypatch.setattr(stream, "CHUNK_ROWS", 40)
-    job = [str(blend.run), "-i", str(blend.folder / "a.csv"), "-o", str(tmp_path / "b.csv")]
-    job += ["--jobs", "1", "--quiet"]
-    whole = [*job[:4], str(tmp_path / "a.csv"), *job[5:], "--interval", "0.5"]
-    assert predict(whole) == 0
-    calls = iter(range(100))
-
-    def twice(*arguments: Any, progress: Any = stream.save_progress) -> None:
-        progress(*arguments)
-        if next(calls) == 1:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(stream, "save_progress", twice)
-    assert predict([*job, "--interval", "0.5"]) == 130
-    monkeypatch.undo()
-    monkeypatch.setattr(stream, "CHUNK_ROWS", 40)
-    assert "another options" in refused(capsys, predict, *job, "--resume")
-    assert predict([*job, "--interval", "0.5", "--resume"]) == 0
-    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 
 @pytest.mark.parametrize("keep", ["none", "fingerprints"])
@@ -331,13 +299,3 @@ def test_two_molecules_to_measure_by_say_little_and_spoil_nothing(
     # Of two classes there is one molecule each.
     highest = "0.666" if configuration == "table_regression" else "0.5"
     assert f"the highest is {highest}" in refused(capsys, predict, model, "CCO", "--interval=0.9")
-
-
-def test_wrong_words_are_one_line(blend: Fitted, capsys: pytest.CaptureFixture[str]) -> None:
-    model = str(blend.run)
-    for words, said in (
-        (["--interval", "much"], "--interval: it is much"),
-        (["--interval", "90"], "--interval is 90"),
-        (["--interval", "0.99"], "tried on too few molecules for it; the highest is 0.975"),
-    ):
-        assert said in refused(capsys, predict, model, "CCO", *words)

@@ -9,9 +9,7 @@ import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.accelerators import CUDAAccelerator
 
-from graphormer_sepnorm.cli import compare
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
-from graphormer_sepnorm.errors import DataError
 
 DEPRECATED = "`torch.jit.script` is deprecated. Please switch to `torch.compile` or `torch.export`."
 
@@ -40,22 +38,6 @@ def test_torch_geometrics_use_of_torch_script_is_silent(message):
 def test_another_warning_shows():
     message = "`torch.load` will change"
     assert shown(message) == [message]
-
-
-def test_a_report_alone_is_silent_too(tmp_path, monkeypatch, capsys):
-    """It reads the data again, and so imports torch-geometric."""
-
-    def collect(*_: object) -> None:
-        warnings.warn(DEPRECATED, FutureWarning, stacklevel=1)
-        raise DataError("that is all")
-
-    monkeypatch.setattr("graphormer_sepnorm.compare.results.collect", collect)
-    with warnings.catch_warnings(record=True) as shown:
-        warnings.resetwarnings()
-        with pytest.raises(DataError):
-            compare.compare(["-o", str(tmp_path), "--report-only"])
-    assert shown == []
-    assert capsys.readouterr().err == ""
 
 
 def noise_of_a_cpu_beside_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

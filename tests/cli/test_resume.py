@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import os
@@ -23,10 +22,8 @@ from tiny_run import TINY, read_csv, refused, sample_rows, sample_table, summary
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main
-from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.pipeline.fit import _explaining_full_disks
-from graphormer_sepnorm.runs.place import RunPlace, lock
+from graphormer_sepnorm.runs.place import lock
 from graphormer_sepnorm.training import saving
 
 STEPS = 42
@@ -237,31 +234,6 @@ def test_a_run_that_has_not_ended_predicts_and_says_so(run: Path, capsys) -> Non
     assert f"fit --resume {run} goes on with it" in said
 
 
-def test_finished_run_is_tested_again_and_stays_the_same(finished: Path, run: Path) -> None:
-    (run / "summary.json").unlink()
-    assert main(["fit", "--resume", str(run)]) == 0
-    results = [summary(finished), summary(run)]
-    for result in results:
-        result.pop("checkpoint")
-        assert result.pop("seconds") > 0
-    assert results[0] == results[1]
-
-
-def test_predictions_of_an_earlier_end_go_where_a_part_is_tested(run: Path) -> None:
-    (run / "summary.json").unlink()
-    part = ["--trainer.limit_test_batches=0.5", "--data.eval_batch_size=4"]
-    assert main(["fit", "--resume", str(run), *part]) == 0
-    assert (run / "summary.json").exists()
-    assert not (run / "test_predictions.csv").exists()
-
-
-def test_an_extended_run_has_not_ended_until_it_has(run: Path) -> None:
-    process = start("--resume", str(run), "--trainer.max_steps", "100000")
-    stop(process, run, STEPS + 3, signal.SIGTERM)
-    assert finish(process)[0] == 130
-    assert not (run / "summary.json").exists()
-
-
 def test_run_is_extended_from_another_folder(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
@@ -362,15 +334,6 @@ def test_mistakes_are_one_line(arguments: str, said: str, finished: Path, capsys
     assert (finished / "config.yaml").read_text() == config
 
 
-def test_a_configuration_file_continues_no_run(tmp_path: Path, capsys) -> None:
-    """It would begin another one: the directory is looked for before files are read."""
-    file = tmp_path / "again.yaml"
-    file.write_text(f"resume: {tmp_path}/run\n")
-    said = refused(capsys, main, "fit", "-c", "quickstart", "-c", file)
-    assert "resume: " in said
-    assert "give --resume on the command line" in said
-
-
 def test_full_disk_keeps_the_old_checkpoint(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
@@ -402,14 +365,6 @@ def test_full_disk_of_logs_or_result_is_one_line(
         f"train.py: there is no room on the disk of {run}: make room and continue with: "
         f"python train.py fit --resume '{run}'\n"
     )
-
-
-def test_full_disk_under_a_checkpoint_of_the_result_is_one_line(tmp_path: Path) -> None:
-    """torch.save says it in an error of its own."""
-    place = RunPlace()
-    place.path = tmp_path
-    with pytest.raises(DataError, match="no room on the disk of"), _explaining_full_disks(place):
-        no_room({}, io.BytesIO())
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -177,16 +176,6 @@ def test_evaluation_takes_up_the_inputs(
     assert "descriptors of RDKit beside a molecule, the data have T, pH" in said
 
 
-def test_training_goes_on(trained: Fitted, tmp_path: Path) -> None:
-    run = shutil.copytree(trained.run, tmp_path / "run")
-    assert train(["fit", "--resume", str(run), "--trainer.max_steps=6"]) == 0
-    assert summary(run)["steps"] == 6
-    before, after = (read_checkpoint(one)["state_dict"] for one in (trained.run, run))
-    scaling, learned = (f"model.extra_readout.{name}" for name in ("training_mean", "read.weight"))
-    assert torch.equal(before[scaling], after[scaling])
-    assert not torch.equal(before[learned], after[learned])
-
-
 def test_members_of_an_ensemble(trained: Fitted, tmp_path: Path) -> None:
     """Two networks, each with its own read-out of the same numbers."""
     first, second = (read_checkpoint(trained.run) for _ in range(2))
@@ -226,17 +215,6 @@ def test_backbones_with_and_without(trained: Fitted, tmp_path: Path) -> None:
     assert network[KEY]["model"]["extra_inputs"] == 0
     assert not any("extra_readout" in name for name in network["state_dict"])
     assert "extra_readout.numbers.weight" in Backbone.read(trained.run).weights
-
-
-def test_stores_of_tables_without_are_as_they_were(trained: Fitted) -> None:
-    """On disk numbers are there only where there are some."""
-    store_of = trained.folder / "root" / "store"
-    stores = [file.parent for file in store_of.glob("*/store.json")]
-    shapes = {np.load(file).shape for one in stores for file in one.glob("extra.npy")}
-    assert (60, len(descriptor_names()) + 2) in shapes
-    for store in stores:  # also of other tests
-        checksums = json.loads((store / "store.json").read_text())["checksums"]
-        assert ("extra" in checksums) == (store / "extra.npy").is_file()
 
 
 def test_trees_take_the_columns_too(

@@ -30,8 +30,6 @@ from tiny_run import (
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.splits import SPLITS
-from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.inference.checkpoint import (
     CONFIDENCE,
     KEY,
@@ -39,7 +37,6 @@ from graphormer_sepnorm.inference.checkpoint import (
     save_for_prediction,
 )
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.pipeline.report import _cells
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training import steps
@@ -102,16 +99,6 @@ def test_predictions_of_the_test_molecules_are_kept(table_run: Fitted, capsys) -
     assert [float(value) for value in again] == pytest.approx(predicted.tolist(), rel=1e-4)
 
 
-def test_a_label_is_written_as_it_stood() -> None:
-    assert _cells(np.array([-6.24, np.nan, 1e-5, 24.7], np.float32)) == [
-        "-6.24",
-        "",
-        "1e-05",
-        "24.7",
-    ]
-    assert _cells(np.array([1 / 3])) == ["0.333333333"]
-
-
 def test_checkpoint_knows_what_it_was_trained_on(table_run: Fitted) -> None:
     facts = read_checkpoint(table_run.run)[KEY]
     assert facts["dataset"] == "mine"
@@ -170,13 +157,6 @@ def test_test_on_another_table_says_what_it_evaluates(
     assert "4 molecules of part\n" in said
     assert "molecules that the model has learned from may be among these" in said
     assert "predict.py MODEL -i FILE --evaluate COLUMN" in said
-
-
-def test_test_on_a_table_that_has_gone_says_so(table_run: Fitted, tmp_path, capsys) -> None:
-    checkpoint = read_checkpoint(table_run.run)
-    checkpoint[KEY]["data_options"]["table"] = str(tmp_path / "gone.csv")
-    torch.save(checkpoint, tmp_path / "model.ckpt")
-    assert "gone.csv" in refused(capsys, train, "test", tmp_path / "model.ckpt")
 
 
 def test_bundled_kind_of_file_is_tested_on_a_table_that_is_named(
@@ -379,39 +359,6 @@ def test_weights_change_training_and_their_scale_does_not(tmp_path: Path) -> Non
     assert max(abs(a - b) for a, b in zip(plain, uneven, strict=True)) > 1e-5
 
 
-def test_labels_are_scaled_by_the_weights_of_their_rows(tmp_path: Path) -> None:
-    """A weight of 2 is a row that is there twice, and one of 0 a row that is not."""
-    parts = ["train"] * 50 + ["validation"] * 5 + ["test"] * 5
-    rows = [
-        [smiles, label, "" if n % 5 == 1 else n, n % 3, part]
-        for n, ((smiles, label), part) in enumerate(zip(sample_rows(60), parts, strict=True))
-    ]
-
-    def scaling(rows: list[list[Any]], weights: str | None = "w") -> np.ndarray:
-        header = ["smiles", "a", "b", "w", "part"]
-        data = MoleculeDataModule(
-            table=str(write_csv(tmp_path / "w.csv", [header, *rows])),
-            root=str(tmp_path / "root"),
-            target_columns=["a", "b"],
-            weight_column=weights,
-            split="column",
-            split_column="part",
-        )
-        return np.array(data.target_scaling())
-
-    often = [
-        [float(row[column]) for row in rows[:50] for _ in range(row[3]) if row[column] != ""]
-        for column in (1, 2)
-    ]
-    expected = np.array(
-        [[np.mean(labels) for labels in often], [np.std(labels) for labels in often]]
-    )
-    np.testing.assert_allclose(scaling(rows), expected, rtol=1e-5)
-    absurd = [[row[0], *(row[1:3] if row[3] else (1e6, 1e6)), *row[3:]] for row in rows]
-    np.testing.assert_array_equal(scaling(absurd), scaling(rows))
-    assert not np.allclose(scaling(rows, None), scaling(rows), rtol=1e-3)
-
-
 def test_rows_that_weigh_nothing_judge_nothing(tmp_path: Path) -> None:
     """Of an ensemble by folds: the blend, intervals, domain and what is said out of fold."""
     rows = [[smiles, label, 1] for smiles, label in sample_rows(60)]
@@ -432,21 +379,6 @@ def test_rows_that_weigh_nothing_judge_nothing(tmp_path: Path) -> None:
     assert sure.low is not None
     assert sure.high is not None
     assert (sure.high - sure.low).max() < 50
-
-
-def test_options_of_a_table_are_checked_at_once(tmp_path: Path) -> None:
-    table = write_csv(tmp_path / "a.csv", [["smiles", "y"], ["C", "1"]])
-    with pytest.raises(ConfigError, match=r"--data\.table"):
-        MoleculeDataModule(dataset="zinc", table=str(table))
-    with pytest.raises(ConfigError, match=r"--data\.table FILE"):
-        MoleculeDataModule(dataset="table")
-    with pytest.raises(ConfigError, match=r"--data\.split_column"):
-        MoleculeDataModule(table=str(table), split="column")
-    rows = [["smiles", "y", "w"], *([*row, "0"] for row in sample_rows(40))]
-    options = {"table": str(write_csv(tmp_path / "zero.csv", rows)), "root": str(tmp_path / "root")}
-    data = MoleculeDataModule(**options, target_columns=["y"], weight_column="w", split="random")
-    with pytest.raises(DataError, match="weights of all training graphs are 0"):
-        data.weight_scale()
 
 
 @pytest.fixture(scope="module")
@@ -504,23 +436,6 @@ def test_molecules_with_new_elements_are_said_and_marked(
     assert both in " ".join(capsys.readouterr().out.split())
 
 
-def test_large_labels_are_trained_on_with_their_baselines(tmp_path, split_rows, capsys) -> None:
-    """Their squares are beyond 32-bit numbers."""
-    rows = [[smiles, f"{float(value)}e37", part] for smiles, value, part in split_rows]
-    table = write_csv(tmp_path / "large.csv", [["smiles", "y", "set"], *rows])
-    more = ["--data.split_column=set", "--data.target_columns=y", "--baselines=true"]
-    assert fit(tmp_path, table, *more) == 0
-    out = capsys.readouterr().out
-    labels = {part: [float(row[1]) for row in split_rows if row[2] == part] for part in SPLITS}
-    mean = np.abs(np.array(labels["test"]) - np.mean(labels["train"])).mean()
-    found = re.search(r"mean of the training labels +([\d.e+]+)", out)
-    assert found is not None
-    assert float(found[1]) == pytest.approx(mean * 1e37, rel=1e-3)
-    boosting = re.search(r"gradient boosting on Morgan .* +([\d.e+]+)$", out, re.MULTILINE)
-    assert boosting is not None
-    assert 0 < float(boosting[1]) < 2 * mean * 1e37
-
-
 @pytest.mark.parametrize(
     ("configuration", "kind"),
     [
@@ -541,17 +456,6 @@ def test_the_loss_of_a_configuration_follows_the_task(
     assert fit(tmp_path, table, *more, config=configuration) == 0
     metric = "AUROC" if kind == "binary" else "MAE"
     assert f"test {metric}" in capsys.readouterr().out
-
-
-def test_rows_that_are_left_out_are_counted_beside_the_splits(tmp_path, capsys) -> None:
-    rows = [
-        [smiles, "" if n % 4 == 0 else value] for n, (smiles, value) in enumerate(sample_rows(60))
-    ]
-    table = write_csv(tmp_path / "a.csv", [["smiles", "y"], *rows])
-    assert fit(tmp_path, table, "--data.split=random") == 0
-    out = capsys.readouterr().out
-    assert "left out    15 no label" in out
-    assert "molecules (train / validation / test), 15 rows left out" in out
 
 
 def test_recipe_for_tables_fine_tunes_and_blends(tmp_path, capsys, monkeypatch) -> None:
@@ -619,17 +523,6 @@ def test_a_fine_tuning_that_was_interrupted_goes_on(tmp_path, capsys, monkeypatc
     again = ["fit", "--resume", str(tmp_path / "run"), "--model.from_pretrained=esol"]
     assert train(again) == 2
     assert "--model.from_pretrained" in capsys.readouterr().err
-
-
-def test_a_shape_beside_a_pre_trained_network_is_refused(tmp_path, capsys) -> None:
-    table = write_csv(tmp_path / "mine.csv", [["smiles", "logX"], *sample_rows(60)])
-    options = ["--data.table", str(table), "--data.root", str(tmp_path / "root")]
-    options += ["--output", str(tmp_path / "run"), "--model.layers=3"]
-    assert train(["fit", "-c", "table", *options]) == 2
-    assert "--model.layers is decided by the pre-trained network graphormer-small" in (
-        capsys.readouterr().err
-    )
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

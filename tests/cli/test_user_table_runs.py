@@ -74,32 +74,6 @@ def test_a_column_may_leave_out_validation_and_test(
     assert predict([str(tmp_path / "run"), "CCO"]) == 0
 
 
-def test_a_file_for_the_test_split_is_enough(tmp_path: Path) -> None:
-    rows = [(s, n / 10) for n, s in enumerate(sample())]
-    train_file = written(tmp_path / "a.csv", "smiles,y", rows[:40])
-    test_file = written(tmp_path / "b.csv", "smiles,y", rows[40:])
-    more = ["--data.split=files", f"--data.test_table={test_file}", "--trainer.max_steps=4"]
-    assert fit(tmp_path, train_file, *more) == 0
-    assert {row["split"] for row in records(tmp_path / "run" / "splits.csv")} == {"train", "test"}
-
-
-def test_the_column_of_identifiers_can_be_named(tmp_path: Path) -> None:
-    rows = [(n, s, n / 10, f"batch {n}") for n, s in enumerate(sample())]
-    table = written(tmp_path / "t.csv", "row_id,smiles,y,remark", rows)
-    assert fit(tmp_path, table, "--data.target_columns=y", "--data.id_column=remark") == 0
-    found = records(tmp_path / "run" / "test_predictions.csv")
-    known = {smiles: name for _, smiles, _, name in rows}
-    assert [row["remark"] for row in found] == [known[row["smiles"]] for row in found]
-
-
-def test_identifiers_stand_on_the_page_of_explanations(tmp_path: Path) -> None:
-    rows = [("CPD-one", "CCO"), ("CPD-two", "CCN")]
-    table, page = written(tmp_path / "t.csv", "id,smiles", rows), tmp_path / "page.html"
-    assert predict(["explain", "esol", "-i", str(table), "-o", str(page), "--quiet"]) == 0
-    assert "CCN" in page.read_text()
-    assert all(name in page.read_text() for name, _ in rows)
-
-
 def test_the_first_configuration_takes_the_parent_structure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,18 +1,24 @@
-"""Graphormer as regressor and classifier of scikit-learn."""
+"""Graphormer as regressor, classifier and transformer of scikit-learn."""
 
 from __future__ import annotations
 
+import io
+import sys
+import tempfile
+import warnings
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from graphormer_sepnorm.chem.features import OF_SMILES
 from graphormer_sepnorm.datasets.arrays import load_arrays, read_texts, unusable
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.estimators.inputs import (
     InputError,
-    class_labels,
     class_names,
     classes_of,
     explained,
@@ -21,12 +27,72 @@ from graphormer_sepnorm.estimators.inputs import (
     smiles_of,
     weights_of,
 )
-from graphormer_sepnorm.estimators.trained import Trained
 from graphormer_sepnorm.estimators.training import options_of, trained
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint, save_for_prediction
+from graphormer_sepnorm.inference.embeddings import Embedder
+from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.metrics import Kind, metrics_of
 from graphormer_sepnorm.tables.columns import means
+
+
+class Trained(BaseEstimator):
+    """What has a network, stored as the bytes of its checkpoint."""
+
+    device: str | None
+    on_invalid: str
+    checkpoint_: bytes
+    n_features_in_: int
+    _loaded: tuple[str | None, Predictor] | None = None
+
+    def _store(self, checkpoint: Any) -> None:
+        """Take what a checkpoint needs to predict; `checkpoint` is its contents."""
+        with tempfile.TemporaryDirectory(prefix="graphormer-") as folder:
+            file = Path(folder) / "model.ckpt"
+            save_for_prediction(checkpoint, file)
+            self.checkpoint_ = file.read_bytes()
+        self.n_features_in_ = 1
+        self._loaded = None
+
+    def _predictor(self) -> Predictor:
+        """Return the network, on its device; read from the checkpoint when it is first needed."""
+        check_is_fitted(self)
+        if self._loaded is None or self._loaded[0] != self.device:
+            checkpoint = torch.load(io.BytesIO(self.checkpoint_), "cpu", weights_only=True)
+            with explained():
+                predictor = Predictor(checkpoint, self.device, refuse_new_elements=False)
+            self._loaded = (self.device, predictor)
+        return self._loaded[1]
+
+    def _predicted(self, predict: Any, X: Any) -> Any:
+        """Return the `Predictions` or `Embeddings` of all rows."""
+        found = predict(smiles_of(X, self.on_invalid), max_atoms=sys.maxsize)
+        bad = [(row, error) for row, error in enumerate(found.errors) if error]
+        if bad and self.on_invalid == "error":
+            with explained():
+                raise unusable(bad)
+        new = [row for row, text in enumerate(found.warnings) if text.startswith("not understood")]
+        if new:
+            warnings.warn(
+                f"{len(new):,} of {len(found.warnings):,} molecules have elements that did not "
+                f"occur in training, which the model ignores; the first, X[{new[0]}]: "
+                f"{found.warnings[new[0]].partition('; ')[0]}",
+                stacklevel=3,
+            )
+        return found
+
+    def __getstate__(self) -> Any:
+        # No network: the checkpoint has it, and reading that runs no code.
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_loaded"}
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "checkpoint_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.one_d_array = True
+        return tags
 
 
 class Supervised(Trained):
@@ -73,7 +139,12 @@ class Supervised(Trained):
             raise InputError(f"X has {len(smiles)} molecules, y labels of {len(labels)}")
         with explained():
             config = options_of(self.get_params(deep=False), self._recipe)
-            featuriser, feature_version = _features(config.model.from_pretrained)
+            featuriser = feature_version = OF_SMILES
+            if backbone := config.model.from_pretrained:
+                facts = read_checkpoint(backbone)[KEY]
+                featuriser, feature_version = facts["featuriser"], facts["feature_version"]
+                if featuriser is None:
+                    raise ConfigError(f"from_pretrained {backbone} does not take SMILES")
             steps = config.data.standardise or ()
             smiles, canonical, bad = read_texts(smiles, featuriser, steps)
             if bad and self.on_invalid == "error":
@@ -196,9 +267,13 @@ class GraphormerRegressor(RegressorMixin, Supervised):
             with explained():
                 predictor.ask(return_interval)
         found = self._predicted(predictor.predict, X)
-        parts = [found.values] if return_interval is None else [found.values, found.low, found.high]
-        parts = [part[:, 0] if part.shape[1] == 1 else part for part in parts]
-        return parts[0] if return_interval is None else (parts[0], parts[1], parts[2])
+
+        def of_targets(values: np.ndarray) -> np.ndarray:
+            return values[:, 0] if values.shape[1] == 1 else values
+
+        if return_interval is None:
+            return of_targets(found.values)
+        return of_targets(found.values), of_targets(found.low), of_targets(found.high)
 
 
 class GraphormerClassifier(ClassifierMixin, Supervised):
@@ -222,7 +297,7 @@ class GraphormerClassifier(ClassifierMixin, Supervised):
         Raises:
             InputError: y is of one class, or lacks the class of a molecule.
         """
-        given, names = class_labels(y), names_of(y)
+        given, names = labels_of(y, classes=True), names_of(y)
         of_classes: dict[str, Any] = {}
         if given.shape[1] > 1:
             labels = labels_of(y)
@@ -280,14 +355,56 @@ class GraphormerClassifier(ClassifierMixin, Supervised):
         return tags
 
 
-def _features(backbone: str | None) -> tuple[str, str]:
-    """Return what makes graphs of SMILES, and what their codes mean."""
-    if backbone is None:
-        return OF_SMILES, OF_SMILES
-    facts = read_checkpoint(backbone)[KEY]
-    if facts["featuriser"] is None:
-        raise ConfigError(
-            f"from_pretrained {backbone} was trained on graphs that are not made from SMILES: take "
-            "another"
-        )
-    return facts["featuriser"], facts["feature_version"]
+class GraphormerEmbedding(TransformerMixin, Trained):
+    """The embeddings of a trained network, as a transformer of scikit-learn.
+
+    From SMILES to the graph token ([CLS]) after the last norm: nothing is learned from X. Of a
+    network that reads its predictions from the atoms alone it is a by-product, which `fit` warns
+    of.
+
+    Args:
+        model: A bundled model's name, a run directory or a checkpoint.
+        device: cpu, cuda, cuda:1 ...; None: a GPU if there is one.
+        on_invalid: What a row that cannot be read is: error, or nan (of all channels).
+
+    Attributes:
+        checkpoint_: The network, so that a fitted transformer no longer needs the file.
+        n_features_in_: 1, the SMILES.
+    """
+
+    def __init__(
+        self, model: str = "esol", *, device: str | None = None, on_invalid: str = "error"
+    ) -> None:
+        self.model = model
+        self.device = device
+        self.on_invalid = on_invalid
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Read the network.
+
+        Raises:
+            CheckpointError: There is none, or it does not take SMILES.
+        """
+        smiles_of(X, self.on_invalid)
+        self._store(read_checkpoint(self.model))
+        if note := Embedder(self._predictor()).note:
+            warnings.warn(f"{self.model}: {note}", stacklevel=2)
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return embeddings, float32 ``[n, channels]``.
+
+        Raises:
+            InputError: A SMILES cannot be read.
+        """
+        return self._predicted(self._predictor().embed, X).values
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the channels: cls_0, cls_1, ..."""
+        width = self._predictor().model.config.width
+        return np.array([f"cls_{channel}" for channel in range(width)], dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []
+        return tags
