@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import operator
 from functools import cache
 from numbers import Integral, Real
 from pathlib import PurePath
@@ -25,16 +26,17 @@ def is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def ranged(
-    default: Any,
-    *,
-    least: float | None = None,
-    above: float | None = None,
-    most: float | None = None,
-    below: float | None = None,
-) -> Any:
-    """Return a field of `Options` with its range: `least` and `most` belong to it."""
-    limits = {"least": least, "above": above, "most": most, "below": below}
+# How a value must stand to a limit of its range, and what is said of it.
+_LIMITS = {
+    "least": (operator.ge, "{:g} or more"),
+    "above": (operator.gt, "above {:g}"),
+    "most": (operator.le, "{:g} or less"),
+    "below": (operator.lt, "below {:g}"),
+}
+
+
+def ranged(default: Any, **limits: float) -> Any:
+    """Return a field of `Options` with its range: `least`, `above`, `most` and `below`."""
     return dataclasses.field(default=default, metadata={"range": limits})
 
 
@@ -93,7 +95,7 @@ def _hints(cls: type) -> dict[str, Any]:
     return get_type_hints(cls)
 
 
-def _wrong(value: Any, hint: Any, limits: dict[str, Any]) -> str:
+def _wrong(value: Any, hint: Any, limits: dict[str, float]) -> str:
     """Say what a value should be; the empty string if it is."""
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     if value is None and NoneType in kinds:
@@ -122,24 +124,12 @@ def _wrong(value: Any, hint: Any, limits: dict[str, Any]) -> str:
     return word + _outside(math.nan, limits)
 
 
-def _outside(value: Any, limits: dict[str, Any]) -> str:
+def _outside(value: Any, limits: dict[str, float]) -> str:
     """Name the range if a value is outside of it, as nan is."""
-    least, above, most, below = (limits.get(name) for name in ("least", "above", "most", "below"))
-    inside = (
-        (least is None or value >= least)
-        and (above is None or value > above)
-        and (most is None or value <= most)
-        and (below is None or value < below)
-    )
-    if inside:
+    found = [(_LIMITS[name], limit) for name, limit in limits.items()]
+    if all(fits(value, limit) for (fits, _), limit in found):
         return ""
-    first = f"{least:g} or more" if least is not None else f"above {above:g}"
-    if least is None and above is None:
-        first = ""
-    last = (
-        f"{most:g} or less" if most is not None else f"below {below:g}" if below is not None else ""
-    )
-    return ", " + " and ".join(filter(None, (first, last)))
+    return ", " + " and ".join(words.format(limit) for (_, words), limit in found)
 
 
 def _shown(value: Any) -> str:

@@ -50,8 +50,7 @@ class Baseline:
 
     def by(self, metric: str) -> dict[str, Any]:
         """Return it as a dict that has one metric."""
-        own = {split: getattr(self, split)[metric] for split in ("validation", "test")}
-        return self.to_plain() | own
+        return asdict(self) | {"validation": self.validation[metric], "test": self.test[metric]}
 
 
 class Found(NamedTuple):
@@ -106,7 +105,8 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
     finally:
         line.clear()
     labels = table.labels[table.split == SPLITS.index("test")]
-    found, undefined, lacking = [], [], dict[str, None]()
+    defined = np.array([task.main.is_defined(column) for column in labels.T], dtype=bool)
+    found, undefined, lacking = [], [], np.zeros(len(defined), dtype=bool)
     for model, predictions in fitted.predictions.items():
         validation, test = (
             _metrics(task, fitted.labels[split], predictions[split]) for split in SPLITS[1:]
@@ -114,17 +114,15 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
         if math.isnan(test[task.metric]):
             undefined.append(model)
             continue
-        pairs = enumerate(zip(predictions["test"].T, labels.T, strict=True))
-        without = [
-            target
-            for target, (values, column) in pairs
-            if not np.isfinite(values).all() and task.main.is_defined(column)
-        ]
-        lacking |= dict.fromkeys(task.targets[one] for one in without if one < fitted.targets)
+        without = defined & ~np.isfinite(predictions["test"]).all(axis=0)
+        lacking |= without
         name = NAMES[model] + (f", with {listed(own)}" if own and model != "mean" else "")
-        found.append(Baseline(name, validation, test, not without))
-    undefined = undefined if len(labels) else []  # of no test split the report tells
-    return Found(found, _left_out(fitted, task, undefined, [*lacking]), fitted)
+        found.append(Baseline(name, validation, test, not without.any()))
+    lacking[fitted.targets :] = False
+    if not len(labels):  # of no test split the report tells
+        undefined = []
+    names = [task.targets[target] for target in np.flatnonzero(lacking)]
+    return Found(found, _left_out(fitted, task, undefined, names), fitted)
 
 
 def shares(probabilities: np.ndarray) -> np.ndarray:

@@ -119,11 +119,8 @@ class BoostedTrees:
     def to_plain(self) -> dict[str, Any]:
         """Return dictionaries, lists and tensors, for a checkpoint."""
         columns = {
-            "environments": list(self.columns.environments),
-            "descriptors": list(self.columns.descriptors),
-            "medians": list(self.columns.medians),
-            "rdkit": self.columns.rdkit,
-            "columns": list(self.columns.columns),
+            name: [*value] if isinstance(value, tuple) else value
+            for name, value in vars(self.columns).items()
         }
         arrays = {name: torch.from_numpy(getattr(self, name)) for name in ARRAYS}
         return {"columns": columns, "logistic": self.logistic, **arrays}
@@ -131,18 +128,12 @@ class BoostedTrees:
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
         """Make trees from what `to_plain` gave."""
-        columns = plain["columns"]
-        return cls(
-            columns=FeatureColumns(
-                tuple(columns["environments"]),
-                tuple(columns["descriptors"]),
-                tuple(columns["medians"]),
-                columns["rdkit"],
-                tuple(columns.get("columns", ())),
-            ),
-            logistic=plain["logistic"],
-            **{name: plain[name].cpu().numpy() for name in ARRAYS},
-        )
+        columns = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in plain["columns"].items()
+        }
+        arrays = {name: plain[name].cpu().numpy() for name in ARRAYS}
+        return cls(columns=FeatureColumns(**columns), logistic=plain["logistic"], **arrays)
 
 
 def _start(one: Any, logistic: bool) -> float:

@@ -66,17 +66,19 @@ def add_baselines(
         unseen = unseen.take(np.searchsorted(unseen.indices, rows))
         where = "validation molecules" if data.member_folds is None else "molecules out of fold"
         outcome.evaluated_on = f"{len(rows):,} {where}"
+        made, test = None, outcome.test
         if blend:
-            unseen = _blend(outcome, module, data, fitted, unseen)
+            made, unseen, test = _blend(outcome, module, data, fitted, unseen)
         others = {
             one.name: fitted.predictions[model]["validation"]
             for one in found.baselines
             for model, name in NAMES.items()
             if one.comparable and one.name.startswith(name)
         }
-        outcome.differences = compare(
-            module.task, fitted.labels["validation"], unseen.values, others
-        )
+        labels = fitted.labels["validation"]
+        outcome.differences = compare(module.task, labels, unseen.values, others)
+        if made is not None:
+            outcome.blend, outcome.unseen, outcome.test = made, unseen, test
     except GraphormerError as error:
         log.warning("no %s: %s", "blend" if blend else "baselines", error)
 
@@ -87,7 +89,7 @@ def _blend(
     data: MoleculeDataModule,
     fitted: Baselines,
     unseen: Predicted,
-) -> Predicted:
+) -> tuple[Blend | None, Predicted, Predicted | None]:
     """Blend all predictions; the weight is fitted on those that are out of sample.
 
     A target whose labels without one fold are too few for trees is left to the networks: nobody
@@ -111,7 +113,7 @@ def _blend(
             "labels are too few for trees, or of one class."
         ).lstrip()
     if not any(boosted):  # the baselines say why
-        return unseen
+        return None, unseen, outcome.test
     trees = BoostedTrees.from_fitted(fitted.columns, boosted, task.kind == "binary")
     if task.kind == "binary":
         exclusive = bool(task.one_of)
@@ -128,9 +130,8 @@ def _blend(
             assert data.splits.smiles is not None
             trees_test = blend.trees_of_smiles(data.splits.smiles["test"], data.own_columns("test"))
         test = _combined(blend, test, trees_test)
-    outcome.blend = dataclasses.replace(blend, validation=task.evaluate(labels, unseen.values))
-    outcome.unseen, outcome.test = unseen, test
-    return unseen
+    blend = dataclasses.replace(blend, validation=task.evaluate(labels, unseen.values))
+    return blend, unseen, test
 
 
 def _combined(blend: Blend, predicted: Predicted, trees: np.ndarray) -> Predicted:

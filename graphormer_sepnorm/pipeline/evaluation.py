@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lightning.pytorch import Trainer
 
 from graphormer_sepnorm.config import DataConfig, FitConfig
 from graphormer_sepnorm.datasets.catalogue import DATASETS, PRETRAINING, TABLE
@@ -26,7 +24,7 @@ from graphormer_sepnorm.inference.checkpoint import (
     read_checkpoint,
 )
 from graphormer_sepnorm.pipeline.predicted import on_split
-from graphormer_sepnorm.pipeline.report import prediction_columns, without_new_elements
+from graphormer_sepnorm.pipeline.report import elements_unseen, prediction_columns
 from graphormer_sepnorm.pipeline.resume import stored_model
 from graphormer_sepnorm.tables.columns import means
 from graphormer_sepnorm.training.endings import explaining, interruptible, restorable
@@ -106,14 +104,13 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
     )
     with explaining():
         trainer = make_evaluator(config.trainer)
-        output = _predictions_file(predictions, trainer, split)
         run = trainer.validate if split == "validation" else trainer.test
         options: dict[str, Any] = {"verbose": False, "weights_only": True}
         with interruptible(trainer, lambda: "interrupted"), restorable(file):
             [values] = run(module, datamodule=data, ckpt_path=str(file), **options)
             if not trainer.is_global_zero:
                 return ""
-            return _report(module, data, split, values, file, checkpoint, output)
+            return _report(module, data, split, values, file, checkpoint, predictions)
 
 
 def _report(
@@ -123,7 +120,7 @@ def _report(
     of_network: Mapping[str, float],
     checkpoint_file: Path,
     checkpoint: Mapping[str, Any],
-    output: Path | None,
+    output: str | None,
 ) -> str:
     rows = {name: _digits(value) for name, value in of_network.items()}
     values, task = dict(of_network), module.task
@@ -137,15 +134,19 @@ def _report(
         values |= own
     else:
         predictions = module.evaluated(split)
-    new_elements, line = without_new_elements(
-        module, data, split, predictions, values[f"{split}_{task.metric}"]
-    )
+    unseen, line = elements_unseen(module, data, split)
     of_members = split == "validation" and module.facts.get("member_folds")
     same = data.splits.fingerprint == module.facts.get("dataset_fingerprint")
     another = data.table_options is not None and not same
     if output is not None:
-        with _explained(output):
-            write_columns(output, prediction_columns(data, split, predictions, new_elements))
+        if len(predictions) != len(data.indices(split)):
+            raise ConfigError("--predictions is for a whole split: leave --trainer.limit_... out")
+        file = Path(output).expanduser()
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_columns(file, prediction_columns(data, split, predictions, unseen))
+        except OSError as error:
+            raise ConfigError(f"--predictions: {cannot_be_written(file, error)}") from error
     text = [
         f"checkpoint  {checkpoint_file}",
         f"{split:<10}  {len(data.indices(split)):,} molecules of {data.splits.name}",
@@ -188,30 +189,6 @@ def _final_predictions(
         own = Uncertainty.from_plain(checkpoint[CONFIDENCE], module.task.kind)
         values = own.calibrated(values)
     return (values if (values != predictions).any() else None), ""
-
-
-def _predictions_file(name: str | None, trainer: Trainer, split: str) -> Path | None:
-    """The file of ``--predictions``, in a folder that is there now; None if none is wanted."""
-    if name is None:
-        return None
-    limit = "limit_val_batches" if split == "validation" else "limit_test_batches"
-    part = getattr(trainer, limit)
-    if isinstance(part, int) or part < 1:
-        raise ConfigError(f"--predictions is for a whole split: leave --trainer.{limit} out")
-    file = Path(name).expanduser()
-    if not file.name or file.is_dir():
-        raise ConfigError(f"--predictions {name}: it is a folder, name a file")
-    with _explained(file):
-        file.parent.mkdir(parents=True, exist_ok=True)
-    return file
-
-
-@contextmanager
-def _explained(file: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ConfigError(f"--predictions: {cannot_be_written(file, error)}") from error
 
 
 def _digits(value: float) -> str:

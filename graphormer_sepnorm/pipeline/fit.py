@@ -34,10 +34,10 @@ from graphormer_sepnorm.pipeline.calibrate import calibrate
 from graphormer_sepnorm.pipeline.members import evaluate_ensemble, members_of, train_members
 from graphormer_sepnorm.pipeline.predicted import Outcome, Predicted, on_split, out_of_sample
 from graphormer_sepnorm.pipeline.report import (
+    elements_unseen,
     prediction_columns,
     report_data,
     report_fit,
-    without_new_elements,
 )
 from graphormer_sepnorm.pipeline.resume import Resumed
 from graphormer_sepnorm.process import ending_with, is_first_process, resuming
@@ -151,11 +151,8 @@ class _Fit:
         if resumed is None:
             os.environ[RUN_DIRECTORY] = str(directory)
             self.show(f"run    {directory}")
-            before = RunDirectory(wanted)
-            if directory != wanted and before.configuration_file.is_file() and not before.finished:
-                self.show(f"{wanted} has a run that has not ended; {resuming(wanted)} continues it")
-            elif directory != wanted and config.output is not None:
-                self.show(f"{wanted} is taken, and stays as it is")
+            if directory != wanted and RunDirectory(wanted).configuration_file.is_file():
+                self.show(f"{wanted} is taken, and stays as it is: {resuming(wanted)} continues it")
         else:
             self.show(resumed.message)
         # Of an ensemble only what follows the training can be changed; of one network changed
@@ -317,10 +314,9 @@ class _Fit:
         module, data = self.module, self.data
         values = None if outcome.test is None else outcome.test.values
         if values is not None:
-            value = outcome.summary[f"test_{module.task.metric}"]
-            new, outcome.new_elements = without_new_elements(module, data, "test", values, value)
+            unseen, outcome.new_elements = elements_unseen(module, data, "test")
             self.files.write_test_predictions(
-                prediction_columns(data, "test", values, new, outcome.columns)
+                prediction_columns(data, "test", values, unseen, outcome.columns)
             )
         if outcome.interrupted:
             return

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from lightning.pytorch import Trainer
 
-from graphormer_sepnorm.config import FitConfig, flat
+from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, GraphormerError, Interrupted
 from graphormer_sepnorm.graphs.loading import EpochBatches
@@ -35,11 +35,6 @@ from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.steps import planned_steps
 
 _MEMBER = "member"
-# Options of a member that are its own.
-_OWN = {
-    *("seed_everything", "model.seed", "data.seed", "data.member_fold", "data.root"),
-    *("output", "resume", "ensemble", "baselines", "blend", "keep"),
-}
 # Of all members together; what else a summary has is of the first, or of their mean.
 _SUMS = ("steps", "parameters", "seconds", "training_seconds")
 
@@ -116,18 +111,6 @@ def train_members(
     raise Interrupted(f"interrupted, {done}; continue with: {again}")
 
 
-def _check_same_options(members: Sequence[RunSpec]) -> None:
-    """Refuse members that were trained with different options, as of a file that was edited."""
-    first, *others = (flat(one.files.configuration()) for one in members)
-    for one, options in zip(members[1:], others, strict=True):
-        for name in sorted((first.keys() | options.keys()) - _OWN):
-            if options.get(name) != first.get(name):
-                raise CheckpointError(
-                    f"{members[0].name} was trained with --{name} {first.get(name)}, {one.name} "
-                    f"with {options.get(name)}: remove {one.directory} and resume, to train it anew"
-                )
-
-
 def evaluate_ensemble(
     trainer: Trainer,
     module: GraphormerModule,
@@ -141,9 +124,8 @@ def evaluate_ensemble(
         The result, and of members by folds what they predict out of fold.
 
     Raises:
-        CheckpointError: The members were trained with other options, or on other data.
+        CheckpointError: The members have other shapes, or were trained on other data.
     """
-    _check_same_options(members)
     checkpoint = joined({one.name: read_checkpoint(one.directory) for one in members})
     facts = checkpoint[KEY]
     if facts["dataset_fingerprint"] != data.splits.fingerprint:

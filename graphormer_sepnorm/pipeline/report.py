@@ -209,39 +209,26 @@ def _uncertainty(outcome: Outcome, uncertainty: Uncertainty, task: Task) -> str:
     return "\n".join([*lines, f"domain      {words}"])
 
 
-def without_new_elements(
-    module: GraphormerModule,
-    data: MoleculeDataModule,
-    split: str,
-    predictions: np.ndarray,
-    value: float,
+def elements_unseen(
+    module: GraphormerModule, data: MoleculeDataModule, split: str
 ) -> tuple[dict[int, str], str]:
-    """Return which molecules of an evaluated split have elements that the model never saw.
+    """Return which molecules of a split have elements that the model never saw, and a line on it.
 
-    And a line that compares `value`, the main metric, with that without them; nothing where there
-    are none.
+    By their positions in the split; the line is empty where there are none.
     """
     training = module.facts.get("training_summary") or {}
     found = new_elements(data, split, training.get("elements", module.vocabulary.atoms.seen[0]))
-    indices = data.indices(split)
-    if not found or len(predictions) != len(indices):
+    if not found:
         return found, ""
-    known = [molecule for molecule in range(len(indices)) if molecule not in found]
-    task, main = module.task, module.task.main
-    without = task.evaluate(data.labels(indices[known]), predictions[known], [main])[main.name]
     fine_tuned = bool(module.facts.get("from_pretrained"))
-    shown, others = (main.shown(one, task.unit_of(main)) for one in (value, without))
-    return found, (
-        f"{in_words_of_elements(found, split, len(indices), fine_tuned)}: {split} {main.label} "
-        f"with them {shown}, without {others}"
-    )
+    return found, in_words_of_elements(found, split, len(data.indices(split)), fine_tuned)
 
 
 def prediction_columns(
     data: MoleculeDataModule,
     split: str,
     predictions: np.ndarray,
-    new_elements: Mapping[int, str],
+    unseen: Mapping[int, str],
     more: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, list[Any]]:
     """Return the columns of ``test_predictions.csv``: a row for each molecule, in their order.
@@ -250,17 +237,10 @@ def prediction_columns(
     and its column of identifiers follows. ``smiles`` is there where the data have it. Then come
     ``label_<target>``, empty where one is missing, ``pred_<target>`` in the unit of the labels, or
     the probability of class 1, `more` columns, and ``new_elements``: which of a molecule's elements
-    training lacks, so that `predict.py` gives no value, or a warning.
-
-    Args:
-        data: What was evaluated.
-        split: ``validation`` or ``test``.
-        predictions: ``[molecules of the split, T]``.
-        new_elements: By the position of the molecule; others have none.
-        more: Further columns, ``[molecules of the split]`` each.
+    training lacks (`elements_unseen`), so that `predict.py` gives no value, or a warning.
     """
     splits = data.splits
-    columns: dict[str, list[Any]] = {"number": list(range(len(predictions)))}
+    columns: dict[str, list[Any]] = {"number": [*range(len(predictions))]}
     if splits.report:
         columns["row"] = list(splits.report.splits[split].rows)
         columns |= splits.report.ids(split)
@@ -271,8 +251,7 @@ def prediction_columns(
         for name, column in zip(splits.task.targets, values.T, strict=True):
             columns[f"{what}_{name}"] = _cells(column)
     columns |= {name: _cells(column) for name, column in (more or {}).items()}
-    columns["new_elements"] = [new_elements.get(number, "") for number in columns["number"]]
-    return columns
+    return columns | {"new_elements": [unseen.get(number, "") for number in columns["number"]]}
 
 
 def _cells(values: np.ndarray) -> list[str]:

@@ -98,13 +98,6 @@ def resume(directory: Path, config: FitConfig, typed: Collection[str], place: Ru
             raise ConfigError(
                 f"--resume and --{name}: {what} has it from its beginning, leave it out"
             )
-    longer = any(name.startswith("trainer.max_") for name in typed)
-    if run.finished and not longer and (others := sorted({*typed} - {*_AFTERWARDS})):
-        log.warning(
-            "%s is finished: --%s acts only on steps that are added, as by --trainer.max_epochs",
-            directory,
-            others[0],
-        )
     place.go_on_in(directory)
     damaged = []
     for file in (run.last, run.previous):

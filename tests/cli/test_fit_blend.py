@@ -15,7 +15,6 @@ from scipy.special import expit
 from tiny_run import Fitted, fit, fitted, read_csv, summary
 
 from graphormer_sepnorm.baselines import blend as weighing
-from graphormer_sepnorm.baselines import fit as baselines
 from graphormer_sepnorm.baselines.blend import Stacking
 from graphormer_sepnorm.baselines.evaluation import MEAN
 from graphormer_sepnorm.cli.train import main as train
@@ -136,23 +135,6 @@ def test_evaluating_the_checkpoint_gives_the_same(blended: Fitted, capsys) -> No
         assert re.search(rf"^{split}_loss +[\d.]+$", out, re.MULTILINE)
 
 
-def test_of_a_part_of_the_test_split_the_network_alone_is_tested(
-    tmp_path: Path, capsys, monkeypatch
-) -> None:
-    weigh_by(0.5, monkeypatch)
-    # Not 1: whether that is a batch or the whole depends on which of float | int and int | float
-    # some library has named first in this process, since typing keeps the first.
-    part = ["--trainer.limit_test_batches=0.3", "--data.eval_batch_size=4"]
-    assert fit_here(tmp_path, "--blend=true", *part) == 0
-    out = capsys.readouterr().out
-    assert "The network has the weight 0.5 in the blend" in out
-    assert "blend, 0.5 Graphormer" not in out
-    assert summary(tmp_path / "run")["blend"] == {"network_weight": 0.5}
-    assert "network" not in summary(tmp_path / "run")
-    assert not (tmp_path / "run" / "test_predictions.csv").exists()
-    assert read_checkpoint(tmp_path / "run")[BLEND]["weights"] == [0.5, 0.5]
-
-
 @pytest.mark.parametrize("blended", ["table_regression"], indirect=True)
 def test_no_test_label_is_looked_at(blended: Fitted, tmp_path: Path, monkeypatch) -> None:
     """Other labels there, the same checkpoint."""
@@ -229,7 +211,7 @@ def test_equal_models_are_seldom_told_apart(kind: Any, metric: str, targets: int
     """Three others that are as good: in one of twenty tables at most one seems better or worse."""
     names = tuple(map(str, range(targets)))
     task, resolved = Task(kind, names, ("",) * targets, metric), 0
-    for seed in range(60):
+    for seed in range(40):
         random = np.random.default_rng(seed)
         labels = random.standard_normal((150, targets))
         noise = random.standard_normal((5, 150, targets))
@@ -240,7 +222,7 @@ def test_equal_models_are_seldom_told_apart(kind: Any, metric: str, targets: int
         others = dict(zip("abc", values[1:], strict=True))
         found = compare(task, labels, values[0], others)
         resolved += not words_of(task.main, found).startswith("Not resolved")
-    assert resolved <= 6
+    assert resolved <= 4
 
 
 def test_a_model_that_is_better_is_found() -> None:
@@ -256,26 +238,22 @@ def test_a_model_that_is_better_is_found() -> None:
     assert words_of(task.main, found).startswith("A is better than the model: MAE 0.")
 
 
-@pytest.mark.parametrize("option", ["blend", "baselines"])
-def test_what_fails_costs_nothing_else(
-    option: str, tmp_path: Path, capsys, caplog, monkeypatch
-) -> None:
+def test_what_fails_costs_nothing_else(tmp_path: Path, capsys, caplog, monkeypatch) -> None:
     def fail(*arguments: object) -> None:
         raise DataError("'X' has no fingerprint")
 
     monkeypatch.setattr("graphormer_sepnorm.baselines.fit.fit_baselines", fail)
-    assert fit_here(tmp_path, f"--{option}=true") == 0
+    assert fit_here(tmp_path, "--blend=true") == 0
     captured = capsys.readouterr()
     assert "Graphormer, bn+ln" in captured.out
     assert "boosting" not in captured.out
     assert "test_mae" in summary(tmp_path / "run")
-    assert f"no {option}: 'X' has no fingerprint" in caplog.text
+    assert "no blend: 'X' has no fingerprint" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("during", "what"),
     [
-        ("baselines.fit.fit_baselines", "the baselines"),
         ("pipeline.blend._blend", "the baselines"),
         ("pipeline.fit.calibrate", "the calibration"),
     ],
@@ -366,13 +344,3 @@ def test_a_new_end_forgets_the_blend_of_the_earlier_one(tmp_path: Path, capsys) 
     np.testing.assert_allclose(values, written, rtol=1e-4)
     assert "blend" not in summary(run)
     assert f"{summary(run)['test_mae']:.4f}" in out
-
-
-def test_without_trees_there_is_no_blend(tmp_path: Path, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(baselines, "FEWEST_LABELS", 1000)
-    assert fit_here(tmp_path, "--blend=true") == 0
-    assert "No gradient boosting on Morgan fingerprints and descriptors: no target has enough" in (
-        " ".join(capsys.readouterr().out.split())
-    )
-    assert "blend" not in summary(tmp_path / "run")
-    assert BLEND not in read_checkpoint(tmp_path / "run")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import shutil
 import signal
 import subprocess
 from importlib.metadata import version
@@ -14,7 +12,7 @@ import pytest
 import torch
 from lightning.pytorch import Trainer
 from reference.checkpoints import make_checkpoint
-from tiny_run import TINY, Run, refused, summary, throughput_of
+from tiny_run import TINY, Run, read_csv, refused, summary, throughput_of
 
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.datasets.catalogue import DATASETS
@@ -114,16 +112,7 @@ def test_saved_configuration_repeats_the_run_elsewhere(
     said = capsys.readouterr().out
     assert str(again) in said
     assert f"{run.directory} is taken, and stays as it is" in said
-    assert "has not ended" not in said
-    # Of one that was interrupted it is said how it goes on.
-    half = run.directory.with_name("half")
-    half.mkdir()
-    shutil.copy(run.directory / "config.yaml", half)
-    assert main(["fit", "-c", str(half / "config.yaml"), f"--output={half}"]) == 0
-    said = capsys.readouterr().out
-    assert f"{half} has a run that has not ended; " in said
-    assert f"fit --resume {half} goes on with it" in said
-    assert (half.with_name("half-2") / "summary.json").is_file()
+    assert f"fit --resume {run.directory} continues it" in said
 
 
 @pytest.mark.parametrize(
@@ -152,23 +141,18 @@ def test_validate_reproduces_the_best_validation(
     assert f"validation_mae       {value:.6g}\n" in capsys.readouterr().out
 
 
-def rows_of(file: Path) -> list[dict[str, str]]:
-    with file.open(encoding="utf-8") as opened:
-        return list(csv.DictReader(opened))
-
-
-def test_predictions_of_an_evaluation_need_a_file_and_a_whole_split(
+def test_predictions_of_an_evaluation_are_kept_by_molecule(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = [run.directory, "--data.root", run.root, "--predictions"]
-    assert "it is a folder" in refused(capsys, main, "test", *arguments, tmp_path)
-    (tmp_path / "taken").write_text("")
-    line = refused(capsys, main, "test", *arguments, tmp_path / "taken" / "test.csv")
-    assert f"cannot write {tmp_path / 'taken' / 'test.csv'}" in line
-    file = tmp_path / "test.csv"
-    for part in ("--trainer.limit_test_batches=2", "--trainer.limit_test_batches=0.5"):
-        assert "leave --trainer.limit_test" in refused(capsys, main, "test", *arguments, file, part)
-    assert not file.exists()
+    file = tmp_path / "new" / "test.csv"
+    assert main(["test", *map(str, arguments), str(file)]) == 0
+    rows, stored = read_csv(file), read_csv(run.directory / "test_predictions.csv")
+    assert len(rows) == 700
+    assert rows == [{name: row[name] for name in rows[0]} for row in stored]  # it has intervals
+    part = "--trainer.limit_test_batches=2"
+    assert "--trainer.limit_" in refused(capsys, main, "test", *arguments, tmp_path / "a.csv", part)
+    assert "--predictions" in refused(capsys, main, "test", *arguments, tmp_path, part[:-1] + "1.0")
     assert "unknown option --predictions" in refused(capsys, main, "fit", "--predictions", file)
 
 

@@ -31,12 +31,10 @@ from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.inference.checkpoint import (
-    CONFIDENCE,
     KEY,
     read_checkpoint,
     save_for_prediction,
 )
-from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training import steps
@@ -250,31 +248,28 @@ def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:
         assert [float(row[name]) for row in kept] == pytest.approx(expected, rel=1e-4)
 
 
-def test_end_of_training_is_taken_where_nothing_is_to_decide(tmp_path, capsys) -> None:
-    table = write_csv(tmp_path / "table.csv", [["smiles", "y"], *sample_rows(90)])
-    # Steps so long that errors go up and down, as each processor rounds.
-    options = ["--data.split=random", "--metric=last", "--model.learning_rate=0.5"]
-    options += ["--trainer.max_epochs=6", "--trainer.max_steps=-1", "--ema_decay=0"]
+def test_end_of_training_is_taken_where_nothing_is_to_decide(tmp_path, capsys, monkeypatch) -> None:
+    """Also where it is not the best epoch."""
+
+    def destroy(self: GraphormerModule) -> None:
+        if self.current_epoch == 2:
+            self.model.readout.bias.data.fill_(1e3)
+
+    monkeypatch.setattr(GraphormerModule, "on_train_epoch_end", destroy, raising=False)
+    table = write_csv(tmp_path / "table.csv", [["smiles", "y"], *sample_rows(60)])
+    options = ["--data.split=random", "--metric=last", "--ema_decay=0"]
+    options += ["--trainer.max_epochs=3", "--trainer.max_steps=-1"]
     assert fit(tmp_path, table, *options, "--early_stopping=2") == 2
     assert "nothing can say when to stop early" in capsys.readouterr().err
-    for seed in range(5):
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-        assert fit(folder, table, *options, f"--seed_everything={seed}") == 0
-        run = folder / "run"
-        with (run / "metrics.csv").open() as file:
-            rows = [row["validation_mae"] for row in csv.DictReader(file)]
-        errors = [float(value) for value in rows if value]
-        assert len(errors) == 6
-        if min(errors) < errors[-1]:
-            break
-        capsys.readouterr()
-    else:
-        pytest.fail("the last epoch is the best one with five seeds")
-    result, tested = summary(run), read_checkpoint(run)
-    assert result["best_validation_mae"] == pytest.approx(errors[-1])
-    assert tested["global_step"] == result["steps"]
-    assert f"validation MAE {errors[-1]:.4f} at the end; 6 epochs" in capsys.readouterr().out
+    assert fit(tmp_path, table, *options) == 0
+    run = tmp_path / "run"
+    errors = [row["validation_mae"] for row in read_csv(run / "metrics.csv")]
+    last = float([value for value in errors if value][-1])
+    assert last > 100
+    result = summary(run)
+    assert result["best_validation_mae"] == pytest.approx(last)
+    assert read_checkpoint(run)["global_step"] == result["steps"]
+    assert f"validation MAE {last:.4f} at the end; 3 epochs" in capsys.readouterr().out
     assert json.loads((run / "run.json").read_text())["selected_on"] == "step"
 
 
@@ -359,51 +354,11 @@ def test_weights_change_training_and_their_scale_does_not(tmp_path: Path) -> Non
     assert max(abs(a - b) for a, b in zip(plain, uneven, strict=True)) > 1e-5
 
 
-def test_rows_that_weigh_nothing_judge_nothing(tmp_path: Path) -> None:
-    """Of an ensemble by folds: the blend, intervals, domain and what is said out of fold."""
-    rows = [[smiles, label, 1] for smiles, label in sample_rows(60)]
-    wrong = [["CC(C)" + "C" * n + "O", 1000 + n, 0] for n in range(20)]
-    table = write_csv(tmp_path / "a.csv", [["smiles", "y", "w"], *rows, *wrong])
-    options = ("--data.weight_column=w", "--data.target_columns=[y]", "--data.split=random")
-    ensemble = ("--ensemble=2", "--ensemble_by=folds", "--blend=true", "--keep=labels")
-    assert fit(tmp_path, table, *options, *ensemble) == 0
-    result = summary(tmp_path / "run")
-    assert result["best_validation_mae"] < 20
-    assert result["network"]["best_validation_mae"] < 20
-    for member in (tmp_path / "run" / "members").glob("seed?"):
-        assert summary(member)["best_validation_mae"] < 20
-    kept = read_checkpoint(tmp_path / "run")[CONFIDENCE]["neighbours"]
-    assert np.nanmax(kept["labels"]) < 20
-    sure = Predictor.load(tmp_path / "run", "cpu").predict(["CCO", wrong[0][0]])
-    assert "CC(C)O" not in kept["smiles"]
-    assert sure.low is not None
-    assert sure.high is not None
-    assert (sure.high - sure.low).max() < 50
-
-
 @pytest.fixture(scope="module")
 def split_rows() -> list[list[str]]:
     """Molecules, values, and a split of them."""
     parts = ["train"] * 40 + ["validation"] * 10 + ["test"] * 10
     return [[*row, part] for row, part in zip(sample_rows(60), parts, strict=True)]
-
-
-def test_target_without_both_classes_is_undefined_beside_others(
-    tmp_path, split_rows, capsys, caplog
-) -> None:
-    rows = [
-        [smiles, str(n % 2 if part == "train" else 0), str(n % 2), part]
-        for n, (smiles, _, part) in enumerate(split_rows)
-    ]
-    table = write_csv(tmp_path / "two.csv", [["smiles", "a", "b", "set"], *rows])
-    more = ["--data.split_column=set", "--data.target_columns=[a,b]", "--baselines=true"]
-    assert fit(tmp_path, table, *more, config="table_classification") == 0
-    assert "validation AUROC is undefined for a, which has not both" in caplog.text
-    assert "the other targets decide" in caplog.text
-    out = capsys.readouterr().out
-    assert re.search(r"^ +a +AUROC undefined, AP undefined, Brier 0\.\d+, ", out, re.MULTILINE)
-    assert re.search(r"^best validation AUROC [01]\.\d{4};", out, re.MULTILINE)
-    assert not re.search(r"\bnan\b", out)
 
 
 def test_molecules_with_new_elements_are_said_and_marked(
@@ -423,24 +378,20 @@ def test_molecules_with_new_elements_are_said_and_marked(
     kept = read_csv(tmp_path / "run" / "test_predictions.csv")
     assert [row["new_elements"] for row in kept] == ["", "", "Se", "", "", "", "", "B", "", ""]
     errors = [abs(float(row["label_y"]) - float(row["pred_y"])) for row in kept]
-    known = [error for error, row in zip(errors, kept, strict=True) if not row["new_elements"]]
     result = summary(tmp_path / "run")
     assert result["test_mae"] == pytest.approx(np.mean(errors))  # all of them are in the metric
-    both = f"test MAE with them {np.mean(errors):.4f}, without {np.mean(known):.4f}"
-    assert both in out
     # What is marked is what the model refuses.
     assert predict([str(tmp_path / "run"), *(row["smiles"] for row in kept)]) == 0
     predicted = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [row["smiles"] for row in predicted if row["error"]] == ["C[Se]C", "CB(O)O"]
     assert train(["test", str(tmp_path / "run")]) == 0
-    assert both in " ".join(capsys.readouterr().out.split())
+    assert said in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
     ("configuration", "kind"),
     [
         ("table_regression", "binary"),
-        ("table_regression_best", "binary"),
         ("table_classification", "regression"),
     ],
 )

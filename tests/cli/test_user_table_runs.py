@@ -57,7 +57,7 @@ def test_identifiers_go_through_into_the_files_of_a_run(tmp_path: Path) -> None:
     assert bad.get("compound_id") == "CPD-bad"
 
 
-@pytest.mark.parametrize("given", [("train",), ("train", "valid"), ("train", "test")])
+@pytest.mark.parametrize("given", [("train",), ("train", "valid")])
 def test_a_column_may_leave_out_validation_and_test(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], given: tuple[str, ...]
 ) -> None:
