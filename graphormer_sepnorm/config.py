@@ -240,30 +240,26 @@ class FitConfig(Options):
                 f"of {', '.join(METRICS)}"
             )
         if self.ensemble > 1:
-            self._check_ensemble()
-        elif self.data.member_fold is not None:
-            for name, without in (("baselines", False), ("blend", False), ("keep", "none")):
-                if getattr(self, name) != without:
+            without = {
+                "seed_everything": self.seed_everything > 2**32 - self.ensemble,
+                "trainer.fast_dev_run": self.trainer.fast_dev_run,
+                "trainer.num_nodes": self.trainer.num_nodes > 1,
+                "trainer.limit_val_batches 0": self.trainer.limit_val_batches == 0,
+            }
+            for name, given in without.items():
+                if given:
                     raise ConfigError(
-                        f"--data.member_fold {self.data.member_fold} is for one network of an "
-                        f"ensemble, which comes without that: give --{name} "
-                        f"{str(without).lower()}, or train all of them with --ensemble K "
-                        "--ensemble_by folds"
+                        f"--ensemble {self.ensemble} and --{name}: leave one of them out"
                     )
-
-    def _check_ensemble(self) -> None:
-        if self.seed_everything + self.ensemble > 2**32:
-            raise ConfigError(
-                f"--seed_everything {self.seed_everything} and --ensemble {self.ensemble}: the "
-                f"last seed would be above {2**32 - 1}"
-            )
-        for name, given in (
-            ("trainer.fast_dev_run", self.trainer.fast_dev_run),
-            ("trainer.num_nodes", self.trainer.num_nodes > 1),
-            ("trainer.limit_val_batches 0", self.trainer.limit_val_batches == 0),
+        elif self.data.member_fold is not None and (
+            self.baselines or self.blend or self.keep != "none"
         ):
-            if given:
-                raise ConfigError(f"--ensemble and --{name}: leave one of them out")
+            raise ConfigError(
+                f"--data.member_fold {self.data.member_fold} is for one network of an ensemble, "
+                "which comes without baselines, blend and intervals: give --baselines false "
+                "--blend false --keep none, or train all of them with --ensemble K --ensemble_by "
+                "folds"
+            )
 
     @classmethod
     def read(cls, name: str | Path, options: Mapping[str, Any] | None = None) -> Self:
@@ -373,15 +369,11 @@ def flat(options: Mapping[str, Any], section: str = "") -> dict[str, Any]:
     return found
 
 
-def _known(values: Mapping[str, Any], names: tuple[str, ...], section: str) -> dict[str, Any]:
+def _known(values: Mapping[str, Any], names: tuple[str, ...], section: str) -> Mapping[str, Any]:
     for name in values:
         if name not in names:
             raise ConfigError(f"unknown option {section}{name}{did_you_mean(name, names)}")
-    return {name: tuple(one) if _is_pair(name, one) else one for name, one in values.items()}
-
-
-def _is_pair(name: str, value: Any) -> bool:
-    return name in ("betas", "split_fractions") and isinstance(value, list)
+    return values
 
 
 assert not {*FROM_DATA} & {*ModelConfig.names()}

@@ -55,7 +55,7 @@ class Options:
     def __post_init__(self) -> None:
         hints = _hints(type(self))
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = _as_number(plain(getattr(self, field.name)), hints[field.name])
+            value = _as_meant(plain(getattr(self, field.name)), hints[field.name])
             object.__setattr__(self, field.name, value)
             wanted = _wrong(value, hints[field.name], field.metadata.get("range", {}))
             if wanted:
@@ -73,13 +73,13 @@ class Options:
         return {name: _listed(getattr(self, name)) for name in self.names()}
 
 
-def _as_number(value: Any, hint: Any) -> Any:
-    """Return a number for a text such as 1e-3, which YAML takes for text."""
+def _as_meant(value: Any, hint: Any) -> Any:
+    """Return a number for a text such as 1e-3, which YAML takes for text; a pair for a list."""
     kinds = get_args(hint) or (hint,)
     if isinstance(value, str) and float in kinds and str not in kinds:
         with contextlib.suppress(ValueError):
             return float(value)
-    return value
+    return tuple(value) if isinstance(value, list) and get_origin(hint) is tuple else value
 
 
 def _listed(value: Any) -> Any:

@@ -46,14 +46,9 @@ def add_baselines(
     baselines: bool,
     blend: bool,
 ) -> None:
-    """Fit the baselines that are asked for, blend the networks with the best, and compare them.
+    """Fit all baselines or gradient boosting alone, blend the networks with that, and compare.
 
-    Args:
-        outcome: With the predictions of the networks; gets those of the blend, and the baselines.
-        module: With the weights of the checkpoint.
-        data: What it was trained on.
-        baselines: Whether all of them are wanted.
-        blend: Whether gradient boosting is to be blended with the networks.
+    `outcome` has the predictions of the networks; it gets those of the blend, and the baselines.
     """
     try:
         found = baselines_of(data, tuple(NAMES) if baselines else ("boosting",))

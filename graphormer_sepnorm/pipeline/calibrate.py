@@ -46,13 +46,9 @@ def calibrate(
 ) -> None:
     """Measure the errors of a model on molecules that it has not seen, and on the test split.
 
-    Args:
-        outcome: With what the model predicts for both; gets the uncertainty and its quality.
-        module: With the weights of the checkpoint.
-        data: What it was trained on, molecules with SMILES.
-        keep: ``fingerprints``, ``smiles`` or ``labels``: what is stored of the molecules of
-            training; each includes those before it.
-        checkpoint: Gets the uncertainty.
+    `outcome` has what the model predicts for both; it gets the uncertainty and its quality, and
+    `checkpoint` the uncertainty. Of the molecules of training is stored what `keep` says:
+    ``fingerprints``, ``smiles`` or ``labels``, each with those before it.
     """
     unseen, test = outcome.unseen, outcome.test
     assert unseen is not None

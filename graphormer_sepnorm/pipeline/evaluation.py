@@ -123,28 +123,24 @@ def _report(
     output: str | None,
 ) -> str:
     rows = {name: _digits(value) for name, value in of_network.items()}
-    values, task = dict(of_network), module.task
-    predictions, note = _final_predictions(module, data, split, checkpoint)
-    if predictions is not None:
-        found = task.evaluate(data.labels(data.indices(split)), predictions)
-        own = {f"{split}_{name}": value for name, value in found.items()}
-        rows |= {
-            name: f"{_digits(value)}  (network alone {rows[name]})" for name, value in own.items()
-        }
-        values |= own
-    else:
-        predictions = module.evaluated(split)
+    predictions = module.evaluated(split)
+    final, note = _final_predictions(module, data, split, checkpoint, predictions)
+    if (final != predictions).any():
+        found = module.task.evaluate(data.labels(data.indices(split)), final)
+        for metric, value in found.items():
+            name = f"{split}_{metric}"
+            rows[name] = f"{_digits(value)}  (network alone {rows[name]})"
     unseen, line = elements_unseen(module, data, split)
     of_members = split == "validation" and module.facts.get("member_folds")
     same = data.splits.fingerprint == module.facts.get("dataset_fingerprint")
     another = data.table_options is not None and not same
     if output is not None:
-        if len(predictions) != len(data.indices(split)):
+        if len(final) != len(data.indices(split)):
             raise ConfigError("--predictions is for a whole split: leave --trainer.limit_... out")
         file = Path(output).expanduser()
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            write_columns(file, prediction_columns(data, split, predictions, unseen))
+            write_columns(file, prediction_columns(data, split, final, unseen))
         except OSError as error:
             raise ConfigError(f"--predictions: {cannot_be_written(file, error)}") from error
     text = [
@@ -161,24 +157,22 @@ def _report(
 
 
 def _final_predictions(
-    module: GraphormerModule, data: MoleculeDataModule, split: str, checkpoint: Mapping[str, Any]
-) -> tuple[np.ndarray | None, str]:
-    """Return what a checkpoint predicts for an evaluated split, beyond its network.
-
-    Returns:
-        The values ``[n, T]``, blended and calibrated; None if that changes nothing, or cannot be
-        known. And a note, mostly empty.
-    """
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    split: str,
+    checkpoint: Mapping[str, Any],
+    predictions: np.ndarray,
+) -> tuple[np.ndarray, str]:
+    """Blend and calibrate the predictions ``[n, T]`` of a network where that can be; and a note."""
     from graphormer_sepnorm.baselines.blend import Blend
     from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
 
-    smiles, predictions = data.splits.smiles, module.evaluated(split)
-    values = predictions
+    smiles, values = data.splits.smiles, predictions
     if {BLEND, CONFIDENCE} & checkpoint.keys() and len(values) != len(data.indices(split)):
-        return None, "these are of the network alone: what comes after it takes the whole split"
+        return values, "these are of the network alone: what comes after it takes the whole split"
     if BLEND in checkpoint:
         if smiles is None:
-            return None, "these are of the network alone: a blend takes SMILES"
+            return values, "these are of the network alone: a blend takes SMILES"
         blend = Blend.from_plain(checkpoint[BLEND])
         trees = blend.trees_of_smiles(smiles[split], data.own_columns(split))
         # Of classes the log-odds of each network are blended.
@@ -188,7 +182,7 @@ def _final_predictions(
     if CONFIDENCE in checkpoint:
         own = Uncertainty.from_plain(checkpoint[CONFIDENCE], module.task.kind)
         values = own.calibrated(values)
-    return (values if (values != predictions).any() else None), ""
+    return values, ""
 
 
 def _digits(value: float) -> str:

@@ -9,6 +9,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -96,27 +97,26 @@ def fit(
         return _Fit(config, name, resumed, place, show, splits).run()
 
 
+@dataclass
 class _Fit:
     """One training, step by step; see `fit`."""
 
-    def __init__(
-        self,
-        config: FitConfig,
-        name: str | None,
-        resumed: Resumed | None,
-        place: RunPlace,
-        show: Show,
-        splits: DatasetSplits | None,
-    ) -> None:
-        self.name, self.resumed, self.place, self.show = name, resumed, place, show
-        self.splits = splits
-        seed = config.seed_everything
+    config: FitConfig
+    name: str | None
+    resumed: Resumed | None
+    place: RunPlace
+    show: Show
+    splits: DatasetSplits | None
+    finished: bool = False
+
+    def __post_init__(self) -> None:
+        config, seed = self.config, self.config.seed_everything
         torch.manual_seed(seed)
-        effective = config if resumed is None else resumed.effective
+        effective = config if self.resumed is None else self.resumed.effective
         self.module = GraphormerModule(effective.model, seed=seed)
         length = self.module.architecture.max_path_length  # a pre-trained network has its own
         self.data = MoleculeDataModule(
-            effective.data, seed=seed, max_path_length=length, splits=splits
+            effective.data, seed=seed, max_path_length=length, splits=self.splits
         )
         if config.ensemble > 1 and config.ensemble_by == "folds":
             self.data.deal_members(MemberFolds(config.ensemble))
@@ -126,7 +126,6 @@ class _Fit:
         trainer = dataclasses.replace(config.trainer, max_epochs=epochs)
         self.config = dataclasses.replace(config, trainer=trainer)
         self.selected, self.shown = selection(self.config, self.data)
-        self.finished = False
 
     def run(self) -> Outcome | None:
         """Do all of it."""

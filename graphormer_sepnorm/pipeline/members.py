@@ -63,11 +63,7 @@ def train_members(
 ) -> None:
     """Train the members that are not finished, each in a process of its own.
 
-    Args:
-        members: All of them.
-        config: Of the ensemble.
-        data: Prepared.
-        place: The directory of the ensemble, which stays as soon as something is in it.
+    The directory of the ensemble stays as soon as something is in it.
 
     Raises:
         Interrupted: With what is left, if there is any.

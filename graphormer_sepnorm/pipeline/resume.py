@@ -76,13 +76,8 @@ def stored_model(checkpoint: Mapping[str, Any]) -> ModelConfig:
 def resume(directory: Path, config: FitConfig, typed: Collection[str], place: RunPlace) -> Resumed:
     """Take the directory of a run and its newest checkpoint that is whole.
 
-    A run that was stopped before its first one starts over.
-
-    Args:
-        directory: Of the run.
-        config: Its options, with those that were given now.
-        typed: Names of those.
-        place: Takes the directory, before its checkpoints are read.
+    A run that was stopped before its first one starts over. `config` has its options, with those
+    that were `typed` now.
 
     Raises:
         ConfigError: Another process is at work there, or an option cannot be changed any more.

@@ -252,7 +252,7 @@ def test_end_of_training_is_taken_where_nothing_is_to_decide(tmp_path, capsys, m
     """Also where it is not the best epoch."""
 
     def destroy(self: GraphormerModule) -> None:
-        if self.current_epoch == 2:
+        if self.current_epoch == 1:
             self.model.readout.bias.data.fill_(1e3)
 
     monkeypatch.setattr(GraphormerModule, "on_train_epoch_end", destroy, raising=False)
