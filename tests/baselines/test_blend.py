@@ -20,13 +20,10 @@ from graphormer_sepnorm.baselines.blend import (
     fit_weight,
     log_odds,
 )
-from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.errors import CheckpointError
-from graphormer_sepnorm.inference import stream
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     joined,
-    read_checkpoint,
 )
 from graphormer_sepnorm.inference.predictor import Predictor
 
@@ -128,23 +125,6 @@ def test_without_weight_no_descriptor_is_computed(monkeypatch: pytest.MonkeyPatc
     predictor = Predictor(blended(1.0), "cpu")
     monkeypatch.setattr("graphormer_sepnorm.baselines.features._raw", None)
     assert not any(predictor.predict(SMILES).errors)
-
-
-def test_processes_and_a_file_give_the_same_values(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(stream, "CHUNK_ROWS", 2)
-    torch.manual_seed(0)
-    torch.save(blended(0.4), model := tmp_path / "a.ckpt")
-    (tmp_path / "in.csv").write_text("\n".join(["smiles", *SMILES]))
-    for jobs in (1, 2):
-        where = ["-o", str(tmp_path / f"{jobs}.csv"), "--jobs", str(jobs), "--quiet"]
-        assert predict([str(model), "-i", str(tmp_path / "in.csv"), *where]) == 0
-    assert (tmp_path / "1.csv").read_bytes() == (tmp_path / "2.csv").read_bytes()
-    written = np.loadtxt(tmp_path / "1.csv", delimiter=",", skiprows=1, usecols=(1, 2))
-    values = Predictor.load(model, "cpu").predict(SMILES).values
-    np.testing.assert_allclose(written, values, rtol=1e-5)
-    found = Blend.from_plain(read_checkpoint(model)[BLEND]).trees_of_smiles(SMILES)
-    features = COLUMNS.of_molecules([Chem.MolFromSmiles(text) for text in SMILES])
-    np.testing.assert_array_equal(found, boosted_trees(targets=2)[0].predict(features))
 
 
 @pytest.mark.parametrize(

@@ -251,16 +251,6 @@ def test_half_done_ensemble_trains_what_is_missing(seeds: Fitted, copied: Path, 
     np.testing.assert_array_equal(predictions_of(run), predictions_of(seeds.run))
 
 
-def test_resumed_run_stays_what_it_is(seeds: Fitted, capsys) -> None:
-    for run, option in (
-        (seeds.run, "--trainer.max_steps=9"),
-        (seeds.run, "--ensemble=1"),
-        (member_of(seeds, 3), "--ensemble=2"),
-    ):
-        said = refused(capsys, train, "fit", "--resume", run, option)
-        assert option.partition("=")[0] in said
-
-
 @pytest.fixture
 def members_are(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Lets members be some Python code, in a process that this one has started itself."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,6 @@ from graphormer_sepnorm.inference.checkpoint import (
     write_checkpoint,
 )
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.uncertainty import calibration
 
 LOGP = "logP_SA_cycle_normalized"
@@ -143,30 +140,6 @@ def test_a_published_data_set_is_known_by_its_smiles_too(
         assert float(of_network[1]) == pytest.approx(float(of_network[2]), abs=1e-6)
         assert told["test_auroc"] == pytest.approx(float(of_network[1]), abs=1e-6)
         assert told["test_brier"] < 0.05
-
-
-@pytest.mark.parametrize("which", ["blend", "classes"])
-def test_the_card_of_a_model(
-    which: str, request: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run: Fitted = request.getfixturevalue(which)
-    summary, best = run.summary, RunDirectory(run.run).best
-    name = "test_auroc" if which == "classes" else "test_mae"
-    capsys.readouterr()
-    assert predict(["info", str(run.run)]) == 0
-    text = capsys.readouterr().out
-    assert re.search(f"^test +{name[5:]} {summary[name]:.4f}", text, re.MULTILINE)
-    assert re.search(r"^split +", text, re.MULTILINE)
-    if which != "classes":
-        value = next(one for one in summary["baselines"] if "boosting" in one["name"])
-        assert f"test mae {value['test']['mae']:.4f}" in text
-    # A file that has left its run knows what it is, and not how it was tested.
-    shutil.copy(best, tmp_path / "best.ckpt")
-    assert predict(["info", "--markdown", str(tmp_path / "best.ckpt")]) == 0
-    card = capsys.readouterr().out
-    assert hashlib.sha256(best.read_bytes()).hexdigest() in card
-    assert "| predicts | a" in card
-    assert "| split |" not in card
 
 
 def test_with_folds_it_is_measured_on_all_but_the_test_split(

@@ -45,35 +45,13 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def options(table: Path, norm: str) -> list[str]:
     tiny = [option for option in TINY if "max_" not in option]
-    return [
-        "-c",
-        "table_regression",
-        *tiny,
-        "--data.table",
-        str(table),
-        "--data.split",
-        "random",
-        "--data.root",
-        str(table.parent / "root"),
-        "--data.batch_size",
-        "16",
-        "--trainer.max_steps",
-        str(STEPS),
-        "--trainer.max_epochs",
-        "-1",
-        "--model.norm",
-        norm,
-        "--model.dropout",
-        "0.2",
-        "--checkpoint_minutes",
-        "0.0001",
-        "--trainer.enable_progress_bar",
-        "false",
-        "--early_stopping",
-        "20",
-        "--ema_decay",
-        "0.9",
-    ]
+    own = (
+        f"--data.split random --data.batch_size 16 --trainer.max_steps {STEPS} "
+        f"--trainer.max_epochs -1 --model.norm {norm} --model.dropout 0.2 --checkpoint_minutes "
+        "0.0001 --trainer.enable_progress_bar false --early_stopping 20 --ema_decay 0.9"
+    )
+    data = ["--data.table", str(table), "--data.root", str(table.parent / "root")]
+    return ["-c", "table_regression", *tiny, *data, *own.split()]
 
 
 def start(*arguments: str, process: type[subprocess.Popen[str]] = Forked) -> subprocess.Popen[str]:

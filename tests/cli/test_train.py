@@ -65,7 +65,7 @@ def test_run_can_be_accounted_for_without_this_code(run: Run) -> None:
     record = json.loads((run.directory / "run.json").read_text())
     assert record["dataset_fingerprint"] == result["dataset_fingerprint"]
     assert record["seed"] == result["seed"] == 0
-    assert record["molecules"] == {"train": 5_600, "validation": 700, "test": 700}
+    assert record["molecules"] == {"train": 800, "validation": 100, "test": 100}
     assert record["parameters"] == result["parameters"]
     assert (record["metric"], record["selected_on"]) == ("mae", "validation_mae")
     assert (record["planned_steps"], record["unit"], record["data_note"]) == (4, "", "")
@@ -148,7 +148,7 @@ def test_predictions_of_an_evaluation_are_kept_by_molecule(
     file = tmp_path / "new" / "test.csv"
     assert main(["test", *map(str, arguments), str(file)]) == 0
     rows, stored = read_csv(file), read_csv(run.directory / "test_predictions.csv")
-    assert len(rows) == 700
+    assert len(rows) == 100
     assert rows == [{name: row[name] for name in rows[0]} for row in stored]  # it has intervals
     part = "--trainer.limit_test_batches=2"
     assert "--trainer.limit_" in refused(capsys, main, "test", *arguments, tmp_path / "a.csv", part)

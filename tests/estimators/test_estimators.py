@@ -169,18 +169,6 @@ def test_the_best_epoch_is_kept(facts_of, monkeypatch: pytest.MonkeyPatch) -> No
     assert facts_of(best)["validation"]["validation_loss"] == pytest.approx(min(losses))
 
 
-def test_batch_norm_is_measured_for_the_last_weights() -> None:
-    """Also without a validation, which measures otherwise."""
-    estimator = regressor(norm="bn+bn", options={"model.precise_bn_graphs": 100})
-    network = estimator.fit(SMILES, ATOMS)._predictor().model
-    tokens = []
-    network.output_norm.graph_token_norm.register_forward_hook(
-        lambda module, given, output: tokens.append(output)
-    )
-    estimator.predict(SMILES)
-    np.testing.assert_allclose(torch.cat(tokens).mean(dim=0), 0, atol=1e-2)
-
-
 def test_several_targets_and_missing_labels(facts_of) -> None:
     labels = pandas.DataFrame({"atoms": ATOMS, "half": ATOMS / 2})
     labels.iloc[0, 1] = labels.iloc[3, 0] = np.nan
