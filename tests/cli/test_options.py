@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import shlex
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from graphormer_sepnorm.compare.arms import parse_arms
 from graphormer_sepnorm.config import FitConfig, ModelConfig, flat, save_config
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model import config as model_config
-from graphormer_sepnorm.model.config import EXTENSIONS, GraphormerConfig, norm_name
+from graphormer_sepnorm.model.config import GraphormerConfig, norm_name
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.norm_arms import NORM_KINDS
 from graphormer_sepnorm.model.summary import count_parameters
@@ -70,58 +69,6 @@ def test_the_kinds_of_norm_are_those_that_can_be_named() -> None:
     assert tuple(NORM_KINDS) == model_config.KINDS
 
 
-def extensions_of(config: GraphormerConfig) -> set[str]:
-    """Return what a network has that Graphormer has not, part by part."""
-    plain = GraphormerConfig()
-    return {
-        f"{name}: {part}"
-        for name in EXTENSIONS
-        for part in str(getattr(config, name)).split("+")
-        if part != str(getattr(plain, name))
-    }
-
-
-def test_each_arm_of_the_extensions_is_what_its_name_says() -> None:
-    arms = parse_arms(str(REPOSITORY / "configs" / "arms" / "extensions.yaml"))
-    best = config_of("-c", "zinc_subset_best")
-    models = [best.with_options(arm.options).model.network for arm in arms]
-    whole = best.model.network
-    assert models[0] == whole
-    of_whole = extensions_of(whole)
-    rings = {"encodings: rings", "local_mpnn: rings"}
-    without = {
-        "paths": {"encodings: paths"},
-        "ring-messages": {"local_mpnn: rings"},
-        "rings": rings,
-        "bond-states": {"bond_states: True"},
-        "bonds": {
-            *("local_mpnn: gine", "local_mpnn: rings"),
-            *("local_layers: 6", "bond_states: True"),
-        },
-        "local-layers": {"local_layers: 6"},
-        "sum": {"readout: both"},
-    }
-    assert set().union(*without.values()) == of_whole  # each of the recipe's is left out by one arm
-    for arm, model in zip(arms, models, strict=True):
-        if arm.name == "none":
-            assert extensions_of(model) == set()
-        elif arm.name.startswith("without-"):
-            assert extensions_of(model) == of_whole - without[arm.name.removeprefix("without-")]
-        elif arm.name == "walks":
-            assert extensions_of(model) ^ of_whole == {"encodings: paths", "encodings: rrwp"}
-        elif arm.name.startswith("plus-"):
-            more = {
-                "ring-bias": {"ring_bias: True"},
-                "mixing": {"bias_mixing: True"},
-                "scaler": {"degree_scaler: True"},
-            }
-            plus = more.get(arm.name.removeprefix("plus-"), set())
-            assert extensions_of(model) == of_whole | plus
-            assert model != whole
-        else:  # another norm, optimiser or learning rate
-            assert dataclasses.replace(model, norm=whole.norm) == whole
-
-
 @pytest.mark.parametrize("name", arms_names())
 def test_bundled_arms_have_options_that_fit_knows(name: str) -> None:
     best = config_of("-c", "zinc_subset_best")
@@ -130,17 +77,6 @@ def test_bundled_arms_have_options_that_fit_knows(name: str) -> None:
         for option, value in arm.options.items():
             wanted = norm_name(value) if option == "model.norm" else value
             assert found[option] == wanted, (arm.name, option)
-
-
-def gpu_commands() -> list[str]:
-    page = (REPOSITORY / "docs" / "gpu.md").read_text(encoding="utf-8")
-    return re.findall(r"^    python train\.py (.*)$", page, re.MULTILINE)
-
-
-@pytest.mark.parametrize("command", [one for one in gpu_commands() if one.startswith("fit")])
-def test_commands_waiting_for_a_gpu_are_understood(command: str) -> None:
-    _, *words = shlex.split(command)
-    assert config_of(*words).engine in ("captured", "compiled")
 
 
 def test_zinc_subset_is_the_recipe_of_version_1() -> None:

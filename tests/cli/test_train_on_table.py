@@ -202,50 +202,33 @@ def test_a_run_goes_on_with_its_table_wherever_that_lies(
 def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:
     rows = [
         [smiles, str(int(float(value) > 0)), "" if n % 3 else str(int(len(smiles) > 40))]
-        for n, (smiles, value) in enumerate(sample_rows(150))
+        for n, (smiles, value) in enumerate(sample_rows(90))
     ]
     table = write_csv(tmp_path / "two.csv", [["smiles", "active", "long"], *rows])
-    options = ["--data.target_columns=[active,long]", "--data.split=random", "--baselines=true"]
-    assert fit(tmp_path, table, *options, "--metric=breir", config="table_classification") == 2
-    said = capsys.readouterr().err
-    assert "--metric is 'breir' (did you mean 'brier'?)" in said
-    options += ["--metric=brier", "--early_stopping=3"]
+    options = ["--data.target_columns=[active,long]", "--data.split=random", "--metric=brier"]
+    options += ["--early_stopping=3"]
     assert fit(tmp_path, table, *options, config="table_classification") == 0
-    said = capsys.readouterr().out
-    assert "gradient boosting on Morgan fingerprints and descriptors" in said
-    result = summary(tmp_path / "run")
-    assert 0 <= result["test_auroc"] <= 1
+    said, run, result = capsys.readouterr().out, tmp_path / "run", summary(tmp_path / "run")
     assert f"best validation Brier {result['best_validation_brier']:.4f}, with it AUROC" in said
-    assert "best_validation_auroc" in result
     names = ("auroc", "average_precision", "brier", "log_loss")
     assert {f"test_{name}" for name in names} <= result.keys()
-    kept = read_checkpoint(tmp_path / "run")["callbacks"]
-    (best,) = (value for key, value in kept.items() if "BestCheckpoint" in key)
+    stored = read_checkpoint(run)["callbacks"]
+    (best,) = (value for key, value in stored.items() if "BestCheckpoint" in key)
     assert best["monitor"] == "validation_brier"
     assert best["best_model_score"] == result["best_validation_brier"]
-    stopping = next(key for key in kept if "StopEarly" in key)
+    stopping = next(key for key in stored if "StopEarly" in key)
     assert "'monitor': 'validation_brier', 'mode': 'min'" in stopping
-    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    record = json.loads((run / "run.json").read_text())
     assert (record["metric"], record["selected_on"]) == ("auroc", "validation_brier")
-    said = refused(capsys, train, "fit", "--resume", tmp_path / "run", "--metric", "auroc")
-    assert "--metric" in said
     turned = "--data.target_columns=[long,active]"
-    said = refused(capsys, train, "test", tmp_path / "run", turned)
-    assert "predicts active, long, the labels of two are long, active: give the same" in said
-    source = write_csv(tmp_path / "new.csv", [["smiles"], ["CCO"], ["c1ccccc1"]])
-    assert predict([str(tmp_path / "run"), "-i", str(source), "--quiet"]) == 0
-    header, *rows = csv.reader(capsys.readouterr().out.splitlines())
-    beside = ["similarity", "distance", "in_domain", "warning", "error"]
-    assert header == ["smiles", "pred_active", "pred_long", *beside]
-    values = np.array([row[1:3] for row in rows if not row[4]], dtype=float)
-    assert ((values > 0) & (values < 1)).all()
-    kept = read_csv(tmp_path / "run" / "test_predictions.csv")
-    assert {row["label_active"] for row in kept} <= {"0", "1", ""}
-    assert predict([str(tmp_path / "run"), *(row["smiles"] for row in kept)]) == 0
+    assert "predicts active, long" in refused(capsys, train, "test", run, turned)
+    rows = read_csv(run / "test_predictions.csv")
+    assert {row["label_active"] for row in rows} <= {"0", "1", ""}
+    assert predict([str(run), *(row["smiles"] for row in rows)]) == 0
     again = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     for name in ("pred_active", "pred_long"):
         expected = [float(row[name]) for row in again]
-        assert [float(row[name]) for row in kept] == pytest.approx(expected, rel=1e-4)
+        assert [float(row[name]) for row in rows] == pytest.approx(expected, rel=1e-4)
 
 
 def test_end_of_training_is_taken_where_nothing_is_to_decide(tmp_path, capsys, monkeypatch) -> None:
