@@ -199,7 +199,7 @@ class FitConfig(Options):
             to train and to validate on; or also in a fold of training and validation split
             together, which one of them validates on and the others train on (your own tables).
             Validation metrics are out of fold then, and a blend is weighted by them.
-        baselines: Show the test metric of simple models beside the model's: a random forest and
+        baselines: Show the test metric of simple models next to the model's: a random forest and
             gradient boosting on Morgan fingerprints and descriptors, of real values the mean too;
             for data sets with SMILES. Bounded: 40,000 molecules of each split, sampled at random,
             and the first targets, at most 50; what is left out is said.
@@ -211,7 +211,7 @@ class FitConfig(Options):
             the first predictions get intervals or calibrated probabilities, similarity and domain,
             by the others predict.py --neighbours names the most similar ones. none stores nothing,
             and there are no intervals.
-        logger: Where metrics go beside metrics.csv: tensorboard, wandb or mlflow, if installed.
+        logger: Where metrics go besides metrics.csv: tensorboard, wandb or mlflow, if installed.
     """
 
     section: ClassVar[str] = "--"

@@ -96,7 +96,7 @@ class DataConfig(Options):
         standardise: What is done to each molecule of a table first, and again at prediction: some
             of fragment (the largest one, without salts and solvents), neutralise (charges that
             protons can remove), tautomer (RDKit's canonical one).
-        descriptors: rdkit lets predictions be read from RDKit's descriptors too, beside what the
+        descriptors: rdkit lets predictions be read from RDKit's descriptors too, next to what the
             network makes of the graph; for a table. Costs 4 to 10 ms a molecule, once.
         descriptor_columns: Columns of numbers that predictions are read from too, such as a
             temperature or a pH. A missing value stands for the mean; predict.py needs them too.

@@ -1,7 +1,7 @@
 """Where the files are that come with the package: configurations, the bundled sample, models.
 
-In a checkout (and so in an editable install) they lie in ``configs/`` and ``data/`` beside the
-package; in an installed wheel inside it.
+In a checkout (and so in an editable install) they lie in ``configs/`` and ``data/`` next to
+the package; in an installed wheel inside it.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def _folders(name: str) -> list[Path]:
     Beside the package only counts where it is a checkout: in an installation that would be some
     folder of site-packages.
     """
-    beside = _PACKAGE.parent
-    checkout = [beside / name] if (beside / "pyproject.toml").is_file() else []
+    parent = _PACKAGE.parent
+    checkout = [parent / name] if (parent / "pyproject.toml").is_file() else []
     return [_PACKAGE / name, *checkout]
 
 
