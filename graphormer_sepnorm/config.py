@@ -6,7 +6,7 @@ No torch here: help is shown, and a mistake is said, before anything heavy is lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -314,6 +314,20 @@ class FitConfig(Options):
         """Return the options that differ, as ``model.norm``, with both values."""
         ours, theirs = flat(self.to_plain()), flat(other.to_plain())
         return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
+
+
+def refuse_shape(config: FitConfig, given: Collection[str]) -> None:
+    """Raise a ConfigError for given options, as ``model.layers``, that a backbone decides.
+
+    In a configuration they have no effect; who gives one means it.
+    """
+    shape = {f"model.{name}" for name in {*GraphormerConfig.names()} - {*REGULARISATION}}
+    backbone = config.model.from_pretrained
+    if backbone and (named := sorted(shape & {*given})):
+        raise ConfigError(
+            f"--{named[0]} is decided by the pre-trained network {backbone}: leave it out, or give "
+            "--model.from_pretrained null"
+        )
 
 
 SECTIONS: dict[str, type[Options]] = {

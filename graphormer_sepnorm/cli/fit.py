@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphormer_sepnorm.cli.main import OneLineParser
-from graphormer_sepnorm.cli.options import Request, parse, refuse_shape, require_data
-from graphormer_sepnorm.config import flat
+from graphormer_sepnorm.cli.options import Request, parse, require_data
+from graphormer_sepnorm.config import flat, refuse_shape
 from graphormer_sepnorm.errors import ConfigError
 
 
@@ -21,7 +21,7 @@ def fit(words: list[str]) -> None:
     directory, words = _take_resumed(words)
     if directory is None:
         request = parse("fit", words)
-        refuse_shape(request)
+        refuse_shape(request.config, request.typed)
         require_data(request)
         _train(request)
     else:

@@ -65,7 +65,8 @@ def parse_base(
     Raises:
         ConfigError: There is a mistake in them.
     """
-    from graphormer_sepnorm.cli.options import parse, refuse_shape, require_data
+    from graphormer_sepnorm.cli.options import parse, require_data
+    from graphormer_sepnorm.config import refuse_shape
     from graphormer_sepnorm.config import flat
 
     for word in words:
@@ -76,7 +77,7 @@ def parse_base(
     request = parse("fit", [*(f"--config={file}" for file in files), *words], before)
     if stored is None:
         require_data(request)
-    refuse_shape(request)
+    refuse_shape(request.config, request.typed)
     return request
 
 

@@ -19,10 +19,9 @@ from typing import Any, get_type_hints
 import yaml
 
 from graphormer_sepnorm.cli.configs import read_configuration
-from graphormer_sepnorm.config import SECTIONS, FitConfig, ModelConfig, flat
+from graphormer_sepnorm.config import SECTIONS, FitConfig, flat
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.metrics import METRICS
-from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.resources import config_names
 
 # What options are called elsewhere.
@@ -265,21 +264,6 @@ def require_data(request: Request) -> None:
         raise ConfigError(
             "which data? Give a configuration, for example -c quickstart (there are "
             f"{', '.join(config_names())}), or --data.table FILE"
-        )
-
-
-def refuse_shape(request: Request) -> None:
-    """Raise a ConfigError for typed options of a shape that a pre-trained network decides.
-
-    In a configuration they have no effect; who types one means it.
-    """
-    backbone = request.config.model.from_pretrained
-    shape = {*GraphormerConfig.names()} - {*REGULARISATION}
-    shape = {f"model.{name}" for name in shape & {*ModelConfig.names()}}
-    if backbone and (named := sorted(shape & request.typed)):
-        raise ConfigError(
-            f"--{named[0]} is decided by the pre-trained network {backbone}: leave it out, or give "
-            "--model.from_pretrained null"
         )
 
 

@@ -14,11 +14,10 @@ from typing import Any
 
 import torch
 
-from graphormer_sepnorm.config import DataConfig, FitConfig
+from graphormer_sepnorm.config import DataConfig, FitConfig, refuse_shape
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import ConfigError, Interrupted
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.pipeline.fit import fit
 from graphormer_sepnorm.values import is_number
 
@@ -61,9 +60,7 @@ def options_of(parameters: Mapping[str, Any], recipe: str) -> FitConfig:
     if "trainer.max_epochs" in own:
         own["trainer.max_steps"] = -1
     config = config.with_options(own | _on(parameters["device"]))
-    shape = {f"model.{name}" for name in {*GraphormerConfig.names()} - {*REGULARISATION}}
-    if config.model.from_pretrained and (decided := sorted(own.keys() & shape)):
-        raise ConfigError(f"the trained network decides on {', '.join(decided)}: leave it out")
+    refuse_shape(config, own)
     trainer = config.trainer
     if trainer.max_epochs is None and trainer.max_steps == -1 and not config.model.from_pretrained:
         raise ConfigError("nothing limits the training: give max_epochs")
