@@ -66,8 +66,7 @@ def parse_base(
         ConfigError: There is a mistake in them.
     """
     from graphormer_sepnorm.cli.options import parse, require_data
-    from graphormer_sepnorm.config import refuse_shape
-    from graphormer_sepnorm.config import flat
+    from graphormer_sepnorm.config import flat, refuse_shape
 
     for word in words:
         name = word.partition("=")[0].removeprefix("--").replace("-", "_")
