@@ -232,7 +232,8 @@ def _fitted(
     y, weight = labels[rows], weights[rows]
     if len(y) == 0:
         return None
-    weight = weight / weight.mean()
+    # Forests draw other samples where there are weights, be they all the same.
+    weight = weight / weight.mean() if np.ptp(weight) > 0 else None
     mean, std = 0.0, 1.0
     if kind == "regression":
         # Standardized: trees stop growing at a variance of nearly 0, in whatever unit.
