@@ -128,7 +128,7 @@ class BoostedTrees:
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
         """Make trees from what `to_plain` gave."""
-        columns = {
+        columns: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in plain["columns"].items()
         }

@@ -267,7 +267,7 @@ def test_two_molecules_to_measure_by_say_little_and_spoil_nothing(
     if configuration == "table_regression":
         assert "-, - % of the test labels" in said
         assert (
-            "no intervals: for 90 % 9 labels of unseen molecules are needed, and there are 2"
+            "intervals none: for 90 % 9 labels of unseen molecules are needed, and there are 2"
             in (" ".join(said.split()))
         )
     # Of two classes there is one molecule each.
