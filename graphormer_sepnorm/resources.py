@@ -12,7 +12,6 @@ from pathlib import Path
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
 
 _PACKAGE = Path(__file__).resolve().parent
-_SAMPLE = "sample.csv.gz"
 _CONFIGS = "configs", "*.yaml"
 
 
@@ -41,28 +40,21 @@ def sample_path() -> Path:
     Raises:
         DataError: It is missing, that is, the installation is damaged.
     """
-    for folder in _folders("data"):
-        if (folder / _SAMPLE).is_file():
-            return folder / _SAMPLE
-    searched = " or ".join(str(folder) for folder in _folders("data"))
-    raise DataError(f"the bundled sample {_SAMPLE} is not in {searched}; install the package again")
+    for path in _found("data", "sample.csv.gz").values():
+        return path
+    raise DataError(f"the bundled sample is not with {_PACKAGE}: install the package again")
 
 
 def _found(folder: str, pattern: str) -> dict[str, Path]:
-    """Return the files of a folder of the repository by name, in the order of their names."""
-    paths = [path for place in reversed(_folders(folder)) for path in place.glob(pattern)]
-    return {path.stem: path for path in sorted(paths, key=lambda path: path.stem)}
+    """Return the files of a folder by name, in the order of their names; the installed one wins.
 
-
-def _folders(name: str) -> list[Path]:
-    """Return the places where a folder of the repository can be, the installed one first.
-
-    Beside the package only counts where it is a checkout: in an installation that would be some
+    Next to the package only counts where it is a checkout: in an installation that would be some
     folder of site-packages.
     """
     parent = _PACKAGE.parent
-    checkout = [parent / name] if (parent / "pyproject.toml").is_file() else []
-    return [_PACKAGE / name, *checkout]
+    folders = [parent / folder] if (parent / "pyproject.toml").is_file() else []
+    paths = [path for one in (*folders, _PACKAGE / folder) for path in one.glob(pattern)]
+    return {path.stem: path for path in sorted(paths, key=lambda path: path.stem)}
 
 
 def _names(folder: str, pattern: str) -> list[str]:

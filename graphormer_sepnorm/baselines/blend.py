@@ -79,13 +79,9 @@ class Blend:
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the blended values, ``[n, T]``, and the spread of the networks.
 
-        That is the standard deviation of the blends of each network with the same trees; None where
-        there is one network.
-
-        Args:
-            networks: Predictions of K networks, real units or probabilities of class 1:
-                ``[K, n, T]``. Of several the mean is taken, of log-odds where these are blended.
-            trees: Those of the trees, ``[n, T]``.
+        Of predictions of K networks ``[K, n, T]`` the mean is taken, of log-odds where these are
+        blended; `trees` are ``[n, T]``. The spread is the standard deviation of the blends of each
+        network with the same trees; None where there is one network.
         """
         if self.stacking is None:
             values = np.where(

@@ -68,14 +68,10 @@ class Found(NamedTuple):
 
 
 def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES)) -> Found:
-    """Return the baselines; shows on stderr how far it is.
+    """Return the baselines, or some of `NAMES`; shows on stderr how far it is.
 
     There are none for a data set without SMILES. Where the members of an ensemble have folds, they
     are trained on training and validation split too, and validated out of fold.
-
-    Args:
-        data: The data set.
-        models: Which, of `NAMES`.
     """
     splits, task = data.splits, data.splits.task
     if splits.smiles is None:

@@ -67,12 +67,7 @@ class FeatureColumns:
 
     @classmethod
     def fit(cls, raw: RawFeatures, columns: Sequence[str] = ()) -> Self:
-        """Choose the columns for training molecules.
-
-        Args:
-            raw: Their features.
-            columns: Names of the columns of a table that stand behind the descriptors.
-        """
+        """Choose the columns for training molecules; `columns` of a table follow descriptors."""
         molecules = np.bincount(raw.counts.indices, minlength=ENVIRONMENTS)
         medians = np.zeros(raw.descriptors.shape[1])
         for index, column in enumerate(raw.descriptors.T):
@@ -108,11 +103,8 @@ class FeatureColumns:
     ) -> np.ndarray:
         """Return the columns of molecules, float32 ``[n, F]``.
 
-        Args:
-            molecules: n of them.
-            columns: Those of a table, ``[n, C]``; nan = missing.
-            known: Names and values ``[n, K]`` of descriptors that need not be computed again, if
-                they are the same ones.
+        With `columns` of a table, ``[n, C]``, nan = missing. Names and values ``[n, K]`` of
+        descriptors that are `known` need not be computed again, if they are the same ones.
         """
         if known is not None and tuple(known[0]) == self.descriptors:
             raw = RawFeatures(morgan_counts(molecules), known[1])
@@ -129,12 +121,10 @@ def compute_features(
 ) -> RawFeatures:
     """Compute environments and descriptors; four to ten milliseconds a molecule and core.
 
-    Args:
-        smiles: The molecules. One that cannot be read, as some of ogbg-molhiv, has no environment,
-            and all its descriptors are undefined.
-        done: Is told now and then how many are done.
-        names: Of the descriptors; None: all that this release of RDKit has.
-        processes: That compute; None: one for each core, if the molecules are many.
+    A molecule that cannot be read, as some of ogbg-molhiv, has no environment, and all its
+    descriptors are undefined. `done` is given now and then how many are done. Without `names` all
+    descriptors of this release of RDKit are taken, without `processes` one for each core, if the
+    molecules are many.
     """
     names = descriptor_names() if names is None else names
     processes = processes or (cores() if len(smiles) >= _MANY else 1)

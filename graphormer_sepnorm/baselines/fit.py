@@ -132,13 +132,8 @@ def fit_baselines(
     The work is bounded: of each split at most `MOST_MOLECULES` are used, sampled at random, always
     the same; a tree is grown on at most `MOST_ROWS` of them; of the targets come the first ones,
     as many as `MOST_TARGETS` and `MOST_LABELS` leave room for; and there are as many boostings as
-    `MOST_BOOSTED_LABELS` leaves room for.
-
-    Args:
-        table: All molecules.
-        kind: ``regression`` or ``binary``.
-        progress: Is given what is done, how far that is, and how far it goes.
-        models: Which of `MODELS`.
+    `MOST_BOOSTED_LABELS` leaves room for. `progress` is given what is done, how far that is, and
+    how far it goes.
     """
     labels = table.labels
     taught = labels if table.bounds is None else np.where(np.isnan(labels), table.bounds, labels)
