@@ -97,7 +97,7 @@ class Fold(NamedTuple):
             low, high, label = (column[f"{kind}_{one}"] for kind in ("low", "high", "label"))
             beyond = np.maximum(0, np.maximum(low - label, label - high))
             scores.append(np.nanmean(high - low + 20 * beyond))
-        rank = np.mean([one["rank_correlation"] for one in found])
+        rank = float(np.mean([one["rank_correlation"] for one in found]))
         return cls(*common, levels, float(np.mean(scores)), float(rank))
 
 

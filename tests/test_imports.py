@@ -129,7 +129,6 @@ LIBRARIES = {
     "matplotlib": {"training/", "compare/", "inference/", "chem/"},
     "jinja2": {"compare/report.py", "inference/explanation_page.py"},
     "torchmetrics": {"training/"},
-    "jsonargparse": {"cli/options.py"},
 }
 # Rooms that stay small: nothing but these and the standard library.
 ONLY_LIBRARIES = {

@@ -222,8 +222,8 @@ def _parse_base(
 
     Without a configuration file they are added to those that a plan was started with.
     """
-    from graphormer_sepnorm.cli.options import parse, refuse_shape, require_data
-    from graphormer_sepnorm.config import flat
+    from graphormer_sepnorm.cli.options import parse, require_data
+    from graphormer_sepnorm.config import flat, refuse_shape
 
     for word in words:
         name = word.partition("=")[0].removeprefix("--").replace("-", "_")
@@ -233,7 +233,7 @@ def _parse_base(
     request = parse("fit", [*(f"--config={file}" for file in files), *words], before)
     if stored is None:
         require_data(request)
-    refuse_shape(request)
+    refuse_shape(request.config, request.typed)
     return request.config
 
 

@@ -83,11 +83,6 @@ def test_a_table_is_predicted_and_evaluated(
     assert "30 rows" in said[1]
 
 
-def test_info_says_the_accuracy(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert predict(["info", str(run)]) == 0
-    assert f"accuracy {summary(run)['test_accuracy']:.4f}" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("apart", [False, True])
 def test_train_py_test_says_the_same(
     apart: bool, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

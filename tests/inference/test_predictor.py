@@ -249,5 +249,5 @@ def test_predicting_needs_no_lightning(tmp_path):
     )
     loaded = set(done.stdout.split())
     heavy = {"lightning", "torch_geometric", "torchmetrics", "pandas", "sklearn", "matplotlib"}
-    assert loaded & (heavy | {"ogb", "pyarrow", "jsonargparse"}) == set()
+    assert loaded & (heavy | {"ogb", "pyarrow"}) == set()
     assert "rdkit" in loaded
