@@ -17,7 +17,7 @@ train: $(STAMP)
 
 test: lint types unit
 
-# Real data for the tests is looked for in $GRAPHORMER_DATA, if that is set; see docs/evidence.md.
+# Real data for the tests is looked for in $GRAPHORMER_DATA, if that is set; see docs/how-to/install.md.
 unit: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
@@ -41,7 +41,7 @@ sample: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.bench $(BENCH)
 
-# What to run first on a machine with a GPU, see docs/gpu.md; elsewhere it says that there is none.
+# What to run first on a machine with a GPU, see docs/how-to/gpu.md; elsewhere it says that there is none.
 # make gpu-check GPU_CHECK="--config zinc_subset_best --root DIR --batch_sizes 125"
 GPU_CHECK ?= --config quickstart --batch_sizes 125
 gpu-check: $(STAMP)

@@ -61,7 +61,7 @@ def epochs_of_table(molecules: int, kind: Kind) -> int:
 
     As many as show it 120,000 molecules, of a classification 24,000, but 12 to 40: classes are soon
     known by heart, numbers are not, and large tables take time. By validation errors alone, see
-    docs/small-tables.md.
+    docs/experiments/small-tables.md.
 
     Args:
         molecules: That it is trained on.

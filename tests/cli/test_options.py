@@ -152,7 +152,7 @@ def test_bundled_arms_have_options_that_fit_knows(name: str) -> None:
 
 
 def gpu_commands() -> list[str]:
-    page = (REPOSITORY / "docs" / "gpu.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs" / "experiments" / "gpu.md").read_text(encoding="utf-8")
     return re.findall(r"^    python train\.py (.*)$", page, re.MULTILINE)
 
 

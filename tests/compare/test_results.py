@@ -13,7 +13,7 @@ from graphormer_sepnorm.compare.results import ArmResult, Results, RunResult
 from graphormer_sepnorm.files import read_json, typed
 from graphormer_sepnorm.graphs.task import Task
 
-STORED = Path(__file__).parents[2] / "docs" / "compare"
+STORED = Path(__file__).parents[2] / "docs" / "experiments" / "compare"
 NAN = math.nan
 
 

@@ -1,6 +1,6 @@
 """Makes the picture and the table of findings.md from the records of results.md.
 
-    python docs/make_findings.py docs/experiments/results docs/images/findings.png
+    python docs/experiments/make_findings.py docs/experiments/results docs/images/findings.png
 
 prints the table. Differences are between tests of runs with the same seed, with 95 % intervals.
 """

@@ -1,6 +1,6 @@
 """Makes the picture of the README from what `train.py compare` has written.
 
-    python docs/make_picture.py docs/compare/zinc-subset docs/images/norms.png
+    python docs/experiments/make_picture.py docs/experiments/compare/zinc-subset docs/images/norms.png
 
 On the left the features of [CLS] at the output under the baseline and under the arm after it, on
 the right the learning curves of all arms.
