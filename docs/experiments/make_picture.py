@@ -1,6 +1,7 @@
 """Makes the picture of the README from what `train.py compare` has written.
 
-    python docs/experiments/make_picture.py docs/experiments/compare/zinc-subset docs/images/norms.png
+    cd docs/experiments
+    python make_picture.py compare/zinc-subset ../images/norms.png
 
 On the left the features of [CLS] at the output under the baseline and under the arm after it, on
 the right the learning curves of all arms.
