@@ -17,6 +17,7 @@ import pytest
 from reference.processes import REPOSITORY, run_python
 
 from graphormer_sepnorm.cli import options
+from graphormer_sepnorm.cli.fit import _take_resumed
 from graphormer_sepnorm.resources import sample_path
 
 DOCS = REPOSITORY / "docs"
@@ -122,6 +123,8 @@ def understand(words, reference):
         verb = "fit"
     elif verb in ("test", "validate"):
         words = words[1:]
+    if verb == "fit":
+        _, words = _take_resumed(words)
     options.parse(verb, words)
 
 
@@ -131,7 +134,7 @@ def test_commands_are_understood(page, reference, monkeypatch):
     commands = commands_of(page)
     if page == README:
         commands += re.findall(r"`(python (?:train|predict)\.py [^`]*)`", page.read_text())
-        assert len(commands) > 6
+        assert len(commands) > 5
     for command in commands:
         words = shlex.split(command)
         programs = [word for word in words if word in ("train.py", "predict.py")]
