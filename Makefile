@@ -10,14 +10,18 @@ STAMP := .venv/.installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: train test unit lint types format sample bench gpu-check clean
+.PHONY: train test test-all unit lint types format sample bench gpu-check clean
 
 train: $(STAMP)
 	$(BIN)/python train.py fit -c $(CONFIG)
 
+# Without what is marked slow: load, whole comparisons, pages of examples. `make test-all` runs it.
+test: PYTEST_ARGS ?= -m "not slow"
 test: lint types unit
 
-# Real data for the tests is looked for in $GRAPHORMER_DATA, if that is set; see docs/how-to/install.md.
+test-all: lint types unit
+
+# Real data for the tests are looked for in $GRAPHORMER_DATA, if that is set.
 unit: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 

@@ -130,11 +130,11 @@ def test_an_experiment_with_the_six_arms(name: str, tmp_path: Path) -> None:
 def test_tables_of_the_page_are_those_of_the_runs(
     folder: str, metric: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/elsewhere.md shows docs/elsewhere/*/report.md, and that what runs.csv gives."""
+    """elsewhere.md shows the report of each experiment, and that what runs.csv gives."""
     monkeypatch.syspath_prepend(EXAMPLES)
     import six_arms
 
-    docs = REPOSITORY / "docs"
+    docs = REPOSITORY / "docs" / "experiments"
     kept = (docs / "elsewhere" / folder / "report.md").read_text(encoding="utf-8").splitlines()
     runs = six_arms.read(docs / "elsewhere" / folder / "runs.csv")
     made = six_arms.report(runs, six_arms.ARMS, {metric: "higher"}).splitlines()

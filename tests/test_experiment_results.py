@@ -1,4 +1,4 @@
-"""docs/experiments/results.md is what its script makes of the records, and the script adds runs to them."""
+"""The page of results is what its script makes of the records, and the script adds runs to them."""
 
 from __future__ import annotations
 

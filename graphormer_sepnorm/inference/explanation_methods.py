@@ -20,7 +20,7 @@ from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.inference.batching import by_size
 from graphormer_sepnorm.model.graphormer import Graphormer
 
-# Points of the path of integrated gradients; see docs/experiments/explaining.md.
+# Points of the path of integrated gradients; see docs/how-to/explain.md.
 STEPS = 32
 
 
@@ -128,7 +128,7 @@ METHODS: dict[str, Callable[[Subject], np.ndarray]] = {
 
 
 def default_method(norm: str) -> str:
-    """Return the method that found the truth better for a norm (docs/experiments/explaining.md).
+    """Return the method that found the truth better for a norm (docs/how-to/explain.md).
 
     In evaluation BatchNorm is linear. LayerNorm is not, least of all near a masked atom, where the
     way of `integrated_gradients` begins.

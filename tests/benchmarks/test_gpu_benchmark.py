@@ -131,6 +131,7 @@ def test_agreement_is_that_of_tests_that_are_there() -> None:
 
 
 def test_the_page_names_the_same_tests() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "experiments" / "gpu.md").read_text(encoding="utf-8")
+    folder = Path(__file__).parents[2] / "docs" / "experiments"
+    page = (folder / "gpu.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"^    python -m pytest (.*)$", page, re.MULTILINE)
     assert command.split() == [f"tests/{file}" for file in AGREEMENT]
