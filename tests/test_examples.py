@@ -72,22 +72,6 @@ def test_norms_in_torch(tmp_path: Path) -> None:
     assert all(0 < value < 2 for values in errors.values() for value in values)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", ["python.md", "elsewhere.md"])
-def test_code_of_a_page_runs(page: str, tmp_path: Path) -> None:
-    text = (REPOSITORY / "docs" / page).read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
-    assert blocks
-    script = tmp_path / "blocks"
-    lines = [
-        f"exec(compile({block!r}, 'block {number}', 'exec'), {{}})"  # a traceback names it
-        for number, block in enumerate(blocks)
-    ]
-    script.write_text("\n".join(lines), encoding="utf-8")
-    done = run_python(script, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-
-
 # The two experiments, as small as they can be: a script and its options.
 EXPERIMENTS = {
     "sepnorm_vit_mae.py": ("--epochs", "1"),
