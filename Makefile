@@ -61,6 +61,11 @@ $(STAMP): pyproject.toml constraints.txt $(wildcard graphormer_sepnorm/kernels/*
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
 	@touch $@
 
+# The site, from the Markdown files and docstrings, in build/site; a broken link is an error.
+.PHONY: docs
+docs: $(STAMP)
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs . build/site
+
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find graphormer_sepnorm tests data -name __pycache__ -type d -prune -exec rm -rf {} +
