@@ -17,6 +17,7 @@ exclude_patterns = [".*", "build", "runs", "README.md"]
 suppress_warnings = ["toc.not_included"]  # a test finds guides that the index lacks
 myst_heading_anchors = 4
 default_role = "code"
+autodoc_default_options = {"members": True}
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 napoleon_use_ivar = True
@@ -34,12 +35,10 @@ def contents(app, docname, source):
                 ["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""]
             )
     elif docname == "docs/reference/api":
-        names = (name for name in graphormer_sepnorm.__all__ if name != "__version__")
-        parts = [
-            f"## {name}\n\n```{{eval-rst}}\n.. auto{kind_of(name)}:: graphormer_sepnorm.{name}\n```\n"
-            for name in names
-        ]
-        source[0] += "\n".join(parts)
+        for name in graphormer_sepnorm.__all__:
+            if name != "__version__":
+                directive = f".. auto{kind_of(name)}:: graphormer_sepnorm.{name}"
+                source[0] += f"\n## {name}\n\n```{{eval-rst}}\n{directive}\n```\n"
 
 
 def kind_of(name):

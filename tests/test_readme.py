@@ -28,11 +28,12 @@ GUIDES = [
     CONTRIBUTING,
     *(path for path in sorted(DOCS.rglob("*.md")) if DIARY not in path.parents),
 ]
+CARDS = sorted((REPOSITORY / "data" / "models").glob("*.md"))
 PAGES = [
     *GUIDES,
     REPOSITORY / "CHANGELOG.md",
     *(REPOSITORY / name / "README.md" for name in ("data", "benchmarks")),
-    *sorted((REPOSITORY / "data" / "models").glob("*.md")),
+    *CARDS,
     *sorted(DIARY.rglob("*.md")),
 ]
 # Guides whose commands are run; the features of the others have tests of their own.
@@ -334,6 +335,32 @@ def test_the_findings_stay_short():
     assert len((DOCS / "findings.md").read_text(encoding="utf-8").split()) <= 1200
 
 
+# The glossary of CONTRIBUTING has the terms that stand for these.
+DIALECT = re.compile(
+    r"\b(how sure|(is|are|was|were) told|beside|of no weight|by heart|dealt|deals|goes on|judged|"
+    r"without five|so many|in place of|behaviour|licence|colour\w*|centre\w*|"
+    r"neighbour\w*|\w*(normal|standard|optim|recogn|general|penal|featur)is(e|ed|es|ing|ation|er))\b",
+    re.IGNORECASE,
+)
+
+
+def dialect(page):
+    """Yield words that the glossary or American spelling replaces, outside of code."""
+    if page == CONTRIBUTING or page.name == "options.md" or page not in [*GUIDES, *CARDS]:
+        return  # the glossary itself, the help of commands, the diary
+    text = re.sub(
+        r"^(```.*?^```|    .*?)$|`[^`]*`|\]\([^)]*\)", "", page.read_text(), flags=re.M | re.S
+    )
+    yield from (found[0] for found in DIALECT.finditer(" ".join(text.split())))
+
+
+def test_the_dialect_is_noticed(tmp_path, monkeypatch):
+    page = tmp_path / "page.md"
+    page.write_text("The model is told how sure it is, beside `beside`;\nnormalised.\n")
+    monkeypatch.setitem(globals(), "GUIDES", [page])
+    assert list(dialect(page)) == ["is told", "how sure", "beside", "normalised"]
+
+
 def broken_lines(page):
     """Yield lines of prose in which code does not end."""
     prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
@@ -374,7 +401,7 @@ def missing_files(page):
     yield from (name for name in named if not any((one / name).exists() for one in folders))
 
 
-@pytest.mark.parametrize("check", [broken_lines, broken_links, missing_files])
+@pytest.mark.parametrize("check", [broken_lines, broken_links, missing_files, dialect])
 def test_pages_have_no(check):
     found = {name_of(page): list(check(page)) for page in PAGES if list(check(page))}
     assert found == {}
