@@ -25,10 +25,11 @@ from graphormer_sepnorm import Predictor
 from graphormer_sepnorm.files import replacing
 
 sys.path.append(str(Path(__file__).parent / "experiments"))
-from make_findings import SETTINGS, draw_setting, experiments_of
+from make_findings import ARMS, SETTINGS, draw_setting, experiments_of
 
 SMILES, NAME = "CC(=O)Oc1ccccc1C(=O)O", "aspirin"
 STRONG = 0.5  # contribution with the full color
+KINDS = {"ln": "LayerNorm", "bn": "BatchNorm"}
 COLORS = LinearSegmentedColormap.from_list("contribution", ["#4f9fe0", "white", "#ff9933"])
 
 
@@ -68,6 +69,13 @@ def draw_interval(axes: Axes, predictor: Predictor) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
+def label_of(norm: str) -> str:
+    """Return what a norm is called in the picture: [CLS] | atoms."""
+    parts = norm.removeprefix("shared-").split("+")
+    pair = " | ".join(KINDS[part] for part in parts)
+    return f"one {pair}" if len(parts) == 1 else f"SepNorm:\n{pair}" if norm == "bn+ln" else pair
+
+
 def make_hero(records: Path, picture: Path) -> None:
     """Draw the picture.
 
@@ -87,8 +95,12 @@ def make_hero(records: Path, picture: Path) -> None:
     places = right.subplots(1, 2, sharey=True)
     for axes, setting in zip(places, (SETTINGS[0], SETTINGS[2]), strict=True):
         draw_setting(axes, setting, experiments_of(setting, known))
+        axes.set_title(axes.get_title().replace("published size\n", ""), fontsize=9)
+    places[0].set_yticks(range(len(ARMS)), [label_of(norm) for norm in ARMS])
     right.suptitle(
-        "Change of the test metric from ShareNorm (left of the line: better)", fontsize=9
+        "Norm of [CLS] | norm of the atoms, compared with one LayerNorm (ShareNorm):\n"
+        "change of the test metric, better to the left of the line",
+        fontsize=9,
     )
     picture.parent.mkdir(parents=True, exist_ok=True)
     with replacing(picture) as partial:
