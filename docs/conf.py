@@ -17,7 +17,11 @@ exclude_patterns = [".*", "build", "runs", "README.md"]
 suppress_warnings = ["toc.not_included"]  # a test finds guides that the index lacks
 myst_heading_anchors = 4
 default_role = "code"
-autodoc_default_options = {"members": True}
+_REQUESTS = ("fit", "predict", "predict_proba", "score", "transform")  # made by scikit-learn
+autodoc_default_options = {
+    "members": True,
+    "exclude-members": ", ".join(f"set_{name}_request" for name in _REQUESTS),
+}
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 napoleon_use_ivar = True
