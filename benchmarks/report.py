@@ -1,6 +1,6 @@
-"""The table of a benchmark, for the terminal and for ``docs/performance.md``.
+"""The table of a benchmark, for the terminal and for ``docs/experiments/performance.md``.
 
-python -m benchmarks.report FILE.json [FILE.json ...] docs/performance.md
+python -m benchmarks.report FILE.json [FILE.json ...] docs/experiments/performance.md
 
 What stands in the document behind the line `BY_HAND` is kept: what the numbers mean.
 """
@@ -59,7 +59,7 @@ def text_of(result: dict[str, Any]) -> str:
 
 
 def document(results: list[dict[str, Any]]) -> str:
-    """Return what of ``docs/performance.md`` is made from results: a table for each."""
+    """Return what of ``docs/experiments/performance.md`` is made from results: a table for each."""
     parts = [
         "# Performance",
         "What the rows are, and how to run them: [benchmarks/README.md](../benchmarks/README.md). "

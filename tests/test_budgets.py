@@ -17,7 +17,7 @@ LINES = {
     "graphormer_sepnorm/training": (3_880, 2_900),
     "tests": (38_050, 26_000),
 }
-WORDS = (59_000, 25_000)  # of README, CONTRIBUTING and docs, but not of docs/experiments
+WORDS = 25_000  # of README, CONTRIBUTING and docs, but not of docs/experiments
 LONGEST_FILE = 500
 
 
@@ -36,5 +36,6 @@ def test_no_file_of_the_package_is_too_long() -> None:
 
 
 def test_documents_have_no_more_words_than_they_may_have() -> None:
-    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
-    assert sum(len(path.read_text().split()) for path in documents) <= WORDS[0]
+    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    documents = [path for path in documents if ROOT / "docs" / "experiments" not in path.parents]
+    assert sum(len(path.read_text().split()) for path in documents) <= WORDS

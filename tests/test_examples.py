@@ -73,22 +73,6 @@ def test_norms_in_torch(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["python.md", "elsewhere.md"])
-def test_code_of_a_page_runs(page: str, tmp_path: Path) -> None:
-    text = (REPOSITORY / "docs" / page).read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
-    assert blocks
-    script = tmp_path / "blocks"
-    lines = [
-        f"exec(compile({block!r}, 'block {number}', 'exec'), {{}})"  # a traceback names it
-        for number, block in enumerate(blocks)
-    ]
-    script.write_text("\n".join(lines), encoding="utf-8")
-    done = run_python(script, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.slow
 def test_sepnorm_vit_mae(tmp_path: Path) -> None:
     arms = ("shared-ln", "bn+bn")
     options = ("--epochs", "1", "--seeds", "2", "--arms", *arms)

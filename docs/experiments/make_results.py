@@ -21,7 +21,7 @@ from graphormer_sepnorm.files import write_text
 from graphormer_sepnorm.metrics import LAST, METRICS, monitored
 from graphormer_sepnorm.runs.directory import RunDirectory
 
-RECORDS, TABLE = Path(__file__).parent / "results", Path(__file__).parents[1] / "results.md"
+RECORDS, TABLE = Path(__file__).parent / "results", Path(__file__).parent / "results.md"
 # Options that make another experiment; the others are places, the seed, what is shown and kept.
 COUNTS = re.compile(
     r"model\.(?!seed)|data\.(?!seed|root|dataset|\w*table|num_workers|member_fold)|metric|ema_decay"

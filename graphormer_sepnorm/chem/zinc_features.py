@@ -4,7 +4,7 @@ An atom is one of 28 types: the element, the hydrogens that are written explicit
 the sign of the charge. A bond is single, double or triple: aromatic rings stand in one of their
 Kekulé forms. The stored graphs were made by an RDKit of 2019 to 2020; the way taken here gives the
 stored atoms of all molecules that were compared and the stored bonds of 99.6 % of them
-(docs/differences.md).
+(docs/explanation/differences.md).
 """
 
 from __future__ import annotations

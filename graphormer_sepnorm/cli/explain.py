@@ -36,7 +36,7 @@ examples:
   predict.py explain esol "CC(=O)Oc1ccccc1C(=O)O" -o why.html
   predict.py explain RUN -i molecules.csv --target logD --method leave_one_fragment_out -o why.html
 
-how well each method finds what is known to be true: docs/explaining.md
+how well each method finds what is known to be true: docs/how-to/explain.md
 """
 
 

@@ -151,7 +151,7 @@ def _parser() -> OneLineParser:
     )
     near = "name the K most similar molecules of training"
     sure.add_argument("--neighbours", type=int, metavar="K", help=near)
-    add = parser.add_argument_group("many machines (docs/clusters.md)").add_argument
+    add = parser.add_argument_group("many machines (docs/how-to/clusters.md)").add_argument
     add("--shard", metavar="K/N", help="predict part K of N of a table only")
     what = "through Ray: -i is a folder, file or 'pattern' of Parquet or CSV files, -o a folder"
     add("--ray", action="store_true", help=what)

@@ -414,8 +414,8 @@ class Predictor:
         Args:
             smiles: As for `predict`.
             target: What is explained, one of ``task.targets``; None: the only one.
-            method: How contributions are found (docs/explaining.md); None: the way that found known
-                contributions best in networks of this norm.
+            method: How contributions are found (docs/how-to/explain.md); None: the way that found
+                known contributions best in networks of this norm.
             batch_size: Molecules computed at once; the contributions do not depend on it.
             max_atoms: Larger molecules get an error.
             columns: As for `predict`.

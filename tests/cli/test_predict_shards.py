@@ -43,7 +43,7 @@ def test_what_separates_the_cells_is_said_once(model, tmp_path, small_chunks):
     words = [str(model), "-i", str(source), "--quiet", "-o"]
     assert main([*words, str(whole)]) == 0
     joined = b""
-    for number in (1, 2):  # as docs/clusters.md has it: awk 'FNR > 1 || NR == 1'
+    for number in (1, 2):  # as docs/how-to/clusters.md has it: awk 'FNR > 1 || NR == 1'
         part = tmp_path / f"part-{number}.csv"
         assert main([*words, str(part), "--shard", f"{number}/2"]) == 0
         joined += b"".join(part.read_bytes().splitlines(keepends=True)[number > 1 :])

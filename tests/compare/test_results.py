@@ -15,7 +15,7 @@ from graphormer_sepnorm.compare.statistics import holm, norm_effects
 from graphormer_sepnorm.files import read_json, typed
 from graphormer_sepnorm.graphs.task import Task
 
-STORED = Path(__file__).parents[2] / "docs" / "compare"
+STORED = Path(__file__).parents[2] / "docs" / "experiments" / "compare"
 NAN = math.nan
 
 

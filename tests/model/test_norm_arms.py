@@ -121,7 +121,7 @@ class RMSNorm(torch.nn.RMSNorm):
 
 
 def test_one_more_kind_of_norm_is_one_more_arm(monkeypatch):
-    """As docs/python.md says; it keeps the start that it was made with."""
+    """As docs/tutorials/python.md says; it keeps the start that it was made with."""
     monkeypatch.setitem(norms.NORM_KINDS, "rms", RMSNorm)
     monkeypatch.setattr(config, "NORMS", (*NORMS, "bn+rms", "shared-rms"))
     for arm in ("bn+rms", "shared-rms"):
