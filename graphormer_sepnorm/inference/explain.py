@@ -29,7 +29,7 @@ from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.inference.batching import BATCH_SIZE, by_size, in_chunks
 from graphormer_sepnorm.model.graphormer import Graphormer
 
-# Points of the path of integrated gradients; docs/explaining.md has what more of them change.
+# Points of the path of integrated gradients; see docs/how-to/explain.md.
 STEPS = 32
 
 
@@ -126,7 +126,7 @@ METHODS: dict[str, Callable[[Subject], np.ndarray]] = {
 
 
 def default_method(norm: str) -> str:
-    """Return the method that found the truth better in networks of a norm (docs/explaining.md).
+    """Return the method that found the truth better in networks of a norm (docs/how-to/explain.md).
 
     In evaluation BatchNorm is linear. LayerNorm is not, least of all near a masked atom, where the
     way of `integrated_gradients` begins.
