@@ -129,24 +129,20 @@ def _features(smiles: list[str], folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 def _compute(smiles: list[str], folder: Path) -> None:
     folder.mkdir(exist_ok=True)
-    shapes = (len(smiles), len(descriptor_names())), (len(smiles), ENVIRONMENTS)
-    descriptors, counts = (
-        np.lib.format.open_memmap(folder / name, "w+", dtype, shape)
-        for name, dtype, shape in zip(_FILES, (np.float32, np.uint8), shapes, strict=True)
-    )
-    starts = range(0, len(smiles), _CHUNK)
-    chunks = (smiles[start : start + _CHUNK] for start in starts)
+    chunks = (smiles[start : start + _CHUNK] for start in range(0, len(smiles), _CHUNK))
+    parts: list[tuple[np.ndarray, np.ndarray]] = []
     line = StatusLine()
     try:
         with in_processes(_of_chunk, chunks, cores()) as computed:
-            for start, rows in zip(starts, computed, strict=True):
-                descriptors[start : start + _CHUNK], counts[start : start + _CHUNK] = rows
+            for part in computed:
+                parts.append(part)
                 if line.is_due():
-                    line.show(f"descriptors: {start:,} of {len(smiles):,} molecules")
+                    done = len(parts) * _CHUNK
+                    line.show(f"descriptors: {done:,} of {len(smiles):,} molecules")
     finally:
         line.clear()
-    descriptors.flush()
-    counts.flush()
+    for name, arrays in zip(_FILES, zip(*parts, strict=True), strict=True):
+        np.save(folder / name, np.concatenate(arrays))
 
 
 def _of_chunk(smiles: list[str]) -> tuple[np.ndarray, np.ndarray]:

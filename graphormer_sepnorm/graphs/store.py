@@ -7,11 +7,11 @@ every file are compared; a stale or damaged store is rebuilt, never used.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import shutil
-import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
@@ -23,13 +23,13 @@ import numpy as np
 from filelock import FileLock
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import cannot_be_written, read_json
+from graphormer_sepnorm.files import cannot_be_written, read_json, sha256_of
 from graphormer_sepnorm.graphs.packed_graphs import packed_blocks
 from graphormer_sepnorm.graphs.structure import UNREACHABLE_DISTANCE, PairTypes
 
 log = logging.getLogger(__name__)
 
-STRUCTURE_VERSION = 5
+STRUCTURE_VERSION = 6
 
 
 @dataclass(eq=False, repr=False)
@@ -198,14 +198,6 @@ def _narrow(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def _checksum(path: Path) -> int:
-    value = 0
-    with path.open("rb") as handle:
-        while chunk := handle.read(1 << 22):
-            value = zlib.crc32(chunk, value)
-    return value
-
-
 def _problem(directory: Path, key: dict[str, str | int]) -> str | None:
     """Say why the store cannot be used, or return None."""
     record = read_json(directory / "store.json")
@@ -216,11 +208,10 @@ def _problem(directory: Path, key: dict[str, str | int]) -> str | None:
     if set(record.get("checksums", ())) != set(_ARRAYS):
         return "is incomplete"
     for name, checksum in record["checksums"].items():
-        try:
-            if _checksum(directory / f"{name}.npy") != checksum:
-                return f"is damaged ({name}.npy)"
-        except OSError:
-            return f"is damaged ({name}.npy cannot be read)"
+        with contextlib.suppress(OSError):  # another process may be replacing it
+            if sha256_of(directory / f"{name}.npy") == checksum:
+                continue
+        return f"is damaged ({name}.npy)"
     return None
 
 
@@ -236,7 +227,7 @@ def _write(store: GraphStore, directory: Path, key: dict[str, str | int]) -> Non
     try:
         for name in _ARRAYS:
             np.save(temporary / f"{name}.npy", getattr(store, name))
-        checksums = {name: _checksum(temporary / f"{name}.npy") for name in _ARRAYS}
+        checksums = {name: sha256_of(temporary / f"{name}.npy") for name in _ARRAYS}
         record = {"key": key, "checksums": checksums}
         (temporary / "store.json").write_text(json.dumps(record, indent=1) + "\n")
         if directory.is_dir():

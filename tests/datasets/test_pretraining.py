@@ -70,7 +70,7 @@ def test_a_place_that_cannot_be_written_is_one_line(
     def full(*arguments: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pretraining.os, "posix_fallocate", full)
+    monkeypatch.setattr(pretraining.np, "save", full)
     with pytest.raises(DataError, match=r"\(No space left on device\): make room"):
         load_pretraining(path, tmp_path)
 

@@ -288,9 +288,11 @@ def report_on(
 def summarise(values: np.ndarray, kind: Kind) -> LabelSummary:
     """Summarize the labels of a target in a split, ``[n]``; nan = missing."""
     known = values[~np.isnan(values)]
-    spread = (float(of(known)) if len(known) else None for of in (np.mean, np.std, np.min, np.max))
+    mean, std, low, high = (
+        float(of(known)) if len(known) else None for of in (np.mean, np.std, np.min, np.max)
+    )
     positives = int(known.sum()) if kind == "binary" else None
-    return LabelSummary(len(known), len(values) - len(known), *spread, positives)
+    return LabelSummary(len(known), len(values) - len(known), mean, std, low, high, positives)
 
 
 def find_duplicates(parts: Mapping[str, Sequence[ValidRow]], kind: Kind) -> Duplicates:
@@ -396,7 +398,7 @@ def _entries(report: DataReport) -> Iterator[tuple[str, str]]:
     yield "duplicates", _duplicates(report)
     leaks, shared = (
         [
-            f"{getattr(leak, what):,} in {' and '.join(map(_SPLIT_WORDS.get, leak.splits))}"
+            f"{getattr(leak, what):,} in {' and '.join(map(_SPLIT_WORDS.__getitem__, leak.splits))}"
             for leak in report.leakage
             if getattr(leak, what)
         ]
