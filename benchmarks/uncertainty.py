@@ -23,13 +23,12 @@ from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 from benchmarks.markdown import table
-from graphormer_sepnorm.files import replacing, require_json
+from graphormer_sepnorm.files import replacing, require_json, typed
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.uncertainty.calibration import expected_error
 from graphormer_sepnorm.uncertainty.conformal import LEVELS
 from graphormer_sepnorm.uncertainty.domain import Domain
-from graphormer_sepnorm.uncertainty.uncertainty import from_plain
 
 # Okabe and Ito's, which the colour-blind can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -86,7 +85,7 @@ class Fold:
         known = ~np.isnan(errors).all(axis=0)
         similarity = column["similarity"][known]
         distance = column["distance"][known] if "distance" in column else None
-        outside = from_plain(Domain, confidence["domain"]).outside(similarity, distance)
+        outside = typed(Domain, confidence["domain"]).outside(similarity, distance)
         if distance is None:  # a model that does not read [CLS]
             distance = np.full(len(similarity), np.nan)
         mean = np.nanmean(errors[:, known], axis=0)

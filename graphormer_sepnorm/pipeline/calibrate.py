@@ -114,7 +114,6 @@ def measure(
         places=places,
         exclusive=exclusive,
         tokens=tokens,
-        ranked=data.splits.groups is None,  # a benchmark goes by the order
         bounds=data.sides(held.numbers),
         limits=limits,
     )

@@ -1,9 +1,9 @@
-"""Which molecules a model may be trusted with: those that are like some of its training.
+"""Which molecules a model may be trusted with: those that are like its training molecules.
 
 Similarity is that of fingerprints, to the training molecules that a model file stores; distance is
 that of the graph token, [CLS], as the networks see a molecule.
 
-n molecules · m of training · k neighbors · T targets · K networks · C channels · D axes.
+n molecules · m training molecules · k neighbors · T targets · K networks · C channels · D axes.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from scipy.special import stdtrit
 from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS
 from graphormer_sepnorm.errors import CheckpointError
 
-# Similarities and distances that a border is looked for among, how much larger errors are beyond
-# it, how many molecules have to say so, and which share may lie there: what excludes half is no
-# domain.
+# Similarities and distances among which a border is looked for, how much larger errors are beyond
+# it, how many molecules have to show that, and which share may lie there at most: what excludes
+# half is no domain.
 _BORDERS = tuple(round(0.15 + 0.05 * step, 2) for step in range(11))
 _FURTHEST = tuple(round(1.2 + 0.1 * step, 1) for step in range(29))
 LARGER, FEWEST, MOST = 1.5, 20, 1 / 3
 # How certain it has to be that they are not larger by chance.
 _CERTAIN = 0.99
-# Where errors do not tell: less similar than this share of what the model was tried on.
+# Where errors show no border: less similar than this share of the unseen molecules.
 _UNTRIED = 0.01
 
-# About 100 bytes each, 4 MB in all, and their SMILES. Of more molecules that many are sampled.
+# Molecules of a sketch: 100 bytes each, and their SMILES. Of more that many are sampled.
 MOST_KEPT = 40_000
 _AT_ONCE = 128
 # Two different similarities are further apart than that many times the number of stored molecules.
@@ -43,11 +43,10 @@ _TIE = 1e-11
 # as much as a molecule of this weight.
 _POWER, _PRIOR = 3, 0.1
 
-# Principal axes that a cloud stores, and molecules; of more that many are sampled. 32 bytes each.
+# Principal axes of a cloud, and its molecules, 32 bytes each; of more that many are sampled.
 AXES, MOST_TOKENS = 16, 4_000
 _NEAREST = 5
 _SMALLEST = 1e-12
-_PARTS = ("centre", "axes", "points")
 
 
 def sampled(count: int, most: int) -> np.ndarray:
@@ -59,15 +58,15 @@ def sampled(count: int, most: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Domain:
-    """A border of similarity to the most similar molecule of training, and one of [CLS].
+    """Borders of similarity to the most similar training molecule and of the distance of [CLS].
 
     Attributes:
         border: Tanimoto similarity; less similar molecules are outside.
-        larger: How many times as large as usual the errors of unseen molecules outside were; 0
-            where there is no border beyond which they are large.
+        larger: How many times as large as usual the errors of unseen molecules outside were; 0:
+            they are not large beyond any border.
         molecules: How many unseen molecules were outside.
-        furthest: Distance of [CLS] from molecules of training, see `TokenDistance`; those further
-            away are outside too. None: there is no such border.
+        furthest: Distance, see `TokenDistance`; molecules further away are outside too; None: there
+            is no such border.
         larger_beyond: As `larger`, beyond `furthest`.
     """
 
@@ -85,16 +84,15 @@ class Domain:
         distance: np.ndarray | None = None,
         expected: np.ndarray | None = None,
     ) -> Self:
-        """Find the borders: the nearest ones beyond which errors are `LARGER` times the usual.
+        """Find the nearest borders beyond which errors are `LARGER` times the usual ones.
 
         With fewer than `FEWEST` molecules there are none, and nothing is outside.
 
         Args:
-            similarity: Of unseen molecules to the most similar one of training, ``[n]``.
-            errors: Absolute ones, or the log loss of classes, ``[n]``.
-            distance: Of their [CLS] from molecules of training, ``[n]``; None: it is not known.
-            expected: What each error should be by the prediction itself, which may well grow
-                outside, ``[n]``; None: the same for all.
+            similarity: Of unseen molecules to the most similar training molecule, ``[n]``.
+            errors: Absolute errors, or the log loss of classes, ``[n]``.
+            distance: Of their [CLS] from training molecules, ``[n]``.
+            expected: What each error should be by the prediction itself, ``[n]``; None: the same.
         """
         furthest, beyond = None, 0.0
         expected = np.ones(len(errors)) if expected is None else expected
@@ -104,7 +102,7 @@ class Domain:
         border, larger = _first_border(_BORDERS[::-1], similarity.__lt__, errors, usual)
         if border is None:
             few = len(similarity) < FEWEST
-            # Rounded down: many molecules may have the very similarity of the border, as 2 / 3.
+            # Rounded down: many molecules may have exactly this similarity, as 2 / 3.
             border = 0.0 if few else math.floor(1000 * np.quantile(similarity, _UNTRIED)) / 1000
         found = cls(border, larger, 0, furthest, beyond)
         return replace(found, molecules=int(found.outside(similarity, distance).sum()))
@@ -130,30 +128,31 @@ class Domain:
 
     def reasons(self, similarity: np.ndarray, distance: np.ndarray | None) -> list[str]:
         """Return why molecules are outside, ``[n]``; the empty string for one inside."""
-        reasons = []
-        for number, like in enumerate(similarity.tolist()):
+        reasons = [""] * len(similarity)
+        for index in np.flatnonzero(self.outside(similarity, distance)).tolist():
             parts = []
-            if like < self.border:
+            if similarity[index] < self.border:
                 why = "nearly all that the model was tried on are above it"
                 if self.larger:
                     why = f"errors were {self.larger:.1f} times the usual"
-                near = f"similarity {like:.2f} to the most similar training molecule"
+                near = f"similarity {similarity[index]:.2f} to the most similar training molecule"
                 parts.append(f"{near}, below {self.border:.2f}: {why}")
-            far = None if distance is None else distance[number]
-            if self.furthest is not None and far is not None and far > self.furthest:
+            if distance is not None and self._is_far(distance[index]):
                 parts.append(
-                    f"its [CLS] is {far:.1f} times as far from training molecules as usual, beyond "
-                    f"{self.furthest:.1f}: errors were {self.larger_beyond:.1f} times the usual"
+                    f"its [CLS] is {distance[index]:.1f} times as far from training molecules as "
+                    f"usual, beyond {self.furthest:.1f}: "
+                    f"errors were {self.larger_beyond:.1f} times the usual"
                 )
-            reasons.append("; ".join(parts))
+            reasons[index] = "; ".join(parts)
         return reasons
 
     def outside(self, similarity: np.ndarray, distance: np.ndarray | None) -> np.ndarray:
         """Return which molecules are outside, bool ``[n]``."""
         outside = similarity < self.border
-        if self.furthest is None or distance is None:
-            return outside
-        return outside | (distance > self.furthest)
+        return outside if distance is None else outside | self._is_far(distance)
+
+    def _is_far(self, distance: np.ndarray) -> np.ndarray:
+        return distance > (math.inf if self.furthest is None else self.furthest)
 
 
 def _first_border(
@@ -164,9 +163,8 @@ def _first_border(
 ) -> tuple[float | None, float]:
     """Return the first border beyond which errors are `LARGER` times usual, and how many times.
 
-    A lower confidence bound has to be above the usual ones too: beyond some of forty borders a few
-    errors are large by chance. None and 0 where there is none with at least `FEWEST` and at most
-    `MOST` of the molecules there.
+    The lower confidence bound of what they have in excess has to be above 0 too: beyond some of
+    forty borders a few errors are large by chance. None and 0: there is no such border.
     """
     for border in borders:
         outside = beyond(border)
@@ -184,7 +182,7 @@ class Nearest(NamedTuple):
     """Neighbors, the most similar first.
 
     Attributes:
-        similarity: float64 ``[n, k]``, Tanimoto's of the sets of Morgan environments, 0 to 1.
+        similarity: float64 ``[n, k]``, Tanimoto, of the sets of Morgan environments.
         rows: int64 ``[n, k]``, which molecules of the sketch these are.
     """
 
@@ -192,12 +190,9 @@ class Nearest(NamedTuple):
     rows: np.ndarray
 
     def mean_errors(self, errors: np.ndarray) -> np.ndarray:
-        """Return how wrong a model was on the neighbors of each molecule, ``[n]``.
+        """Return the mean of absolute errors ``[m]`` (nan = unknown) on the neighbors, ``[n]``.
 
-        A mean by similarity, shrunk to the mean over all where there is nothing similar.
-
-        Args:
-            errors: float64 ``[m]``, absolute ones; nan where not known.
+        Weighted by similarity, and shrunk to the mean over all where nothing is similar.
         """
         overall = float(np.nanmean(errors)) if np.isfinite(errors).any() else 0.0
         known = errors[self.rows]
@@ -208,7 +203,7 @@ class Nearest(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Neighbors:
-    """A sketch of the molecules that a model was trained on, at most `MOST_KEPT`; see `sampled`.
+    """A sketch of the training molecules, at most `MOST_KEPT`; see `sampled`.
 
     Attributes:
         environments: bool ``[m, ENVIRONMENTS]``, sparse: the Morgan environments of each.
@@ -230,7 +225,7 @@ class Neighbors:
         smiles: Sequence[str] = (),
         labels: np.ndarray | None = None,
     ) -> Self:
-        """Make a sketch of what `morgan_counts` gives, ``[m, ENVIRONMENTS]``, and the rest."""
+        """Make a sketch of fingerprints by `morgan_counts`, ``[m, ENVIRONMENTS]``, and the rest."""
         return cls(csr_array(fingerprints > 0), np.asarray(numbers), tuple(smiles), labels)
 
     def __len__(self) -> int:
@@ -238,7 +233,6 @@ class Neighbors:
 
     @cached_property
     def _by_environment(self) -> csr_array:
-        """Which molecules have an environment, float32 ``[ENVIRONMENTS, m]``."""
         return csr_array(self.environments.T, dtype=np.float32)
 
     def nearest(
@@ -251,13 +245,7 @@ class Neighbors:
         """Return the `count` most similar molecules of the sketch, fewer where it has fewer.
 
         Of those that are as similar the first ones: with a larger count these stay what they are.
-
-        Args:
-            fingerprints: What `morgan_counts` gives, ``[n, ENVIRONMENTS]``.
-            count: How many.
-            groups: int64 ``[n]``: a molecule of the sketch with the same number in `own_groups` is
-                no neighbor (similarity -1).
-            own_groups: int64 ``[m]``.
+        One of the same group (``[n]``, and ``[m]`` of the sketch) is no neighbor: similarity -1.
         """
         sizes = np.diff(self.environments.indptr)
         count = min(count, len(self))
@@ -291,30 +279,25 @@ class Neighbors:
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """Make it from what `to_plain` gave.
-
-        Raises:
-            CheckpointError: It has an environment that cannot be.
-        """
+        """Make it from what `to_plain` gave; CheckpointError: it has an impossible environment."""
         columns, sizes = (plain[name].numpy() for name in ("environments", "sizes"))
-        starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         if len(columns) and not 0 <= columns.min() <= columns.max() < ENVIRONMENTS:
             raise CheckpointError(
                 f"confidence.neighbours has an environment that is not below {ENVIRONMENTS}"
             )
-        data = np.ones(len(columns), bool), columns.astype(np.int32), starts
-        labels = plain.get("labels")
+        starts = np.cumsum([0, *sizes], dtype=np.int64)
+        parts = np.ones(len(columns), bool), columns.astype(np.int32), starts
         return cls(
-            csr_array(data, shape=(len(sizes), ENVIRONMENTS)),
+            csr_array(parts, shape=(len(sizes), ENVIRONMENTS)),
             plain["numbers"].numpy().astype(np.int64),
             tuple(plain.get("smiles", ())),
-            None if labels is None else labels.numpy(),
+            plain["labels"].numpy() if "labels" in plain else None,
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """The [CLS] of molecules that one network was trained on, along their first principal axes.
+    """The [CLS] of the training molecules of one network, along their first principal axes.
 
     Attributes:
         centre: float32 ``[C]``, their mean.
@@ -373,7 +356,7 @@ class TokenDistance:
         """Measure it on molecules that were not trained on.
 
         Args:
-            trained: [CLS] of molecules of training in each network, float32 ``[K, m, C]``.
+            trained: [CLS] of training molecules in each network, float32 ``[K, m, C]``.
             unseen: Of those that were not trained on, ``[K, n, C]``.
             own_folds: int64 ``[m]``: which network was not trained on a molecule; None: all were.
             folds: int64 ``[n]``: which network alone had not seen a molecule; where there are
@@ -402,24 +385,6 @@ class TokenDistance:
         return cls(clouds, usual), found / usual
 
     def of(self, tokens: np.ndarray) -> np.ndarray:
-        """Return how far molecules are from those of training, ``[n]``; 1 is usual.
-
-        Args:
-            tokens: In each network, ``[K, n, C]``.
-        """
+        """Return how far [CLS] in each network, ``[K, n, C]``, is from training ones, ``[n]``."""
         each = [cloud.distance(one) for cloud, one in zip(self.clouds, tokens, strict=True)]
         return np.mean(each, axis=0) / self.usual
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return it as a checkpoint holds it."""
-        clouds = [
-            {name: torch.from_numpy(getattr(cloud, name)) for name in _PARTS}
-            for cloud in self.clouds
-        ]
-        return {"clouds": clouds, "usual": self.usual}
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """Make it from what `to_plain` gave."""
-        clouds = (Cloud(*(cloud[name].numpy() for name in _PARTS)) for cloud in plain["clouds"])
-        return cls(tuple(clouds), plain["usual"])

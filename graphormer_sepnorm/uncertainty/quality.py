@@ -1,7 +1,4 @@
-"""How good it is what a model says of its own errors, evaluated on molecules with labels.
-
-n molecules.
-"""
+"""The quality of intervals and probabilities, evaluated on molecules with labels."""
 
 from __future__ import annotations
 
@@ -19,8 +16,9 @@ from graphormer_sepnorm.uncertainty.calibration import (
 )
 from graphormer_sepnorm.uncertainty.conformal import LEVELS
 
-# The level of which most is printed.
+# The level that is printed most of, and the levels as names have them.
 _MAIN = LEVELS.index(0.9)
+_NAMES = [f"{100 * level:g}" for level in LEVELS]
 
 
 def evaluate_intervals(
@@ -35,37 +33,37 @@ def evaluate_intervals(
     Args:
         labels: ``[n]``; nan = missing, one or more are not.
         values: Predictions ``[n]``.
-        expected: What absolute errors were expected ``[n]``.
+        expected: Expected absolute errors ``[n]``.
         ends: By level, both ends, ``[n]`` each; nan: there is no interval.
-        bounds: Of missing labels what they are at least, and at most, ``[n, 2]``; nan where nothing
-            is known.
+        bounds: Lower and upper bounds of missing labels, ``[n, 2]``; nan = unknown.
 
     Returns:
-        How many ``labels`` and ``bounds`` there were, and ``rank_correlation``, Spearman's, of
-        expected and actual absolute errors. Of each of the ``levels``: the share of the labels
-        ``inside``, mean ``widths`` of intervals with two ends, the share that are ``open`` on one
-        side, how many bounds have ``contradicted`` theirs. nan: undefined.
+        The numbers of ``labels`` and ``bounds``, and ``rank_correlation``, Spearman's, of expected
+        and actual absolute errors. Of each of the ``levels``: the share of the labels ``inside``,
+        mean ``widths`` of intervals with two ends, the share that are ``open`` on one side, how
+        many bounds have ``contradicted`` theirs. nan: undefined.
     """
     known = ~np.isnan(labels)
     errors, least, most = np.abs(values - labels)[known], *bounds.T
-    of_levels: dict[str, list[float]] = {"inside": [], "widths": [], "open": [], "contradicted": []}
+    rows = []
     for low, high in ends.values():
         there, width = not (np.isnan(low) | np.isnan(high)).any(), high - low
-        right = (low <= labels) & (labels <= high)
-        closed = np.isfinite(width) & there
-        for name, value in (
-            ("inside", float(right[known].mean()) if there else math.nan),
-            ("widths", _mean(width[closed])),
-            ("open", float(np.isinf(width).mean()) if there else math.nan),
-            ("contradicted", int(np.sum((high < least) | (low > most)))),
-        ):
-            of_levels[name].append(value)
+        inside = ((low <= labels) & (labels <= high))[known]
+        rows.append(
+            (
+                float(inside.mean()) if there else math.nan,
+                _mean(width[np.isfinite(width) & there]),
+                float(np.isinf(width).mean()) if there else math.nan,
+                int(np.sum((high < least) | (low > most))),
+            )
+        )
+    by_level = zip(*rows, strict=True)
     return {
         "labels": len(errors),
         "levels": [*ends],
         "rank_correlation": METRICS["spearman"].of(errors, expected[known]),
         "bounds": int(np.sum(~np.isnan(bounds).all(axis=1))),
-        **of_levels,
+        **dict(zip(("inside", "widths", "open", "contradicted"), map(list, by_level), strict=True)),
     }
 
 
@@ -76,20 +74,20 @@ def evaluate_probabilities(
     calibration: Calibration,
     calibrated_by: str,
 ) -> dict[str, Any]:
-    """Evaluate the probabilities of one target, and the sets of classes that come of them.
+    """Evaluate the probabilities of one target, and its sets of classes.
 
     Args:
         labels: 0 and 1, ``[n]``, none missing.
-        before: What network and trees say ``[n]``.
+        before: Uncalibrated ``[n]``.
         probabilities: Calibrated ``[n]``.
         calibration: Gives the sets.
         calibrated_by: See `Uncertainty.calibrated_by`.
 
     Returns:
-        How many ``labels`` there were, the ``map``, the expected calibration error ``error`` and
+        The number of ``labels``, the ``map``, the expected calibration error ``error`` and
         ``error_before`` it, and what exactly right probabilities would show, ``by_chance``. Of each
         of the ``levels``: of either class the share whose set ``held`` it, and how many ``classes``
-        a set holds on average.
+        a set has on average.
     """
     sets = [calibration.sets(probabilities, level) for level in LEVELS]
     return {
@@ -111,11 +109,11 @@ def summarised(found: Iterable[dict[str, Any]]) -> dict[str, float]:
     classes = [one for one in found if "held" in one]
     values: dict[str, float] = {}
     if intervals:
-        for place, level in enumerate(LEVELS):
-            values[f"inside_{100 * level:g}"] = _mean(one["inside"][place] for one in intervals)
+        for index, name in enumerate(_NAMES):
+            values[f"inside_{name}"] = _mean(one["inside"][index] for one in intervals)
         if len(intervals) == 1:  # widths of several have no mean
-            widths = zip(LEVELS, intervals[0]["widths"], strict=True)
-            values |= {f"width_{100 * level:g}": width for level, width in widths}
+            widths = zip(_NAMES, intervals[0]["widths"], strict=True)
+            values |= {f"width_{name}": width for name, width in widths}
         values["spearman_of_errors"] = _mean(one["rank_correlation"] for one in intervals)
         if bounds := sum(one["bounds"] for one in intervals):
             values["bounds"] = bounds
@@ -125,11 +123,11 @@ def summarised(found: Iterable[dict[str, Any]]) -> dict[str, float]:
     if classes:
         for name, part in (("", "error"), ("_before", "error_before"), ("_by_chance", "by_chance")):
             values[f"calibration_error{name}"] = _mean(one[part] for one in classes)
-        for place, level in enumerate(LEVELS):
-            name = f"sets_{100 * level:g}"
+        for index, name in enumerate(_NAMES):
             for label in (0, 1):
-                values[f"{name}_hold_{label}"] = _mean(one["held"][place][label] for one in classes)
-            values[f"{name}_classes"] = _mean(one["classes"][place] for one in classes)
+                held = (one["held"][index][label] for one in classes)
+                values[f"sets_{name}_hold_{label}"] = _mean(held)
+            values[f"sets_{name}_classes"] = _mean(one["classes"][index] for one in classes)
     return values
 
 
@@ -143,7 +141,7 @@ def in_words(values: Mapping[str, float], unit: str = "") -> str:
             text += f" (beyond the {values['calibration_error_by_chance']:.3f} that chance makes)"
         zeros, ones = (_percent(values.get(f"sets_90_hold_{label}", math.nan)) for label in (0, 1))
         return f"{text}; sets of level 90 % hold {zeros} % of class 0, {ones} % of class 1"
-    levels = [f"{100 * level:g}" for level in LEVELS if f"inside_{100 * level:g}" in values]
+    levels = [name for name in _NAMES if f"inside_{name}" in values]
     if not levels:
         return ""
     inside = ", ".join(_percent(values[f"inside_{level}"]) for level in levels)

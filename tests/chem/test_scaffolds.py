@@ -31,15 +31,6 @@ def test_murcko_scaffold(smiles, scaffold):
     assert murcko_scaffold(parse_smiles(smiles).molecule) == scaffold
 
 
-def test_larger_scaffolds_go_first():
-    smiles = ["C1CCCCC1C", *["c1ccccc1" + "C" * n for n in range(1, 9)], "C1CCCC1C"]
-    scaffolds = [murcko_scaffold(parse_smiles(text).molecule) for text in smiles]
-    train, validation, test = split_by_scaffold(scaffolds, EIGHTY)
-    assert train.tolist() == list(range(1, 9))
-    assert sorted([*validation, *test]) == [0, 9]
-    assert len(validation) == len(test) == 1
-
-
 @settings(deadline=None)  # a busy machine is no failure
 @given(
     st.lists(st.sampled_from("abcdefghijklmnop"), max_size=60),
