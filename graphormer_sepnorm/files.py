@@ -148,8 +148,8 @@ def require_json(path: Path) -> dict[str, Any]:
 def typed(kind: Any, plain: Any) -> Any:
     """Make what a type hint says, as a dataclass, of what JSON or a checkpoint holds.
 
-    Null for a float is nan; lists and tensors become arrays. A dataclass takes the entries that it
-    has fields for.
+    Null for a float is nan; lists become float64 arrays, tensors arrays of their type. A dataclass
+    takes the entries that it has fields for.
     """
     members = typing.get_args(kind)
     if kind is float:
@@ -157,7 +157,7 @@ def typed(kind: Any, plain: Any) -> Any:
     if getattr(kind, "__name__", "") == "ndarray":
         import numpy as np
 
-        return np.asarray(plain)
+        return np.asarray(plain, None if hasattr(plain, "dtype") else np.float64)
     if is_dataclass(kind):
         hints = _hints(kind)
         found = {name: typed(hints[name], plain[name]) for name in hints if name in plain}

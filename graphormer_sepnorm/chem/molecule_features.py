@@ -83,7 +83,7 @@ class _Molecule1(Featuriser):
             rings_of(n) > 0 for rings_of, atoms in counts for n in range(atoms)
         ]
         centers = np.flatnonzero(atom_codes[:, _CHIRALITY])
-        for index in np.unique(np.searchsorted(first_atom, centers, side="right") - 1).tolist():
+        for index in map(int, np.unique(np.searchsorted(first_atom, centers, side="right") - 1)):
             own = slice(first_atom[index], first_atom[index] + graphs.num_atoms[index])
             self._make_chirality_canonical(molecules[index], atom_codes[own])
 

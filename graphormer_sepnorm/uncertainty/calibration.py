@@ -116,13 +116,9 @@ class Calibration:
     def fit(cls, probabilities: np.ndarray, labels: np.ndarray, folds: np.ndarray) -> Self:
         """Fit it to molecules that the model has not seen.
 
+        By probabilities of class 1, labels (0 and 1, none missing) and folds (int64), ``[n]`` each.
         Of no map, a temperature and beta calibration the simplest is taken, unless the log loss of
         another one on folds that it was not fitted to is lower by more than its standard error.
-
-        Args:
-            probabilities: Of class 1, ``[n]``.
-            labels: 0 and 1, ``[n]``, none missing.
-            folds: int64 ``[n]``.
         """
         rest = [labels[folds != fold] for fold in np.unique(folds)]
         fewest = min(min(np.sum(part == 0), np.sum(part == 1)) for part in rest)
@@ -171,13 +167,9 @@ def tempered(probabilities: np.ndarray, temperature: float) -> np.ndarray:
 def temperature_of(probabilities: np.ndarray, labels: np.ndarray, folds: np.ndarray) -> float:
     """Return the temperature of classes that exclude each other.
 
-    1 unless the log loss of another one on folds that it was not fitted to is lower by more than
-    its standard error.
-
-    Args:
-        probabilities: Of each class ``[n, K]``.
-        labels: 1 of its class, 0 of the others, ``[n, K]``; nan = missing.
-        folds: int64 ``[n]``.
+    By probabilities and labels (0 and 1, nan = missing), ``[n, K]``, and folds, int64 ``[n]``. 1
+    unless the log loss of another one on folds that it was not fitted to is lower by more than its
+    standard error.
     """
     known = np.isfinite(labels).all(axis=1) & np.isfinite(probabilities).all(axis=1)
     probabilities, labels, folds = probabilities[known], labels[known], folds[known]

@@ -101,16 +101,10 @@ class Intervals:
     def fit(
         cls, residuals: np.ndarray, signals: np.ndarray, folds: np.ndarray, unit: float
     ) -> Self:
-        """Fit them to molecules that the model has not seen.
+        """Fit them to residuals ``[n]`` and signals ``[n, F]`` of unseen molecules.
 
-        The expected error of each is by a scale fitted to the other folds; with fewer than
-        `FEWEST_TO_SCALE` it is the same for all.
-
-        Args:
-            residuals: ``[n]``, none missing.
-            signals: ``[n, F]``.
-            folds: int64 ``[n]``.
-            unit: Standard deviation of the training labels.
+        The expected error of each is by a scale fitted to the other folds, int64 ``[n]``; with
+        fewer than `FEWEST_TO_SCALE` it is the same for all.
         """
         errors = np.abs(residuals) / unit
         constant = len(errors) < FEWEST_TO_SCALE or len(np.unique(folds)) < 2
@@ -127,12 +121,9 @@ class Intervals:
         signals: np.ndarray,
         limits: tuple[float | None, float | None],
     ) -> Self:
-        """Return them for an assay with limits.
+        """Return them for an assay with limits, see `limits_of`.
 
-        Args:
-            beyond: ``[B]``, how far predictions were on the wrong side of bounds.
-            signals: Of these, ``[B, F]``.
-            limits: By `limits_of`.
+        By how far predictions were on the wrong side of bounds, ``[B]``, and their signals.
         """
         scores = quantiles_of(beyond / self.expected(signals), MOST_SCORES, "higher")
         return replace(self, limits=limits, beyond=scores)
@@ -143,11 +134,7 @@ class Intervals:
         The square of one network's error is, on average over them, that of their mean's error plus
         that of their distance from it (Krogh and Vedelsby 1995): this tells without a label how
         much the mean is better. Taken of absolute values, which rare large ones do not dominate.
-
-        Args:
-            spread: Standard deviation over networks that have not seen a molecule, ``[n]``.
-            signals: Of these molecules, ``[n, F]``.
-            networks: How many.
+        By the standard deviation ``[n]`` over networks that have not seen a molecule.
         """
         # Of normal numbers: their mean distance from their mean, by their standard deviation.
         ratio = (networks - 1) / np.sqrt(np.pi * networks)

@@ -23,9 +23,8 @@ from scipy.special import stdtrit
 from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS
 from graphormer_sepnorm.errors import CheckpointError
 
-# Similarities and distances among which a border is looked for, how much larger errors are beyond
-# it, how many molecules have to show that, and which share may lie there at most: what excludes
-# half is no domain.
+# Candidates for a border of similarity and of distance, how much larger errors are beyond it, how
+# many molecules have to show that, and which share may lie there: what excludes half is no domain.
 _BORDERS = tuple(round(0.15 + 0.05 * step, 2) for step in range(11))
 _FURTHEST = tuple(round(1.2 + 0.1 * step, 1) for step in range(29))
 LARGER, FEWEST, MOST = 1.5, 20, 1 / 3
@@ -163,8 +162,8 @@ def _first_border(
 ) -> tuple[float | None, float]:
     """Return the first border beyond which errors are `LARGER` times usual, and how many times.
 
-    The lower confidence bound of what they have in excess has to be above 0 too: beyond some of
-    forty borders a few errors are large by chance. None and 0: there is no such border.
+    What they have in excess has to be certain too: beyond some of forty borders a few errors are
+    large by chance. None and 0: there is no such border.
     """
     for border in borders:
         outside = beyond(border)

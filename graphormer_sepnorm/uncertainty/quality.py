@@ -78,8 +78,8 @@ def evaluate_probabilities(
 
     Args:
         labels: 0 and 1, ``[n]``, none missing.
-        before: Uncalibrated ``[n]``.
-        probabilities: Calibrated ``[n]``.
+        before: Uncalibrated probabilities ``[n]``.
+        probabilities: Calibrated ones ``[n]``.
         calibration: Gives the sets.
         calibrated_by: See `Uncertainty.calibrated_by`.
 

@@ -138,19 +138,6 @@ def test_what_has_no_signal_does_not_count() -> None:
     assert fitted(everywhere, np.full(60, np.nan)) is None
 
 
-def test_targets_count_for_the_domain_by_their_deviation() -> None:
-    """One is predicted badly far from training; of the other, in a small unit, nothing is known."""
-    smiles = TRAINED * 2 + ["[Na+]"] * 25
-    residuals = np.full((len(smiles), 2), 1000.0)
-    residuals[:, 0] = np.where(np.array(smiles) == "[Na+]", 4.0, 0.1)
-    inputs = Inputs(np.zeros(residuals.shape), fingerprints=fingerprints(smiles))
-    folds, std = np.arange(len(smiles)) % 5, np.array([1.0, 1000.0])
-    made = Uncertainty.fit("regression", residuals, inputs, folds, std, _sketch(TRAINED))
-    assert made.domain.border == 0.65
-    mean = (residuals / std).mean(axis=1)
-    assert made.domain.larger == pytest.approx(mean[-25:].mean() / mean.mean(), abs=0.01)
-
-
 def test_the_error_of_a_neighbour_is_that_of_the_same_molecule_if_it_was_tried() -> None:
     labels = np.array([[1.0], [-2.0], [4.0]])
     inputs = Inputs(np.zeros((3, 1)), fingerprints=fingerprints(["CO", "CCO", "CCCO"]))
