@@ -211,7 +211,7 @@ def test_columns_that_are_called_like_targets_are_theirs(tmp_path, capsys, heade
     words = [model, "-i", str(source), *(word for name in names for word in ("--evaluate", name))]
     words += ["-o", str(tmp_path / "out.csv"), "--quiet"]
     if not targets:
-        assert "--evaluate names 3 columns (b, a, z)" in refused(capsys, main, *words)
+        assert "--evaluate names 3 columns, b, a, z for" in refused(capsys, main, *words)
         return
     assert main(words) == 0
     said = [line.split(",")[0] for line in capsys.readouterr().out.splitlines()]
