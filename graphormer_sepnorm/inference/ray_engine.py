@@ -24,10 +24,7 @@ from graphormer_sepnorm.tables.opening import open_table
 
 # For Ray, where the user does not set them. On a busy machine its processes take longer than a
 # minute to start; it would kill them, and start over for ever.
-_ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_worker_register_timeout_seconds": "600",
-}
+_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_register_timeout_seconds": "600"}
 _BLOCK_ROWS = 16 * CHUNK_ROWS  # that are handed out at once, and written to one file
 _SPARE_CPUS = 2  # for reading and writing, in addition to the actors
 _RETRIES = 3  # of rows whose actor died of them, of too little memory say; Ray's are endless

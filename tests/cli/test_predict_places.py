@@ -170,16 +170,6 @@ def test_closed_streams_lose_no_output(model, source, tmp_path):
     assert "standard output is closed: name a file with -o" in done.stderr
 
 
-def test_names_of_any_bytes_are_printed_as_they_are(model):
-    name = b"x\xff\xc3\xa9.csv"
-    done = subprocess.run(
-        [os.fsencode(sys.executable), os.fsencode(COMMAND), model.encode(), b"-i", name],
-        capture_output=True,
-        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"},
-    )
-    assert done.stderr == b"predict.py: there is no file " + name + b"\n"
-
-
 def test_a_device_is_no_name_without_a_format(model, source, capsys):
     assert main([model, "-i", str(source), "-o", "/dev/null", "--quiet"]) == 0
     assert not Path("/dev/null").is_file()
