@@ -20,11 +20,7 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.inference.table_job import Outcome, TableJob
 
 EXIT_NOTHING_PREDICTED = 1
-_NOUNS = {
-    "predicted": "a prediction",
-    "embedded": "an embedding",
-    "explained": "an explanation",
-}
+_NOUNS = {"predicted": "a prediction", "embedded": "an embedding", "explained": "an explanation"}
 # The least that these options may be.
 COUNTS = {"batch_size": 1, "max_atoms": 1, "jobs": 1, "header_row": 1}
 LAYOUT = ("smiles_column", "sheet", "header_row")  # what part of a file is the table

@@ -88,11 +88,8 @@ def given_columns(
 def in_chunks(
     smiles: tuple[Any, ...], compute: Callable[[list[ParsedMolecule], slice], Part]
 ) -> list[Part]:
-    """Parse SMILES and have a chunk of them computed at a time; without any one empty chunk.
-
-    `compute` takes the molecules of a chunk, and which of all these are.
-    """
-    starts = range(0, max(len(smiles), 1), CHUNK_ROWS)
+    """Parse SMILES and compute a chunk of them at a time, which rows these are is given too."""
+    starts = range(0, max(len(smiles), 1), CHUNK_ROWS)  # an empty chunk where there are none
     chunks = [slice(start, start + CHUNK_ROWS) for start in starts]
     return [compute([parse_smiles(text) for text in smiles[rows]], rows) for rows in chunks]
 

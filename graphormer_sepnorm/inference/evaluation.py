@@ -23,12 +23,9 @@ from graphormer_sepnorm.tables.columns import (
 def label_of(task: Task, target: int, cell: object) -> float:
     """Return the label in a cell of a table; nan where it is missing.
 
-    Args:
-        task: What is predicted.
-        target: Index of the target.
-        cell: A number; of two classes 0 or 1, a word for them, or the names that the model has for
-            them (where only one is known, any other name is the other class); of several classes
-            the name of the molecule's.
+    It is a number; of two classes 0 or 1, a word for them, or the names that the model has for them
+    (where only one is known, any other name is the other class); of several classes the name of the
+    molecule's.
 
     Raises:
         ValueError: It is not a label.
@@ -67,12 +64,8 @@ def label_of(task: Task, target: int, cell: object) -> float:
 class Evaluation:
     """Collects labels and predictions row by row, 16 bytes each, and compares them at the end.
 
-    Args:
-        task: What is predicted.
-        labels: Of each target that is compared the position of its label in a row.
-
-    Attributes:
-        known: How many rows have the fingerprint of a molecule that the model was trained on.
+    `labels` has the position in a row of the label of each target that is compared. `known` is how
+    many rows have the fingerprint of a molecule that the model was trained on.
     """
 
     def __init__(self, task: Task, labels: Mapping[int, int]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.files import read_json, sha256_of
 from graphormer_sepnorm.formatting import aligned, four_digits, in_a_line, listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
@@ -28,16 +27,8 @@ def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
 
 
 def model_card(checkpoint: dict[str, Any], file: Path) -> str:
-    """Return the same as a table in Markdown, with the SHA-256 of the file.
-
-    Raises:
-        CheckpointError: The file cannot be read again.
-    """
-    try:
-        digest = sha256_of(file)
-    except OSError as error:
-        raise CheckpointError(f"{file} cannot be read ({error.strerror})") from error
-    facts = [*_facts(checkpoint, file), ("SHA-256", digest)]
+    """Return the same as a table in Markdown, with the SHA-256 of the file."""
+    facts = [*_facts(checkpoint, file), ("SHA-256", sha256_of(file))]
     rows = [" | ".join(in_a_line(cell).replace("|", "\\|") for cell in fact) for fact in facts]
     return "\n".join([f"# {file.stem}", "", "| | |", "| --- | --- |", *(f"| {r} |" for r in rows)])
 

@@ -229,22 +229,21 @@ def _evaluated_targets(columns: Sequence[str], task: Task) -> Sequence[int]:
         DataError: There are fewer or more of them, or one is called like a target elsewhere.
     """
     every = range(len(task.targets))
-    if task.one_of and len(columns) == 1:
-        return every
+    what = f"{listed(columns)} for {listed(task.targets)}"
+    if task.one_of:
+        if len(columns) == 1:
+            return every
+        raise DataError(f"--evaluate names {what}: name one column, of {task.one_of}")
     numbers = {name.lower(): number for number, name in enumerate(task.targets)}
     numbers |= {name: number for number, name in enumerate(task.targets)}
     found = [numbers.get(name, numbers.get(name.lower(), -1)) for name in columns]
-    if -1 not in found and len({*found}) == len(found) and not task.one_of:
+    if -1 not in found and len({*found}) == len(found):
         return found
-    in_order = len(found) == len(every) and all(
-        a in (-1, b) for a, b in zip(found, every, strict=True)
-    )
-    if in_order and not task.one_of:
+    if len(found) == len(every) and all(a in (-1, b) for a, b in zip(found, every, strict=True)):
         return every
-    what = f"the one with {task.one_of}" if task.one_of else "one column for each, in this order"
     raise DataError(
-        f"--evaluate names {len(columns)} columns ({listed(columns)}), the model has {len(every)} "
-        f"targets ({listed(task.targets)}): name {what}, or some that are called like targets"
+        f"--evaluate names {len(columns)} columns, {what}: name one for each target, in this "
+        "order, or some that are called like targets, each with an --evaluate of its own"
     )
 
 

@@ -184,14 +184,8 @@ def estimate_uncertainty(
 ) -> tuple[dict[str, np.ndarray], dict[str, list[str]]]:
     """Return what predictions come with: arrays, by the names of `Predictions`, and text columns.
 
-    Args:
-        uncertainty: Of the model; None: it has none.
-        task: What is predicted.
-        inputs: Of molecules that were predicted, without fingerprints.
-        molecules: RDKit's.
-        warnings: Of each; why one is outside the domain is added.
-        interval: Level of intervals (real values) or of sets of classes; None: none.
-        neighbors: How many of the most similar molecules of training to name.
+    The inputs are of molecules that were predicted, without fingerprints. Why one of them is
+    outside the domain is added to `warnings`. `interval` and `neighbors` as in `Predictor.ask`.
     """
     arrays: dict[str, np.ndarray] = {"values": inputs.values}
     if inputs.spread is not None:

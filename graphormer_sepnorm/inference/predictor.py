@@ -231,13 +231,11 @@ class Predictor:
         """
         given = given_smiles(smiles)
         extra = given_columns(columns, self.extra_inputs.columns, len(given))
-        parts = in_chunks(
-            given,
-            lambda molecules, rows: self.predict_molecules(
-                molecules, batch_size, max_atoms, extra[rows]
-            ),
-        )
-        return Predictions.joined(given, parts)
+
+        def of_chunk(molecules: list[ParsedMolecule], rows: slice) -> Predictions:
+            return self.predict_molecules(molecules, batch_size, max_atoms, extra[rows])
+
+        return Predictions.joined(given, in_chunks(given, of_chunk))
 
     def predict_molecules(
         self,
@@ -344,16 +342,16 @@ class Predictor:
 
         Args:
             smiles: As for `predict`.
-            batch_size: Molecules computed at once; the embeddings do not depend on it.
-            max_atoms: Larger molecules get an error.
+            batch_size: As for `predict`.
+            max_atoms: As for `predict`.
             atoms: Return the embeddings of the atoms too.
         """
         given = given_smiles(smiles)
-        parts = in_chunks(
-            given,
-            lambda molecules, _: self.embed_molecules(molecules, batch_size, max_atoms, atoms),
-        )
-        return Embeddings.joined(given, parts)
+
+        def of_chunk(molecules: list[ParsedMolecule], rows: slice) -> Embeddings:
+            return self.embed_molecules(molecules, batch_size, max_atoms, atoms)
+
+        return Embeddings.joined(given, in_chunks(given, of_chunk))
 
     def embed_molecules(
         self,
@@ -413,12 +411,12 @@ class Predictor:
 
         Args:
             smiles: As for `predict`.
-            target: What is explained, one of ``task.targets``; None: the only one.
-            method: How contributions are found (docs/how-to/explain.md); None: the way that found
-                known contributions best in networks of this norm.
-            batch_size: Molecules computed at once; the contributions do not depend on it.
-            max_atoms: Larger molecules get an error.
+            batch_size: As for `predict`.
+            max_atoms: As for `predict`.
             columns: As for `predict`.
+            target: What is explained, one of ``task.targets``; None: the only one.
+            method: How contributions are found (docs/how-to/explain.md); None: the way that found known
+                contributions best in networks of this norm.
 
         Raises:
             ConfigError: There is no such target or method, or several targets and none is named.

@@ -24,10 +24,7 @@ from graphormer_sepnorm.tables.opening import open_table
 
 # For Ray, where the user does not set them. On a busy machine its processes take longer than a
 # minute to start; it would kill them, and start over for ever.
-_ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_worker_register_timeout_seconds": "600",
-}
+_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_register_timeout_seconds": "600"}
 _BLOCK_ROWS = 16 * CHUNK_ROWS  # that are handed out at once, and written to one file
 _SPARE_CPUS = 2  # for reading and writing, in addition to the actors
 _RETRIES = 3  # of rows whose actor died of them, of too little memory say; Ray's are endless
@@ -89,10 +86,7 @@ def find_files(source: str) -> tuple[str, list[str]]:
 
 
 def start_ray(device: str | None, wanted: int | None) -> tuple[Any, int, bool]:
-    """Start Ray, or join the cluster of RAY_ADDRESS.
-
-    Returns:
-        The module, the number of actors, and whether they are on GPUs.
+    """Start Ray, or join a cluster; return it, the number of actors, whether they are on GPUs.
 
     Raises:
         ConfigError: Ray is not installed, or does not start; the cluster is too small.
@@ -136,20 +130,16 @@ def predict_library(
 ) -> None:
     """Predict for all rows of a library, into a folder that must not be there yet.
 
-    Args:
-        predictor: The model on this machine: by it columns are named and options checked.
-        job: From which files to which folder.
-        model: The model's file, which all machines must see.
-        outcome: Is filled in.
-        device: ``cpu`` leaves GPUs of the cluster alone, ``cuda`` needs them; None: GPUs if any.
-        actors: How many predict at once; None: one for each GPU, else for each CPU to spare.
+    By the predictor, on this machine, columns are named and options checked; all machines must see
+    the file `model`. The device ``cpu`` leaves GPUs of the cluster alone, ``cuda`` needs them.
+    Without a number of actors there is one for each GPU, else for each CPU to spare.
 
     Raises:
         DataError: There is nothing to read, the output cannot be written, or Ray gave up.
         ConfigError: See `start_ray`.
     """
     import pyarrow
-    from pyarrow import csv
+    from pyarrow import csv, dataset
 
     for path in (Path(job.destination), job.partial):
         if path.exists():
@@ -183,7 +173,14 @@ def predict_library(
             max_task_retries=_RETRIES,
         )
         (data.write_csv if format == "csv" else data.write_parquet)(str(job.partial.absolute()))
-        _count(job, format, [columns.added[name] for name in ("warning", "error")], outcome)
+        counted = [columns.added[name] for name in ("warning", "error")]
+        text = csv.ConvertOptions(column_types=dict.fromkeys(counted, pyarrow.string()))
+        layout = csv.ParseOptions(newlines_in_values=True)
+        of_csv = dataset.CsvFileFormat(layout, convert_options=text)
+        for file in job.partial.iterdir():
+            written = dataset.dataset(file, format=of_csv if format == "csv" else format)
+            for batch in written.to_batches(columns=counted):
+                outcome.count(*(column.to_pylist() for column in batch.columns))
         os.replace(job.partial, job.destination)
     except BaseException as error:
         shutil.rmtree(job.partial, ignore_errors=True)
@@ -196,15 +193,3 @@ def predict_library(
             f"nothing was written to {job.destination} ({reason}); if memory ran out, take fewer "
             "actors (--num_actors) or rows at once (--batch_size)"
         ) from error
-
-
-def _count(job: TableJob, format: str, names: Sequence[str], outcome: Outcome) -> None:
-    """Count the rows that are there by their warnings and errors, columns of these names."""
-    from pyarrow import csv, dataset, string
-
-    text = csv.ConvertOptions(column_types=dict.fromkeys(names, string()))
-    of_csv = dataset.CsvFileFormat(csv.ParseOptions(newlines_in_values=True), convert_options=text)
-    for file in job.partial.iterdir():
-        part = dataset.dataset(file, format=of_csv if format == "csv" else format)
-        for batch in part.to_batches(columns=list(names)):
-            outcome.count(*(column.to_pylist() for column in batch.columns))

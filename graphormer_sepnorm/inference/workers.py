@@ -36,11 +36,8 @@ _AHEAD = 2
 def number_of_jobs(wanted: int | None, device: str) -> int:
     """Return how many processes to use.
 
-    Args:
-        wanted: What the user asked for; None: as many as torch would use threads (the cores that
-            this process may use, or OMP_NUM_THREADS), on a GPU and where processes cannot be forked
-            one.
-        device: Where the model is computed.
+    None wanted are as many as torch would use threads (the cores that this process may use, or
+    OMP_NUM_THREADS); on a GPU, and where processes cannot be forked, one.
 
     Raises:
         ConfigError: More than one are wanted where only one is possible.

@@ -241,7 +241,7 @@ def initialize(model: nn.Module, layers: int, seed: int) -> None:
                 parameter.fill_(1.0 if short == "weight" else 0.0)
             elif isinstance(module, nn.Linear) and short == "bias":
                 parameter.zero_()
-            else:
+            elif not parameter.is_meta:  # one that has no values, for its shape, takes no memory
                 std = _STD / layers**0.5 if isinstance(module, nn.Linear) else _STD
                 # Sampled on the CPU, whatever torch's default device, and in float32, so that every
                 # device and dtype starts alike.

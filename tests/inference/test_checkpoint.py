@@ -153,6 +153,7 @@ def test_what_is_large_by_a_number_takes_little_memory(
     many = copy.deepcopy(whole)
     many[KEY]["model"] |= {"path_rows": 10**8, "degree_rows": 10**9}
     save(tmp_path / "rows.ckpt", many)
+    save(tmp_path / "walks.ckpt", replaced(whole, (KEY, "model", "walk_steps"), 10**8))
     stored = save(tmp_path / "stored", whole | {"more": torch.zeros(1 << 25)})
     with (
         zipfile.ZipFile(stored) as plain,
@@ -173,6 +174,9 @@ def test_what_is_large_by_a_number_takes_little_memory(
     )
     done = run_python("-c", program, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    starts = [line.partition(".")[0] for line in done.stdout.splitlines()]
-    assert starts == ["allocates", "compressed", "layers", "rows", "runs"]
+    lines = {line.partition(".")[0]: line for line in done.stdout.splitlines()}
+    assert [*lines] == ["allocates", "compressed", "layers", "rows", "runs", "walks"]
+    assert "the weights are of 2" in lines["layers"]
+    assert "has shape" in lines["rows"]  # and no word of memory
+    assert "has shape" in lines["walks"]
     assert not (tmp_path / "ran").exists()
