@@ -21,6 +21,7 @@ from graphormer_sepnorm.model.ops import (
     dropout_add,
     linear,
     message_sums,
+    scaled_sum,
     state_message_sums,
 )
 
@@ -88,9 +89,9 @@ class DegreeScaler(nn.Module):
         nn.init.ones_(self.plain)
         nn.init.zeros_(self.by_degree)
 
-    def forward(self, update: Tensor, log_degree: Tensor) -> Tensor:
-        """Scale ``update [R, C]``; `log_degree` is that of its rows, ``[R, 1]``."""
-        return update * (self.plain + log_degree * self.by_degree)
+    def forward(self, update: Tensor, log_degree: Tensor, messages: Tensor | None) -> Tensor:
+        """Scale ``update [R, C]`` by ``log_degree [R, 1]``, and add messages, if there are any."""
+        return scaled_sum(update, log_degree, self.plain, self.by_degree, messages)
 
 
 class BondMessages(nn.Module):
@@ -220,8 +221,9 @@ class Layer(nn.Module):
                 inputs, batch, self.bias_mixing(biases) if self.bias_mixing else biases
             )
             if self.degree_scaler is not None:
-                mixed = self.degree_scaler(mixed, log_degree)
-            update = mixed if update is None else mixed + update
+                update = self.degree_scaler(mixed, log_degree, update)
+            else:
+                update = mixed if update is None else mixed + update
         rows = self._add(rows, cast(Tensor, update), first)
         if self.pre:
             update = self.ffn(self.ffn_norm(rows, *parts))

@@ -13,6 +13,7 @@ graph token through one of its own. An arm is written [CLS] + atoms:
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -23,8 +24,9 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.kernels.library import integers, point, pointers
 from graphormer_sepnorm.model.config import norm_name
-from graphormer_sepnorm.model.ops import packed_norm, usable
+from graphormer_sepnorm.model.ops import CHANNELS, ROWS, in_threads, usable
 
 
 class LayerNorm(nn.LayerNorm):
@@ -258,3 +260,108 @@ def make_norm(name: str, channels: int, *, first: bool = False) -> NormArm:
     token, atom = (shared, shared) if shared else name.split("+")
     token = "ln" if first and token == "bn" else token
     return SeparateNorm(NORM_KINDS[token](channels), NORM_KINDS[atom](channels))
+
+
+# Norms, all of a layer's in one pass: packed rows lie in stretches, each with a LayerNorm or a
+# BatchNorm of its own, the graph tokens first. One after the other would be a split, their norms
+# and a join, forwards and backwards.
+
+# Kinds of norms: LayerNorm; BatchNorm by the statistics of the batch; by constants.
+_OF_ROWS, _OF_BATCH, _CONSTANT = range(3)  # kernels/norm.c
+
+
+class _Stretch(ctypes.Structure):
+    """``Stretch`` of kernels/norm.c."""
+
+    _fields_ = (
+        *integers("first", "last", "kind"),
+        *pointers("weight", "bias", "mean", "scale", "running_mean", "running_variance"),
+        *pointers("weight_gradient", "bias_gradient"),
+        ("eps", ctypes.c_float),
+        ("momentum", ctypes.c_float),
+    )
+
+
+class _Norm(ctypes.Structure):
+    """``Norm`` of kernels/norm.c."""
+
+    _fields_ = (
+        ("stretches", _Stretch * 2),
+        *integers("count", "width"),
+        *pointers("input", "output", "gradient", "input_gradient"),
+    )
+
+
+def packed_norm(
+    rows: Tensor, norms: Sequence[nn.LayerNorm | MaskedBatchNorm], lengths: Sequence[int]
+) -> Tensor:
+    """Normalise the stretches of packed rows by the compiled functions, as the norms one by one.
+
+    Args:
+        rows: ``[R, C]``, float32 on a CPU; every row counts.
+        norms: Of each stretch; one or two, with weight and bias.
+        lengths: Their rows, R together.
+    """
+    for norm, length in zip(norms, lengths, strict=True):
+        if not isinstance(norm, nn.LayerNorm) and norm.follows_batches:
+            norm.require_two(length)
+    parameters = [tensor for norm in norms for tensor in (norm.weight, norm.bias)]
+    return cast(Tensor, _PackedNorm.apply(rows, norms, lengths, *parameters))
+
+
+class _PackedNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, rows: Tensor, norms: Sequence[Any], lengths: Sequence[int], *parameters: Tensor
+    ) -> Tensor:
+        rows, output = rows.contiguous(), torch.empty_like(rows)
+        parameters = tuple(parameter.contiguous() for parameter in parameters)
+        width = rows.shape[1]
+        arguments = point(_Norm(count=len(norms), width=width), input=rows, output=output)
+        statistics: list[Tensor] = []
+        first = 0
+        for stretch, norm, length in zip(arguments.stretches, norms, lengths, strict=False):
+            stretch.first, stretch.last, stretch.eps = first, first + length, norm.eps
+            first += length
+            stretch.kind = _OF_ROWS
+            if not isinstance(norm, nn.LayerNorm):
+                stretch.kind = _OF_BATCH if norm.follows_batches else _CONSTANT
+                point(stretch, running_mean=norm.running_mean, running_variance=norm.running_var)
+                stretch.momentum = norm.momentum
+                if stretch.kind == _OF_BATCH:
+                    norm.num_batches_tracked.add_(1)
+            statistics.append(rows.new_empty(2, length if stretch.kind == _OF_ROWS else width))
+        _point_stretches(arguments, parameters, statistics)
+        if any(stretch.kind != _OF_ROWS for stretch in arguments.stretches[: len(norms)]):
+            in_threads("norm_statistics", arguments, width, CHANNELS)
+        in_threads("norm_forward", arguments, rows.shape[0], ROWS)
+        ctx.arguments = arguments
+        ctx.save_for_backward(rows, *parameters, *statistics)
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        arguments = ctx.arguments
+        rows, *others = ctx.saved_tensors
+        parameters, statistics = others[: -arguments.count], others[-arguments.count :]
+        gradient, of_rows = gradient.contiguous(), torch.empty_like(rows)
+        of_parameters = [torch.empty_like(parameter) for parameter in parameters]
+        # Saved tensors may have been moved meanwhile (`saved_tensors_hooks`).
+        _point_stretches(arguments, parameters, statistics)
+        point(arguments, input=rows, gradient=gradient, input_gradient=of_rows)
+        for index, stretch in enumerate(arguments.stretches[: arguments.count]):
+            of_weight, of_bias = of_parameters[2 * index : 2 * index + 2]
+            point(stretch, weight_gradient=of_weight, bias_gradient=of_bias)
+        in_threads("norm_sums", arguments, arguments.width, CHANNELS)
+        in_threads("norm_backward", arguments, rows.shape[0], ROWS)
+        return of_rows, None, None, *of_parameters
+
+
+def _point_stretches(
+    arguments: _Norm, parameters: Sequence[Tensor], statistics: Sequence[Tensor]
+) -> None:
+    for index, stretch in enumerate(arguments.stretches[: arguments.count]):
+        weight, bias = parameters[2 * index : 2 * index + 2]
+        mean, scale = statistics[index]
+        point(stretch, weight=weight, bias=bias, mean=mean, scale=scale)

@@ -10,8 +10,7 @@ R packed rows · C channels · K features in · N features out · E bonds · k k
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,12 +19,9 @@ from torch.nn import functional
 
 from graphormer_sepnorm.kernels.library import integers, library, point, pointers, run
 
-if TYPE_CHECKING:
-    from graphormer_sepnorm.model.norms import MaskedBatchNorm
-
 LANES = 8  # kernels/vector.h
 # What a thread takes at a time.
-_ROWS, _CHANNELS, _NUMBERS = 256, 32, 1 << 16
+ROWS, CHANNELS, _NUMBERS = 256, 32, 1 << 16
 _ROWS_OF_PRODUCT, _OUTPUTS_OF_PRODUCT = 280, 48
 _WIDE = 16  # kernels/linear.c
 # Larger matrices do not stay in the cache, and are what torch's libraries are made for.
@@ -211,6 +207,59 @@ def _run_dropout(mask: Dropout, residual: Tensor | None, update: Tensor) -> Tens
     return output
 
 
+# What attention gives, scaled by degree, and messages, in one pass.
+
+
+class _Residual(ctypes.Structure):
+    """``Residual`` of kernels/residual.c."""
+
+    _fields_ = (
+        *pointers("residual", "update", "messages", "log_degree", "plain", "by_degree", "output"),
+        *pointers("gradient", "update_gradient", "plain_gradient", "by_degree_gradient"),
+        *integers("rows", "width"),
+    )
+
+
+def scaled_sum(
+    update: Tensor, log_degree: Tensor, plain: Tensor, by_degree: Tensor, messages: Tensor | None
+) -> Tensor:
+    """Return ``update * (plain + log_degree * by_degree) + messages``; no messages are zeros.
+
+    Of rows ``[R, C]``, their constants ``log_degree [R, 1]`` and channels ``[C]``.
+    """
+    if messages is not None and usable(update):
+        return cast(Tensor, _ScaledSum.apply(messages, update, log_degree, plain, by_degree))
+    scaled = update * (plain + log_degree * by_degree)
+    return scaled if messages is None else scaled + messages
+
+
+class _ScaledSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, messages: Tensor, update: Tensor, *scaling: Tensor) -> Tensor:
+        messages, update = messages.contiguous(), update.contiguous()
+        output = torch.empty_like(update)
+        arguments = point(_scaling_of(update, *scaling), residual=messages, output=output)
+        in_threads("residual_forward", arguments, len(update), ROWS)
+        ctx.save_for_backward(update, *scaling)
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        gradient = gradient.contiguous()
+        of_update, _, of_plain, of_degree = map(torch.empty_like, ctx.saved_tensors)
+        arguments = _scaling_of(*ctx.saved_tensors)
+        point(arguments, gradient=gradient, update_gradient=of_update)
+        point(arguments, plain_gradient=of_plain, by_degree_gradient=of_degree)
+        in_threads("residual_backward", arguments, len(of_plain), CHANNELS)
+        return gradient, of_update, None, of_plain, of_degree
+
+
+def _scaling_of(update: Tensor, log_degree: Tensor, plain: Tensor, by_degree: Tensor) -> _Residual:
+    sizes = _Residual(rows=update.shape[0], width=update.shape[1])
+    return point(sizes, update=update, log_degree=log_degree, plain=plain, by_degree=by_degree)
+
+
 # Messages along bonds. Of their size only the states of bonds are stored.
 
 
@@ -282,7 +331,7 @@ def _run_messages(
     width = rows.shape[1]
     arguments = _Messages(bonds=bonds.shape[1], rows=rows.shape[0], width=width)
     point(arguments, source=source, target=target, kind=kind, values=rows, bond_values=bond_values)
-    in_threads(name, point(arguments, **others), width, _CHANNELS)
+    in_threads(name, point(arguments, **others), width, CHANNELS)
 
 
 class _MessageSums(torch.autograd.Function):
@@ -352,108 +401,3 @@ class _StateMessageSums(torch.autograd.Function):
             before_gradient=of_before,
         )
         return of_rows, of_ends, of_bonds, None if ctx.first else of_before, None
-
-
-# Norms, all of a layer's in one pass: packed rows lie in stretches, each with a LayerNorm or a
-# BatchNorm of its own, the graph tokens first. One after the other would be a split, their norms
-# and a join, forwards and backwards.
-
-# Kinds of norms: LayerNorm; BatchNorm by the statistics of the batch; by constants.
-_OF_ROWS, _OF_BATCH, _CONSTANT = range(3)  # kernels/norm.c
-
-
-class _Stretch(ctypes.Structure):
-    """``Stretch`` of kernels/norm.c."""
-
-    _fields_ = (
-        *integers("first", "last", "kind"),
-        *pointers("weight", "bias", "mean", "scale", "running_mean", "running_variance"),
-        *pointers("weight_gradient", "bias_gradient"),
-        ("eps", ctypes.c_float),
-        ("momentum", ctypes.c_float),
-    )
-
-
-class _Norm(ctypes.Structure):
-    """``Norm`` of kernels/norm.c."""
-
-    _fields_ = (
-        ("stretches", _Stretch * 2),
-        *integers("count", "width"),
-        *pointers("input", "output", "gradient", "input_gradient"),
-    )
-
-
-def packed_norm(
-    rows: Tensor, norms: Sequence[nn.LayerNorm | MaskedBatchNorm], lengths: Sequence[int]
-) -> Tensor:
-    """Normalise the stretches of packed rows by the compiled functions, as the norms one by one.
-
-    Args:
-        rows: ``[R, C]``, float32 on a CPU; every row counts.
-        norms: Of each stretch; one or two, with weight and bias.
-        lengths: Their rows, R together.
-    """
-    for norm, length in zip(norms, lengths, strict=True):
-        if not isinstance(norm, nn.LayerNorm) and norm.follows_batches:
-            norm.require_two(length)
-    parameters = [tensor for norm in norms for tensor in (norm.weight, norm.bias)]
-    return cast(Tensor, _PackedNorm.apply(rows, norms, lengths, *parameters))
-
-
-class _PackedNorm(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, rows: Tensor, norms: Sequence[Any], lengths: Sequence[int], *parameters: Tensor
-    ) -> Tensor:
-        rows, output = rows.contiguous(), torch.empty_like(rows)
-        parameters = tuple(parameter.contiguous() for parameter in parameters)
-        width = rows.shape[1]
-        arguments = point(_Norm(count=len(norms), width=width), input=rows, output=output)
-        statistics: list[Tensor] = []
-        first = 0
-        for stretch, norm, length in zip(arguments.stretches, norms, lengths, strict=False):
-            stretch.first, stretch.last, stretch.eps = first, first + length, norm.eps
-            first += length
-            stretch.kind = _OF_ROWS
-            if not isinstance(norm, nn.LayerNorm):
-                stretch.kind = _OF_BATCH if norm.follows_batches else _CONSTANT
-                point(stretch, running_mean=norm.running_mean, running_variance=norm.running_var)
-                stretch.momentum = norm.momentum
-                if stretch.kind == _OF_BATCH:
-                    norm.num_batches_tracked.add_(1)
-            statistics.append(rows.new_empty(2, length if stretch.kind == _OF_ROWS else width))
-        _point_stretches(arguments, parameters, statistics)
-        if any(stretch.kind != _OF_ROWS for stretch in arguments.stretches[: len(norms)]):
-            in_threads("norm_statistics", arguments, width, _CHANNELS)
-        in_threads("norm_forward", arguments, rows.shape[0], _ROWS)
-        ctx.arguments = arguments
-        ctx.save_for_backward(rows, *parameters, *statistics)
-        return output
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        arguments = ctx.arguments
-        rows, *others = ctx.saved_tensors
-        parameters, statistics = others[: -arguments.count], others[-arguments.count :]
-        gradient, of_rows = gradient.contiguous(), torch.empty_like(rows)
-        of_parameters = [torch.empty_like(parameter) for parameter in parameters]
-        # Saved tensors may have been moved meanwhile (`saved_tensors_hooks`).
-        _point_stretches(arguments, parameters, statistics)
-        point(arguments, input=rows, gradient=gradient, input_gradient=of_rows)
-        for index, stretch in enumerate(arguments.stretches[: arguments.count]):
-            of_weight, of_bias = of_parameters[2 * index : 2 * index + 2]
-            point(stretch, weight_gradient=of_weight, bias_gradient=of_bias)
-        in_threads("norm_sums", arguments, arguments.width, _CHANNELS)
-        in_threads("norm_backward", arguments, rows.shape[0], _ROWS)
-        return of_rows, None, None, *of_parameters
-
-
-def _point_stretches(
-    arguments: _Norm, parameters: Sequence[Tensor], statistics: Sequence[Tensor]
-) -> None:
-    for index, stretch in enumerate(arguments.stretches[: arguments.count]):
-        weight, bias = parameters[2 * index : 2 * index + 2]
-        mean, scale = statistics[index]
-        point(stretch, weight=weight, bias=bias, mean=mean, scale=scale)

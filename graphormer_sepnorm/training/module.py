@@ -284,7 +284,10 @@ class GraphormerModule(EvaluatedModule):
         for exactly this batch. A captured step is taken here as a whole.
         """
         if self.captured is not None:
-            self.step_loss, total, labels = self.captured.take_step(batch, batch_idx).unbind()
+            # Lightning's context is of a forward pass; an optimizer has no business in it.
+            with torch.autocast(self.device.type, enabled=False):
+                result = self.captured.take_step(batch, batch_idx)
+            self.step_loss, total, labels = result.unbind()
             self._record(total, labels)
             return self.step_loss
         # `torch.manual_seed` takes 1 ms, a hundredth of a step of small batches on a CPU.

@@ -132,6 +132,23 @@ def test_resumed_run_equals_the_uninterrupted_one(
     assert files[0] == files[1]
 
 
+def test_only_the_forward_pass_of_a_captured_step_is_in_bfloat16(
+    fit: Fit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    step = torch.optim.AdamW.step
+
+    def noted(optimizer: torch.optim.AdamW, *given: Any) -> Any:
+        seen.append(torch.is_autocast_enabled("cpu"))
+        return step(optimizer, *given)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", noted)
+    counter = CapturedTraining(on_cpu=True)
+    fit("run", counter, trainer={"max_epochs": 1, "precision": "bf16-mixed"})
+    assert counter.steps == len(seen) == 10
+    assert not any(seen)
+
+
 def test_batches_that_do_not_fit_are_trained_and_counted(
     fit: Fit, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
