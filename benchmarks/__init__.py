@@ -1,1 +1,1 @@
-"""Speed and memory compared with other implementations, explanations with the truth; see README.md."""
+"""Speed and memory compared with other packages, explanations and uncertainty; see README.md."""
