@@ -1,4 +1,4 @@
-"""Times this package beside others: ``make bench``, or ``python -m benchmarks.bench [SUBSET ...]``.
+"""Times this package and others: ``make bench``, or ``python -m benchmarks.bench [SUBSET ...]``.
 
 All sides of a row are started and warmed up, then they work in turn; see `take_turns`.
 """
@@ -192,7 +192,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         "--against",
         nargs="*",
         metavar="SIDE",
-        help="only these beside ours: huggingface, chemprop, plain (RDKit's parsing, torch's "
+        help="only these with ours: huggingface, chemprop, plain (RDKit's parsing, torch's "
         "import); default: all",
     )
     parser.add_argument("--output", type=Path, metavar="FILE.json", help="keep all rounds")

@@ -124,6 +124,7 @@ def steps(options: argparse.Namespace, engine: str, batch_size: int) -> Result:
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
         max_epochs=-1,
+        max_steps=10**9,
     )
     trainer.fit(module, data)
     return clock.result

@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.rows import MATRIX_PRODUCT
 
-HEADER = ("work", "threads", "beside", "times as fast", "seconds", "its seconds", "memory",
+HEADER = ("work", "threads", "compared with", "times as fast", "seconds", "its seconds", "memory",
           "its memory", "of peak", "its share")  # fmt: skip
 BY_HAND = "## What the numbers say"
 LEGEND = """\

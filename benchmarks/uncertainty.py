@@ -85,19 +85,19 @@ class Fold(NamedTuple):
             )
             # A target may have no label among the molecules.
             nothing = {"held": [[None, None]] * len(LEVELS), "classes": [np.nan] * len(LEVELS)}
-            found = [stored["test"].get(one, nothing) for one in targets]
-            held = np.array([one["held"] for one in found], np.float64)  # null becomes nan
-            classes = np.array([one["classes"] for one in found])
-            of_classes = {"labels": labels, "probabilities": predicted}
-            return cls(*common, **of_classes, held=held, classes=classes)
-        found = stored["test"].values()
-        levels = np.mean([[one["inside"], one["widths"]] for one in found], axis=0)
+            measured = [stored["test"].get(one, nothing) for one in targets]
+            held = np.array([one["held"] for one in measured], np.float64)  # null becomes nan
+            classes = np.array([one["classes"] for one in measured])
+            fold = cls(*common, labels=labels, probabilities=predicted)
+            return fold._replace(held=held, classes=classes)
+        measured = stored["test"].values()
+        levels = np.mean([[one["inside"], one["widths"]] for one in measured], axis=0)
         scores = []
         for one in targets:
             low, high, label = (column[f"{kind}_{one}"] for kind in ("low", "high", "label"))
             beyond = np.maximum(0, np.maximum(low - label, label - high))
             scores.append(np.nanmean(high - low + 20 * beyond))
-        rank = float(np.mean([one["rank_correlation"] for one in found]))
+        rank = np.mean([one["rank_correlation"] for one in measured])
         return cls(*common, levels, float(np.mean(scores)), float(rank))
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -32,6 +33,13 @@ _LINES = ("-", "--", "-.", ":")
 _BLUE, _GRAY = _COLORS[0], "0.5"
 _WIDTH, _DPI = 8.6, 110  # inches, pixels per inch
 _FONT = 9
+_LOOK = {
+    **dict.fromkeys(
+        ("axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), _FONT
+    ),
+    **{"axes.grid": True, "grid.alpha": 0.3, "grid.linewidth": 0.6, "axes.axisbelow": True},
+    **{"axes.spines.top": False, "axes.spines.right": False},
+}
 _MANY_POINTS = 30  # on which markers would hide a curve
 _LOWEST_R2 = -0.2  # below, all values mean the same: worse than the mean
 _MOST_TARGETS = 6
@@ -109,9 +117,7 @@ def learning_curves(results: Results) -> Figure | None:
             _band(axes, common, values, styles(results)[arm.name])
         axes.set(title=title, xlabel="epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    if not any(axes.lines for axes in panels):
-        return None
-    return figure
+    return figure if any(axes.lines for axes in panels) else None
 
 
 def geometry(results: Results) -> Figure | None:
@@ -145,8 +151,7 @@ def geometry(results: Results) -> Figure | None:
             rows = [[value(run[n]) if n in run else math.nan for n in layers] for run in of_arm]
             _band(axes, range(len(layers)), np.array(rows), styles(results)[name])
         axes.set(title=title, xlabel="layer")
-        every = -(-len(layers) // 13)
-        ticks = [n for n in range(len(layers)) if (len(layers) - 1 - n) % every == 0]
+        ticks = range(len(layers))[:: -len(layers) // 13][::-1]  # 13 at most, the last one too
         texts = [layers[n].removeprefix("layer ").replace(OUTPUT, "out") for n in ticks]
         axes.set_xticks(ticks, texts)
     for floor in {cloud.uniformity_floor for run in runs for cloud in run.values()}:
@@ -157,14 +162,8 @@ def geometry(results: Results) -> Figure | None:
 def _figure(results: Results, rows: int, columns: int) -> tuple[Figure, list[Axes]]:
     """A figure with a grid of axes in the common style, and a legend of all arms above them."""
     figure = Figure(figsize=(_WIDTH, 0.5 + 3.0 * rows), layout="constrained")
-    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for axes in panels:
-        axes.grid(alpha=0.3, linewidth=0.6)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(labelsize=_FONT)
-        for text in (axes.title, axes.xaxis.label, axes.yaxis.label):
-            text.set_fontsize(_FONT)
+    with rc_context(_LOOK):
+        panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     of_arm = styles(results)
     handles = [Line2D([], [], label=in_figure(n), markersize=5, **of_arm[n]) for n in of_arm]
     columns = max(1, min(len(handles), int(115 / (8 + max(map(len, of_arm))))))

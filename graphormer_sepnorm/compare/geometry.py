@@ -56,7 +56,7 @@ _FEATURES, _BINS = 50, 60  # the first features, of which histograms are taken (
 _TEST_MOLECULES, _TRAINING_MOLECULES, _ATOMS = 10_000, 2000, 30_000
 _SEED = 0
 _VERSION = 3  # of what is stored in the directory of a run
-# Penalties among which a probe chooses, for standardised features: from next to none to the mean.
+# Penalties among which a probe chooses, for standardized features: from next to none to the mean.
 PROBE_PENALTIES = tuple(10.0 ** (power / 2) for power in range(-6, 13))
 
 
@@ -98,7 +98,7 @@ def singular_values(embeddings: ArrayLike, *, centred: bool = False) -> np.ndarr
     Args:
         embeddings: ``[n, d]``, finite, at least one.
         centred: Subtract the mean embedding first. Without it (as far as the SepNorm paper says,
-            which mentions no centring) the first value is mostly the length of the mean; with it
+            which mentions no centering) the first value is mostly the length of the mean; with it
             the squares, divided by n, are the variances along the principal axes.
 
     Returns:
@@ -106,7 +106,7 @@ def singular_values(embeddings: ArrayLike, *, centred: bool = False) -> np.ndarr
         within rounding error of 0 are 0.
     """
     cloud = np.asarray(embeddings, dtype=np.float64)
-    # The rounding error is that of the cloud as given: centring a collapsed cloud leaves nothing
+    # The rounding error is that of the cloud as given: centering a collapsed cloud leaves nothing
     # but error, which must not pass for a spectrum.
     rounding = np.finfo(np.float64).eps * max(cloud.shape) * np.linalg.norm(cloud)
     if centred:
@@ -116,7 +116,7 @@ def singular_values(embeddings: ArrayLike, *, centred: bool = False) -> np.ndarr
 
 
 def effective_rank(spectrum: np.ndarray) -> float:
-    """Return the effective rank of a spectrum: exp of the entropy of its normalised values.
+    """Return the effective rank of a spectrum: exp of the entropy of its normalized values.
 
     Roy & Vetterli 2007: ``exp(- sum p log p)`` with ``p = s / sum s``, natural logarithm. From 1
     (one direction) to q (all singular values ``[q]`` are equal); 0 if all of them are 0.
@@ -150,7 +150,7 @@ def linear_probe(
 ) -> float:
     """Return how much of a quantity a linear read-out finds in embeddings, as R^2 on other rows.
 
-    Ridge regression on features standardised by the training rows, with that of `PROBE_PENALTIES`
+    Ridge regression on features standardized by the training rows, with that of `PROBE_PENALTIES`
     whose leave-one-out squared error on the training rows is least. Where LayerNorm has erased
     the length of [CLS], what is proportional to that length (atom count, an additive target) is
     not to be found by it any more.

@@ -341,7 +341,7 @@ def _measure(
                 f"{run.directory} was trained on other data, or another split, than are there now: "
                 "put the data back, or compare anew in another directory"
             )
-        log.info("analysing %s (%d of %d)", run.name, number, len(finished))
+        log.info("analyzing %s (%d of %d)", run.name, number, len(finished))
         accelerator = (config.get("trainer") or {}).get("accelerator")
         clouds = geometry_of(run.files, loaded[key], accelerator=accelerator)
         if run.arm in {other.arm for other in found}:

@@ -60,7 +60,7 @@ class Record:
         feature_version: The atom and bond codes.
         molecules: Numbers in ``train``, ``validation`` and ``test``.
         split: How a user's table was split, in words; None: the data set's own split.
-        data_note: What has to be said about the data beside any result; None: not recorded.
+        data_note: What has to be stated about the data with any result; None: not recorded.
         metric: Name of the main metric.
         unit: Of the main metric.
         selected_on: What decides on the best checkpoint, as ``validation_mae``; None: nothing does.
