@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphormer_sepnorm import formatting
 from graphormer_sepnorm.baselines import fit as baselines
 from graphormer_sepnorm.baselines.evaluation import NAMES, baselines_of
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
@@ -140,24 +139,3 @@ def test_what_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     found, left_out, _ = baselines_of(data(two_targets("regression"), "regression"))
     assert "30 of 40 train molecules, sampled at random, the first 1 of 2 targets" in left_out
     assert [one.comparable for one in found] == [False] * 3
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_how_far_it_is(
-    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
-    for name in ("PATIENCE_SECONDS", "TERMINAL_SECONDS", "LOG_SECONDS"):
-        monkeypatch.setattr(formatting, name, 0.0)
-    baselines_of(data(two_targets("regression"), "regression"))
-    shown = capsys.readouterr().err
-    lines = ["baselines: descriptors, 46 of 46"]
-    lines += [
-        f"baselines: {what}, {target} of 2"
-        for target in range(2)
-        for what in ("mean", "random forest", "gradient boosting")
-    ]
-    if terminal:
-        assert shown == "".join(f"\r\033[K{line}" for line in lines) + "\r\033[K"
-    else:
-        assert shown.splitlines() == lines

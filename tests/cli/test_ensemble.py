@@ -115,6 +115,7 @@ def test_members_by_folds_say_what_they_have_not_seen(by_folds: Fitted, capsys) 
     assert "Each network of the ensemble was trained on most of these" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_blend_is_weighed_by_molecules_that_weigh_something(tmp_path: Path) -> None:
     """And by some folds only, where these are enough: each molecule with its own values."""
     rows = [[smiles, label, n % 3] for n, (smiles, label) in enumerate(sample_rows(60))]

@@ -103,6 +103,7 @@ def test_train_py_test_says_the_same(
         assert float(said[name]) == pytest.approx(result[name], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_folds_know_the_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = write_csv(tmp_path / "a.csv", ROWS)
     options = [f"--data.table={table}", f"--data.root={tmp_path / 'root'}", *OPTIONS]
