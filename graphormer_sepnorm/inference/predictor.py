@@ -415,8 +415,8 @@ class Predictor:
             max_atoms: As for `predict`.
             columns: As for `predict`.
             target: What is explained, one of ``task.targets``; None: the only one.
-            method: How contributions are found (docs/how-to/explain.md); None: the way that found known
-                contributions best in networks of this norm.
+            method: How contributions are found (docs/how-to/explain.md); None: the way that found
+                known contributions best in networks of this norm.
 
         Raises:
             ConfigError: There is no such target or method, or several targets and none is named.
