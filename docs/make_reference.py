@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from graphormer_sepnorm.cli import predict, train
-from graphormer_sepnorm.cli.options import make_parser
+from graphormer_sepnorm.cli.options import options_of
 
 PAGE = Path(__file__).parent / "reference" / "options.md"
 HEAD = """\
@@ -36,7 +36,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], list[str]]] = {
     "predict.py embed": (predict.main, ["embed"]),
     "predict.py explain": (predict.main, ["explain"]),
 }
-Rows = dict[str, list[str]]  # of options by their group
+Rows = dict[str, list[str]]  # of a table, by the group of the options
 
 
 def parser_of(command: Callable[[list[str]], int], words: list[str]) -> argparse.ArgumentParser:
@@ -48,22 +48,34 @@ def parser_of(command: Callable[[list[str]], int], words: list[str]) -> argparse
     return found[0]
 
 
-def rows_of(parser: argparse.ArgumentParser) -> Rows:
-    """Return the rows of a table of options: name, default, meaning."""
+def fit_rows() -> Rows:
+    """Return the rows of a table of the options of ``train.py fit``, by group."""
     rows: Rows = {}
+    for name, option in options_of("fit").items():
+        group, _, short = name.rpartition(".")
+        if option.hint is not None:  # help and its kind
+            rows.setdefault(group, []).append(
+                row(short if group else f"--{name}", option.default, option.text)
+            )
+    return rows
+
+
+def rows_of(parser: argparse.ArgumentParser) -> list[str]:
+    """Return the rows of a table of options."""
+    rows = []
     for action in parser._actions:
         names = [name for name in action.option_strings if name.startswith("--")]
-        hidden = ("--help", "--help-all", "--print_config", "--debug", "--version")
-        if not action.help or (names[:1] and names[0] in (*hidden, *(f"--{g}" for g in GROUPS))):
-            continue
-        group, dot, name = action.dest.partition(".")
-        if not dot:
-            group, name = "", names[0] if names else str(action.metavar or action.dest)
-        empty = action.default in (None, "", argparse.SUPPRESS, [])
-        default = "" if empty or isinstance(action.default, bool) else f"`{action.default}`"
-        meaning = " ".join(action.help.split()).replace("|", "\\|").replace("%%", "%")
-        rows.setdefault(group, []).append(f"| `{name}` | {default} | {meaning} |")
+        if action.help and names[:1] not in (["--help"], ["--debug"], ["--version"]):
+            name = names[0] if names else str(action.metavar or action.dest)
+            rows.append(row(name, action.default, action.help.replace("%%", "%")))
     return rows
+
+
+def row(name: str, default: object, meaning: str) -> str:
+    """Return the row of an option: name, default, meaning."""
+    empty = default in (None, "", argparse.SUPPRESS, []) or isinstance(default, bool)
+    text = " ".join(meaning.split()).replace("|", "\\|")
+    return f"| `{name}` | {'' if empty else f'`{default}`'} | {text} |"
 
 
 def table(rows: list[str]) -> str:
@@ -73,12 +85,11 @@ def table(rows: list[str]) -> str:
 
 def page() -> str:
     """Return the page."""
-    fit = rows_of(make_parser("fit"))
+    fit = fit_rows()
     parts = [HEAD, "## train.py fit\n"]
     parts += [f"### {title}\n\n{table(fit[group])}\n" for group, title in GROUPS.items()]
     for name, (command, words) in COMMANDS.items():
-        rows = rows_of(parser_of(command, words))[""]
-        parts.append(f"## {name}\n\n{table(rows)}\n")
+        parts.append(f"## {name}\n\n{table(rows_of(parser_of(command, words)))}\n")
     return "\n".join(parts)
 
 
