@@ -48,7 +48,7 @@ def test_a_label_that_training_refuses_is_none_here():
 
 
 def test_words_for_no_value_are_left_out_as_in_training():
-    text = evaluation("regression", ["1", "n.d.", "#N/A", "3%", "?"], [1.5] * 5).text()
+    text = evaluation("regression", ["1", "n.d.", "#N/A", "3", "?"], [1.5] * 5).text()
     assert "(2 rows)" in text
     text = evaluation("binary", ["1", "0", "not tested", "N.T."], [0.5] * 4).text()
     assert "(2 rows; 1 of class 1)" in text
