@@ -82,10 +82,10 @@ class LazyGraphs(raw_graphs.MadeGraphs):
     def _graphs(self, some: range) -> PackedGraphs:
         chosen = slice(some.start, some.stop)
         parsed = [self._parse(text) for text in self.texts[chosen]]
-        reasons = [one.reason * (one.molecule is None) for one in parsed]
-        graphs = None
-        if not any(reasons):
-            graphs, reasons = self._featuriser.featurise_many([one.molecule for one in parsed])
+        molecules = [one.molecule for one in parsed if one.molecule is not None]
+        graphs, reasons = None, [one.reason * (one.molecule is None) for one in parsed]
+        if len(molecules) == len(parsed):
+            graphs, reasons = self._featuriser.featurise_many(molecules)
         for index, reason in zip(some, reasons, strict=True):
             if reason:
                 raise DataError(f"graph {index}: {reason}")
