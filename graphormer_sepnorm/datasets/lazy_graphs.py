@@ -83,9 +83,8 @@ class LazyGraphs(raw_graphs.MadeGraphs):
         chosen = slice(some.start, some.stop)
         parsed = [self._parse(text) for text in self.texts[chosen]]
         molecules = [one.molecule for one in parsed if one.molecule is not None]
-        reasons = [one.reason * (one.molecule is None) for one in parsed]
-        graphs = None
-        if not any(reasons):
+        graphs, reasons = None, [one.reason * (one.molecule is None) for one in parsed]
+        if len(molecules) == len(parsed):
             graphs, reasons = self._featuriser.featurise_many(molecules)
         for index, reason in zip(some, reasons, strict=True):
             if reason:

@@ -35,7 +35,7 @@ def test_metrics_by_their_definitions() -> None:
         ("regression", ["3"], "MAE 1.5000, RMSE 1.5000, R2 undefined"),
         ("regression", [], "MAE undefined"),
         ("regression", ["1", "1e39", "-1e39"], "(1 rows; 2 with a label that cannot be used, such"),
-        ("regression", ["1", "n.d.", "#N/A", "3%", "?"], "(2 rows)"),
+        ("regression", ["1", "n.d.", "#N/A", "3", "?"], "(2 rows)"),
         ("binary", ["1", "0", "not tested", "N.T."], "(2 rows; 1 of class 1)"),
         (
             "binary",
