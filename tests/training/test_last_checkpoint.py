@@ -97,7 +97,7 @@ def test_no_step_is_saved_that_a_validation_follows(
     assert saved_steps == expected
 
 
-def test_a_run_killed_between_its_checkpoints_is_exact_resume_point(
+def test_a_run_killed_between_its_checkpoints_continues_exactly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train: Callable
 ) -> None:
     def fit(
