@@ -109,10 +109,11 @@ class AveragedWeights(Callback):
                 "--ema_decay needs --model.precise_bn_graphs: BatchNorm's statistics have to be "
                 "measured for the averaged weights"
             )
-        if self._average is None:
-            self._average = copy.deepcopy(model).eval()
+        average = self._average
+        if average is None:
+            average = copy.deepcopy(model).eval()
             self._has_statistics = not batch_norms(model)
-        average = self._average.to(pl_module.device)
+        self._average = average.to(pl_module.device)
         self._steps = self._steps or trainer.global_step
         self.pairs = list(average.parameters()), list(model.parameters())
 
