@@ -8,7 +8,6 @@ one molecule of a hundred at least. All are standardised and clipped to six devi
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.splitting import random_split
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import cannot_be_written
+from graphormer_sepnorm.files import cannot_be_written, replacing
 from graphormer_sepnorm.formatting import StatusLine
 from graphormer_sepnorm.graphs.extra_inputs import CLIPPED, standardisation
 from graphormer_sepnorm.graphs.task import Task
@@ -36,8 +35,8 @@ FRACTIONS = (0.98, 0.01, 0.01)
 RAREST = 0.01  # share of the molecules that an environment must be in, and may be missing in
 _LABELS = b"2"  # other ones from the same molecules, since outliers are clipped until none is left
 _FEWEST = 100  # to standardise by, and to split
-_FILES = ("descriptors.npy", "counts.npy")
-_CHUNK = 500
+# Molecules of a stored part, and those that a process computes at once.
+_PART, _CHUNK = 20_000, 500
 
 
 def load_pretraining(path: Path, root: Path, layout: Layout | None = None) -> DatasetSplits:
@@ -109,40 +108,46 @@ def _standardised(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _features(smiles: list[str], folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Return descriptors ``[n, K]`` and Morgan counts ``[n, 2048]``, kept in the folder.
+    """Return descriptors ``[n, K]`` and Morgan counts ``[n, 2048]``, stored in parts in the folder.
 
-    Descriptors of a molecule that cannot be used are nan.
+    Descriptors of a molecule that cannot be used are nan. Parts of an earlier call are not made
+    again.
     """
+    line, parts = StatusLine(), []
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.with_suffix(".lock")):
-            if not folder.is_dir():
-                partial = folder.with_suffix(".partial")
-                _compute(smiles, partial)
-                os.replace(partial, folder)
+            for first in range(0, len(smiles), _PART):
+                file = folder / f"{first}.npz"
+                if not file.is_file():
+                    made = _compute(smiles[first : first + _PART], first, len(smiles), line)
+                    with replacing(file) as partial, partial.open("wb") as stream:
+                        np.savez_compressed(stream, descriptors=made[0], counts=made[1])
+                with np.load(file) as stored:
+                    parts.append((stored["descriptors"], stored["counts"]))
     except OSError as error:
         what = f"the folder of descriptors {folder}"
         raise DataError(cannot_be_written(what, error, "give another --data.root")) from error
-    descriptors, counts = (np.load(folder / name, mmap_mode="r") for name in _FILES)
-    return descriptors, counts
-
-
-def _compute(smiles: list[str], folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
-    chunks = (smiles[start : start + _CHUNK] for start in range(0, len(smiles), _CHUNK))
-    parts: list[tuple[np.ndarray, np.ndarray]] = []
-    line = StatusLine()
-    try:
-        with in_processes(_of_chunk, chunks, cores()) as computed:
-            for part in computed:
-                parts.append(part)
-                if line.is_due():
-                    done = len(parts) * _CHUNK
-                    line.show(f"descriptors: {done:,} of {len(smiles):,} molecules")
     finally:
         line.clear()
-    for name, arrays in zip(_FILES, zip(*parts, strict=True), strict=True):
-        np.save(folder / name, np.concatenate(arrays))
+    descriptors, counts = zip(*parts, strict=True)
+    return np.concatenate(descriptors), np.concatenate(counts)
+
+
+def _compute(
+    smiles: list[str], before: int, total: int, line: StatusLine
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute a part; the line shows how many molecules are done, with those before it."""
+    chunks = (smiles[start : start + _CHUNK] for start in range(0, len(smiles), _CHUNK))
+    parts = []
+    with in_processes(_of_chunk, chunks, cores()) as computed:
+        for part in computed:
+            parts.append(part)
+            if line.is_due():
+                done = before + len(parts) * _CHUNK
+                line.show(f"descriptors: {done:,} of {total:,} molecules")
+    descriptors, counts = zip(*parts, strict=True)
+    return np.concatenate(descriptors), np.concatenate(counts)
 
 
 def _of_chunk(smiles: list[str]) -> tuple[np.ndarray, np.ndarray]:

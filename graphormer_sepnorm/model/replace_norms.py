@@ -86,6 +86,7 @@ def replace_norms(
     where: Where | None = None,
     cls_position: int = 0,
     example: Any = None,
+    force: bool = False,
 ) -> ReplacedNorms:
     """Replace, in place, each `nn.LayerNorm` of a transformer that acts on tokens ``[N, L, D]``.
 
@@ -114,6 +115,7 @@ def replace_norms(
         example: At least two different sequences: a tensor, a tuple of arguments or a mapping of
             keyword arguments of the model. None: made up, for models of Hugging Face that take
             ``input_ids`` or ``pixel_values``, and for torch's encoder and its layers.
+        force: Replace subclasses of `nn.LayerNorm` that compute something else, too.
 
     Raises:
         ConfigError: There is nothing to replace, the example does not run or shows nothing, or the
@@ -127,7 +129,9 @@ def replace_norms(
         seen = _look(model, set(norms.values()), example, cls_position)
     # A norm that has two names stays one module: wanted under one of them is wanted.
     wanted = {norm for name, norm in norms.items() if where is None or _matches(name, norm, where)}
-    kept = {name: _reason_to_keep(norm, norm in wanted, seen) for name, norm in norms.items()}
+    kept = {
+        name: _reason_to_keep(norm, norm in wanted, force, seen) for name, norm in norms.items()
+    }
     if all(kept.values()):
         name, reason = next(iter(kept.items()))
         raise ConfigError(f"no norm can be replaced; {name}, for one: {reason}")
@@ -230,7 +234,9 @@ def _computes_more(norm: nn.LayerNorm, args: tuple[Any, ...], named: Any, found:
     return not bool((found.to(dtype) - wanted).abs().max() <= allowed)
 
 
-def _reason_to_keep(norm: nn.Module, wanted: bool, seen: dict[nn.Module, _Seen]) -> str:
+def _reason_to_keep(
+    norm: nn.Module, wanted: bool, force: bool, seen: dict[nn.Module, _Seen]
+) -> str:
     """Why a norm stays as it is; empty if it need not."""
     if not wanted:
         return "left out by where="
@@ -238,8 +244,8 @@ def _reason_to_keep(norm: nn.Module, wanted: bool, seen: dict[nn.Module, _Seen])
         return "not called in the example"
     if shape := seen[norm].other_shape:
         return f"acts on {shape} in the example, not on [N, L, D]"
-    if seen[norm].computes_more:
-        return f"{_class_of(norm)} does more than layer_norm in the example"
+    if seen[norm].computes_more and not force:
+        return f"{_class_of(norm)} does more than layer_norm; force=True replaces it all the same"
     return ""
 
 

@@ -60,6 +60,31 @@ def test_targets_are_standardised_descriptors(
     assert np.corrcoef(logarithms[inside], targets[inside, at])[0, 1] > 0.9999
 
 
+def test_an_interrupted_computation_continues_after_the_stored_parts(
+    tmp_path: Path, root: Path, molecules: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "m.smi", molecules)
+    plain = load_pretraining(path, root)
+    monkeypatch.setattr(pretraining, "_PART", 40)
+    monkeypatch.setattr(pretraining, "_CHUNK", 20)
+    monkeypatch.setattr(pretraining, "cores", lambda: 1)
+    calls: list[int] = []
+    whole = pretraining._of_chunk
+
+    def failing(smiles: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        calls.append(len(smiles))
+        if len(calls) == 6:
+            raise KeyboardInterrupt
+        return whole(smiles)
+
+    monkeypatch.setattr(pretraining, "_of_chunk", failing)
+    with pytest.raises(KeyboardInterrupt):
+        load_pretraining(path, tmp_path)
+    resumed = load_pretraining(path, tmp_path)
+    assert len(calls) == 6 + 4  # of 8 chunks 4 were in stored parts
+    np.testing.assert_array_equal(resumed.train.y.numpy(), plain.train.y.numpy())
+
+
 def test_a_place_that_cannot_be_written_is_one_line(
     tmp_path: Path, molecules: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,7 +95,7 @@ def test_a_place_that_cannot_be_written_is_one_line(
     def full(*arguments: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pretraining.np, "save", full)
+    monkeypatch.setattr(pretraining.np, "savez_compressed", full)
     with pytest.raises(DataError, match=r"\(No space left on device\): make room"):
         load_pretraining(path, tmp_path)
 

@@ -797,6 +797,9 @@ def test_a_layer_norm_that_only_looks_like_one_stays(make):
     assert [*report.replaced.values()] == ["bn+ln"]
     (reason,) = report.kept.values()
     assert "does more than layer_norm" in reason
+    model = make()
+    if not isinstance(model, CallsWithMask):  # whose norms are called with more than tokens
+        assert len(replace_norms(model, example=torch.randn(N, L, D), force=True).replaced) == 2
 
 
 class LayerNorm(nn.LayerNorm):
