@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+import sys
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -154,10 +155,9 @@ def typed(kind: Any, plain: Any) -> Any:
     members = typing.get_args(kind)
     if kind is float:
         return math.nan if plain is None else plain
-    if getattr(kind, "__name__", "") == "ndarray":
-        import numpy as np
-
-        return np.asarray(plain, None if hasattr(plain, "dtype") else np.float64)
+    if getattr(kind, "__name__", "") == "ndarray":  # of numpy, which its type has loaded
+        dtype = None if hasattr(plain, "dtype") else float
+        return sys.modules[kind.__module__].asarray(plain, dtype)
     if is_dataclass(kind):
         hints = _hints(kind)
         found = {name: typed(hints[name], plain[name]) for name in hints if name in plain}

@@ -36,8 +36,8 @@ def compute_descriptors(
         names: Which ones; None: `descriptor_names`.
 
     Returns:
-        float32 ``[len(molecules), len(names)]``; nan where a descriptor is undefined, infinite,
-        beyond float32, or of no molecule.
+        float32 ``[molecules, names]``; nan where a descriptor is undefined, infinite, beyond
+        float32, or of no molecule.
 
     Raises:
         DataError: This release of RDKit has no such descriptor.

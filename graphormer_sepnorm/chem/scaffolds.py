@@ -13,9 +13,9 @@ from rdkit.Chem.Scaffolds import MurckoScaffold
 
 
 def murcko_scaffold(molecule: Chem.Mol) -> str:
-    """Return the Bemis-Murcko scaffold (J. Med. Chem. 1996, 39, 2887) as a canonical SMILES.
+    """Return the Bemis-Murcko scaffold (J. Med. Chem. 1996, 39, 2887) as a SMILES without stereo.
 
-    Chirality is left out. A molecule without rings has the empty scaffold.
+    A molecule without rings has the empty scaffold.
     """
     return MurckoScaffold.MurckoScaffoldSmiles(mol=molecule, includeChirality=False)
 
@@ -33,10 +33,10 @@ def split_by_scaffold(
 
     Args:
         scaffolds: One per molecule.
-        fractions: Shares of training, validation and test set, 0 or more; they add up to one.
+        fractions: Shares of training, validation and test set; they add up to one.
 
     Returns:
-        Positions in `scaffolds`, three int64 arrays, each in rising order.
+        Positions in `scaffolds`, three int64 arrays, each in ascending order.
     """
     members: dict[str, list[int]] = defaultdict(list)
     for position, scaffold in enumerate(scaffolds):
