@@ -33,7 +33,7 @@ _LINES = ("-", "--", "-.", ":")
 _BLUE, _GRAY = _COLORS[0], "0.5"
 _WIDTH, _DPI = 8.6, 110  # inches, pixels per inch
 _FONT = 9
-_LOOK = {
+_LOOK: Any = {
     **dict.fromkeys(
         ("axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), _FONT
     ),
