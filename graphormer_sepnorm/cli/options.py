@@ -14,7 +14,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill, shorten
-from typing import Any, get_type_hints
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 import yaml
 
@@ -199,7 +200,7 @@ def _value(name: str, text: str, hint: Any) -> Any:
     if text == "" and name != "data.units":
         raise ConfigError(f"--{name} is empty: give a value, or leave it out")
     kinds = str(hint)
-    if text == "null" and "None" in kinds and not name.endswith(("_column", "_columns")):
+    if text == "null" and NoneType in get_args(hint) and not name.endswith(("_column", "_columns")):
         return None
     is_list = "list" in kinds and text.startswith("[") and text.endswith("]")
     if re.search(r"\b(str|Literal)\b", kinds) and "int" not in kinds and not is_list:

@@ -95,7 +95,7 @@ def _blend(
 
     task, predicted = module.task, fitted.predictions["boosting"]
     trees_unseen, labels = predicted["validation"], fitted.labels["validation"]
-    known = np.isfinite(trees_unseen).all(axis=0).tolist()
+    known = [bool(np.isfinite(column).all()) for column in trees_unseen.T]
     boosted = [one if use else None for one, use in zip(fitted.boosted, known, strict=True)]
     alone = [
         name

@@ -205,7 +205,11 @@ def test_the_best_baseline_is_named_and_whether_it_is_better(
 
 @pytest.mark.parametrize(
     ("kind", "metric", "targets"),
-    [("regression", "mae", 1), ("regression", "rmse", 2), ("binary", "auroc", 1)],
+    [
+        ("regression", "mae", 1),
+        pytest.param("regression", "rmse", 2, marks=pytest.mark.slow),
+        pytest.param("binary", "auroc", 1, marks=pytest.mark.slow),
+    ],
 )
 def test_equal_models_are_seldom_told_apart(kind: Any, metric: str, targets: int) -> None:
     """Three others that are as good: in one of twenty tables at most one seems better or worse."""
@@ -308,6 +312,7 @@ def test_graphs_without_smiles_cannot_be_blended(
     assert float(value[1]) == pytest.approx(blended.summary["network"][metric], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_trees_that_a_fold_leaves_without_labels_are_not_blended(tmp_path: Path, capsys) -> None:
     """A target with eleven labels: without one fold they are fewer than trees need."""
     lines = table(tmp_path / "a.csv").read_text().splitlines()

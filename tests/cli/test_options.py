@@ -146,6 +146,7 @@ def test_a_list_and_no_value_can_be_typed() -> None:
     assert config_of("--data.target_columns", "[a, b]").data.target_columns == ("a", "b")
     words = "-c", "table", "--model.from_pretrained", "null"
     assert config_of(*words).model.from_pretrained is None
+    assert config_of("--data.class_weight", "null").data.class_weight is None
 
 
 @pytest.mark.parametrize(
