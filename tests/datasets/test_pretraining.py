@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,7 +93,7 @@ def test_a_place_that_cannot_be_written_is_one_line(
     with pytest.raises(DataError, match=r"cannot be written .*: give another --data"):
         load_pretraining(path, path)
 
-    def full(*arguments: int) -> None:
+    def full(*arguments: Any, **arrays: np.ndarray) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pretraining.np, "savez_compressed", full)
