@@ -125,7 +125,7 @@ class TrainerConfig(Options):
         gradient_clip_algorithm: norm, or value, which clips each number by itself.
         accumulate_grad_batches: Batches whose gradients are added for one step.
         precision: 32-true, bf16-mixed or 16-mixed.
-        accelerator: auto (a GPU with CUDA if there is one), gpu or cpu; mps is not tested.
+        accelerator: auto (a GPU with CUDA if there is one), gpu or cpu.
         devices: auto, or how many processes or GPUs train together.
         num_nodes: Machines that train together.
         strategy: How devices work together; auto takes ddp for several.

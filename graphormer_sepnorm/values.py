@@ -74,9 +74,9 @@ class Options:
 
 
 def _as_meant(value: Any, hint: Any) -> Any:
-    """Return a number for a text such as 1e-3, which YAML takes for text; a pair for a list."""
+    """Return a float for 1 and a text such as 1e-3, which YAML takes for text; a pair for a list."""
     kinds = get_args(hint) or (hint,)
-    if isinstance(value, str) and float in kinds and str not in kinds:
+    if type(value) in (str, int) and float in kinds and not {str, int} & {*kinds}:
         with contextlib.suppress(ValueError):
             return float(value)
     return tuple(value) if isinstance(value, list) and get_origin(hint) is tuple else value

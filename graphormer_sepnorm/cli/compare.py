@@ -162,6 +162,8 @@ def crossvalidate(arguments: list[str]) -> int:
     directory = options.output
     stored = Plan.read(directory / CROSS_VALIDATION)
     base = _parse_base("crossvalidate", options.config, words, stored)
+    if base.data.table is None:
+        raise ConfigError("folds are those of a table of your own: name it with --data.table")
     if base.data.folds is not None:
         raise ConfigError("a configuration has data.folds: remove it, and give --folds")
     refused = _OF_ALL_ARMS["crossvalidate"]

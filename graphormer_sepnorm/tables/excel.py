@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
 import math
 import re
 import warnings
@@ -19,8 +21,11 @@ from graphormer_sepnorm.tables.reader import Layout, Row, TableReader
 from graphormer_sepnorm.tables.text import open_binary
 from graphormer_sepnorm.tables.writer import WholeFileWriter
 
+log = logging.getLogger(__name__)
+
 _MOST_ROWS = 1_048_576  # of a sheet
 _LARGEST_BYTES = 2_000_000_000  # a file of some kilobytes can be packed so that it unpacks to more
+_CALCULATED = 1000  # rows in which formulas without values are looked for
 _LONGEST_CELL = 32_767  # characters
 _FIRST_YEAR = 1900
 _LARGEST_INTEGER = 10**15  # of larger ones Excel makes the digits after the fifteenth zeros
@@ -66,7 +71,16 @@ class ExcelReader(TableReader):
                     raise ValueError(f"it says to hold {size:,} bytes")
                 self._raw.seek(0)
                 self._book = library.load_workbook(self._raw, read_only=True, data_only=True)
-            header = self._find_sheet(layout)
+            sheet, header = self._find_sheet(layout)
+            with self._explained(), warnings.catch_warnings(action="ignore"):
+                formulas = library.load_workbook(self._raw, read_only=True)[sheet.title]
+                if first := _uncalculated(formulas, sheet):
+                    log.warning(
+                        "%s: cell %s, for one, is a formula without a value and counts as empty: the "
+                        "workbook was never calculated; open and save it",
+                        self.name,
+                        first,
+                    )
         except BaseException:
             self._raw.close()
             raise
@@ -76,8 +90,8 @@ class ExcelReader(TableReader):
             for at, cell in enumerate(header[: last + 1], start=1)
         )
 
-    def _find_sheet(self, layout: Layout) -> Sequence[Any]:
-        """Find the sheet whose rows are read, and return its header."""
+    def _find_sheet(self, layout: Layout) -> tuple[Any, Sequence[Any]]:
+        """Find the sheet whose rows are read; return it and its header."""
 
         def is_header(line: int, cells: Sequence[Any]) -> bool:
             return layout.header_row in (None, line) and any(map(_there, cells))
@@ -100,18 +114,18 @@ class ExcelReader(TableReader):
                 rows = enumerate(sheet.iter_rows(values_only=True), start=1)
                 header = next((cells for row, cells in rows if is_header(row, cells)), None)
             if header is not None:
-                found.append((sheet.title, rows, header))
+                found.append((sheet, rows, header))
         of_smiles = [one for one in found if any(map(names_smiles, one[-1]))]
         if len(of_smiles or found) != 1:
-            titles = listed([title for title, *_ in (of_smiles or found)] or self._book.sheetnames)
+            titles = listed([one[0].title for one in (of_smiles or found)] or self._book.sheetnames)
             what = "could be meant" if found else "are not there, or without such a header row"
             raise DataError(
                 f"{self.name}: sheets {titles} {what}: name one with {layout.options}sheet, and "
                 f"the row of its header with {layout.options}header_row"
             )
-        title, self._rows, header = (of_smiles or found)[0]
-        self.name += f" (sheet {title!r})" if len(sheets) > 1 else ""
-        return header
+        sheet, self._rows, header = (of_smiles or found)[0]
+        self.name += f" (sheet {sheet.title!r})" if len(sheets) > 1 else ""
+        return sheet, header
 
     def __iter__(self) -> Iterator[Row]:
         return self._counted(self._parsed())
@@ -140,6 +154,21 @@ class ExcelReader(TableReader):
 
 def _there(cell: object) -> bool:
     return cell is not None and cell != ""
+
+
+def _uncalculated(formulas: Any, values: Any) -> str:
+    """Return a cell of the first rows whose formula has no saved value; the empty string: none."""
+    formulas.reset_dimensions()
+    rows = zip(formulas.iter_rows(), values.iter_rows(values_only=True), strict=False)
+    return next(
+        (
+            cell.coordinate
+            for cells, known in itertools.islice(rows, _CALCULATED)
+            for cell, value in zip(cells, known, strict=False)
+            if value is None and cell.data_type == "f"
+        ),
+        "",
+    )
 
 
 class ExcelWriter(WholeFileWriter):

@@ -7,7 +7,7 @@ import functools
 import gzip
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,22 +35,28 @@ def _known_noise() -> None:
     silence_known_noise()
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _sample_is_small_and_read_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A seventh of the sample's molecules, which are featurised once."""
+@pytest.fixture(scope="session")
+def small_sample(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[pytest.MonkeyPatch], None]:
+    """Gives what takes a seventh of the sample's molecules, which are featurized once."""
     lines = gzip.decompress(sample_path().read_bytes()).splitlines(keepends=True)
     small = tmp_path_factory.mktemp("sample") / "sample.csv.gz"
     small.write_bytes(gzip.compress(b"".join(lines[:1001]), mtime=0))
-    with pytest.MonkeyPatch.context() as patch:
+    load = functools.cache(data_module.load_dataset)
+
+    def take(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(sample, "sample_path", lambda: small)
-        patch.setattr(data_module, "load_dataset", functools.cache(data_module.load_dataset))
-        yield
+        patch.setattr(data_module, "load_dataset", load)
+
+    return take
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _runs_take_a_moment() -> Iterator[None]:
+def _runs_take_a_moment(small_sample: Callable[[pytest.MonkeyPatch], None]) -> Iterator[None]:
     """Trees are few, little is kept, nothing is drawn, ensembles need not import torch again."""
     with pytest.MonkeyPatch.context() as patch:
+        small_sample(patch)
         for kind in ("regression", "binary"):
             patch.setitem(baselines.BOOSTED, kind, 20)
             patch.setitem(baselines.FOREST, kind, 5)
@@ -63,7 +69,9 @@ def _runs_take_a_moment() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(
+    tmp_path_factory: pytest.TempPathFactory, small_sample: Callable[[pytest.MonkeyPatch], None]
+) -> Run:
     """A fit of four steps on the bundled sample; its learning curve is drawn."""
     base = tmp_path_factory.mktemp("cli")
     out, err = io.StringIO(), io.StringIO()
@@ -73,6 +81,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         warnings.catch_warnings(record=True) as shown,
         pytest.MonkeyPatch.context() as patch,
     ):
+        small_sample(patch)
         patch.setattr(learning_curve, "draw_learning_curve", DRAW)
         # As in a process of its own: everything is shown but what Python hides from users.
         warnings.resetwarnings()

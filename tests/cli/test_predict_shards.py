@@ -37,20 +37,6 @@ def test_shards_behind_each_other_are_the_whole_output(format, model, tmp_path, 
     assert together == expected
 
 
-def test_what_separates_the_cells_is_said_once(model, tmp_path, small_chunks):
-    source, whole = tmp_path / "in.csv", tmp_path / "whole.csv"
-    source.write_text("sep=|\nsmiles|n\n" + "".join(f"{text}|1\n" for text in SMILES))
-    words = [str(model), "-i", str(source), "--quiet", "-o"]
-    assert main([*words, str(whole)]) == 0
-    joined = b""
-    for number in (1, 2):  # as docs/how-to/clusters.md has it: awk 'FNR > 1 || NR == 1'
-        part = tmp_path / f"part-{number}.csv"
-        assert main([*words, str(part), "--shard", f"{number}/2"]) == 0
-        joined += b"".join(part.read_bytes().splitlines(keepends=True)[number > 1 :])
-    assert joined == whole.read_bytes()
-    assert joined.startswith(b"sep=|\n")
-
-
 def test_a_shard_without_rows_is_a_table_without_rows(model, tmp_path, small_chunks):
     source = table(tmp_path)
     counts = []

@@ -221,7 +221,7 @@ def test_classification_with_several_targets_and_gaps(tmp_path, capsys) -> None:
     record = json.loads((run / "run.json").read_text())
     assert (record["metric"], record["selected_on"]) == ("auroc", "validation_brier")
     turned = "--data.target_columns=[long,active]"
-    assert "predicts active, long" in refused(capsys, train, "test", run, turned)
+    assert "has long, active" in refused(capsys, train, "test", run, turned)
     rows = read_csv(run / "test_predictions.csv")
     assert {row["label_active"] for row in rows} <= {"0", "1", ""}
     assert predict([str(run), *(row["smiles"] for row in rows)]) == 0

@@ -187,6 +187,28 @@ def test_which_sheet_is_meant_is_asked_for(tmp_path: Path) -> None:
         open_table(csv, layout=Layout("Data"))
 
 
+def test_formulas_without_values_are_told_from_empty_cells(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [["smiles", "y", "z"], ["CCO", "=1+1", 1], ["CC", None, "=B2"], ["C", "=B2", 3]]
+    path = book(tmp_path / "t.xlsx", rows)
+    with open_table(path):
+        assert "cell B2, for one, is a formula without a value" in caplog.text
+    # As Excel saves them: with values.
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    sheet = "xl/worksheets/sheet1.xml"
+    for empty in (b"</f><v></v>", b"</f><v />", b"</f><v/>"):
+        members[sheet] = members[sheet].replace(empty, b"</f><v>2</v>")
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    caplog.clear()
+    with open_table(path) as table:
+        assert caplog.text == ""
+        assert next(iter(table)).cells[1] == 2
+
+
 def test_without_openpyxl_there_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
