@@ -58,7 +58,7 @@ class DataConfig(Options):
         sheet: Of Excel files, the sheet's name or its number from 1; null takes the only one with a
             column of SMILES.
         header_row: The row (line) of Excel, CSV and TSV files that names the columns, from 1; null
-            finds it.
+            takes the first.
         target_columns: Columns of the labels; null takes the only column with numbers, all every
             one. Missing labels are left out of the loss and the metrics.
         weight_column: Column of weights in the training loss, 0 or more; null weighs all rows the

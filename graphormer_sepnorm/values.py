@@ -74,7 +74,7 @@ class Options:
 
 
 def _as_meant(value: Any, hint: Any) -> Any:
-    """Return a float for 1 and a text such as 1e-3, which YAML takes for text; a pair for a list."""
+    """Return a float for 1 and for 1e-3, which YAML takes for text; a tuple for a list."""
     kinds = get_args(hint) or (hint,)
     if type(value) in (str, int) and float in kinds and not {str, int} & {*kinds}:
         with contextlib.suppress(ValueError):

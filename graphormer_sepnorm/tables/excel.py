@@ -76,8 +76,8 @@ class ExcelReader(TableReader):
                 formulas = library.load_workbook(self._raw, read_only=True)[sheet.title]
                 if first := _uncalculated(formulas, sheet):
                     log.warning(
-                        "%s: cell %s, for one, is a formula without a value and counts as empty: the "
-                        "workbook was never calculated; open and save it",
+                        "%s: cell %s, for one, is a formula without a value and counts as empty: "
+                        "the workbook was never calculated; open and save it",
                         self.name,
                         first,
                     )
