@@ -53,10 +53,8 @@ class ReplacedNorms:
     unmasked: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        rows = [
-            (name, arm, _SAME_CLS if name in self.same_cls else "")
-            for name, arm in self.replaced.items()
-        ]
+        why = dict.fromkeys(self.same_cls, _SAME_CLS)
+        rows = [(name, arm, why.get(name, "")) for name, arm in self.replaced.items()]
         rows += [(name, "kept", reason) for name, reason in self.kept.items()]
         width = max(len(name) for name, _, _ in rows)
         lines = [f"{name:<{width}}  {what:<9}  {why}".rstrip() for name, what, why in rows]
@@ -130,7 +128,8 @@ def replace_norms(
     # A norm that has two names stays one module: wanted under one of them is wanted.
     wanted = {norm for name, norm in norms.items() if where is None or _matches(name, norm, where)}
     kept = {
-        name: _reason_to_keep(norm, norm in wanted, force, seen) for name, norm in norms.items()
+        name: _reason_to_keep(norm, norm in wanted, force, seen.get(norm))
+        for name, norm in norms.items()
     }
     if all(kept.values()):
         name, reason = next(iter(kept.items()))
@@ -234,17 +233,15 @@ def _computes_more(norm: nn.LayerNorm, args: tuple[Any, ...], named: Any, found:
     return not bool((found.to(dtype) - wanted).abs().max() <= allowed)
 
 
-def _reason_to_keep(
-    norm: nn.Module, wanted: bool, force: bool, seen: dict[nn.Module, _Seen]
-) -> str:
+def _reason_to_keep(norm: nn.Module, wanted: bool, force: bool, seen: _Seen | None) -> str:
     """Why a norm stays as it is; empty if it need not."""
     if not wanted:
         return "left out by where="
-    if norm not in seen:
+    if seen is None:
         return "not called in the example"
-    if shape := seen[norm].other_shape:
+    if shape := seen.other_shape:
         return f"acts on {shape} in the example, not on [N, L, D]"
-    if seen[norm].computes_more and not force:
+    if seen.computes_more and not force:
         return f"{_class_of(norm)} does more than layer_norm; force=True replaces it all the same"
     return ""
 
