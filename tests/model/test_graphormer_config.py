@@ -41,7 +41,7 @@ def test_aliases_are_resolved():
 
 CONTRADICTIONS = [
     ({"norm": "sepnrom"}, "sepnrom.*did you mean 'sepnorm'"),
-    ({"norm": None}, "unknown norm 'None'"),
+    ({"norm": None}, "norm is None"),
     ({"width": 81}, "width 81.*heads 8"),
     ({"max_path_length": 41}, "max_path_length 41.*40"),
     ({"local_layers": 12, "local_mpnn": "gine"}, "local_layers is 12: .*12"),
