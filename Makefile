@@ -45,7 +45,7 @@ sample: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.bench $(BENCH)
 
-# What to run first on a machine with a GPU, see docs/gpu.md; elsewhere it says that there is none.
+# What to run first on a machine with a GPU, see docs/how-to/gpu.md; elsewhere it says that there is none.
 # make gpu-check GPU_CHECK="--config zinc_subset_best --root DIR --batch_sizes 125"
 GPU_CHECK ?= --config quickstart --batch_sizes 125
 gpu-check: $(STAMP)
@@ -60,6 +60,11 @@ $(STAMP): pyproject.toml constraints.txt $(wildcard graphormer_sepnorm/kernels/*
 	@$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
 	@touch $@
+
+# The site, from the Markdown files and docstrings, in build/site; a broken link is an error.
+.PHONY: docs
+docs: $(STAMP)
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs . build/site
 
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

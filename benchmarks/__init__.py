@@ -1,1 +1,1 @@
-"""Speed and memory beside other implementations, explanations beside the truth; see README.md."""
+"""Speed and memory compared with other packages, explanations and uncertainty; see README.md."""

@@ -1,6 +1,6 @@
-"""Times this package beside others: ``make bench``, or ``python -m benchmarks.bench [SUBSET ...]``.
+"""Times this package and others: ``make bench``, or ``python -m benchmarks.bench [SUBSET ...]``.
 
-All sides of a row are started and warmed up, then they work in turn; see `benchmarks.rounds`.
+All sides of a row are started and warmed up, then they work in turn; see `take_turns`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import shlex
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.environments import HOME, python_of
 from benchmarks.molecules import FEW, MANY, Molecules, find_molecules
-from benchmarks.processes import Command, SideFailed, SideProcess, variables
-from benchmarks.report import lines_of
-from benchmarks.rounds import take_turns
-from benchmarks.rows import LONG, MATRIX_PRODUCT, ROWS, SUBSETS, Row, Side
+from benchmarks.processes import REPOSITORY, Command, SideFailed, SideProcess, variables
+from benchmarks.report import text_of
+from benchmarks.rows import MATRIX_PRODUCT, ROWS, SUBSETS, Row, Side
 from graphormer_sepnorm.process import cores, processor
 
 MAX_PATH_LENGTH = 5  # Hugging Face's default; the same for both sides
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
     pythons = _interpreters(rows)
     molecules = find_molecules()
     result: dict[str, Any] = {
-        "command": _command(sys.argv[1:] if arguments is None else arguments),
+        "command": shlex.join(["python", "-m", "benchmarks.bench", *(arguments or sys.argv[1:])]),
         "machine": _machine(),
         "molecules": molecules.source,
         "rows": [],
@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
                 print(f"  the row is left out: {error}", file=sys.stderr)
             if options.output:
                 options.output.write_text(json.dumps(result, indent=1) + "\n")
-    print("\n".join(["", *lines_of(result)]))
+    print(f"\n{text_of(result)}")
 
 
 def run_row(
@@ -69,15 +69,12 @@ def run_row(
     """
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as open_sides:
         scratch = Path(name)
-        table_rows = options.streamed if row.streamed else options.many
         given = {
-            **molecules.write(scratch, row.molecules, options.few, table_rows),
-            "rows": table_rows,
+            **molecules.write(scratch, options.many if row.many else options.few),
             "batch_size": BATCH_SIZE,
             "max_path_length": MAX_PATH_LENGTH,
             **row.options,
             "scratch": name,
-            "data_root": options.data_root,
         }
         ready: list[tuple[SideProcess | Command, dict[str, Any]]] = []
         for number, side in enumerate(row.sides):
@@ -85,7 +82,7 @@ def run_row(
                 continue
             try:
                 python, log = pythons[side.environment], scratch / f"{number}.log"
-                worker, facts = _start(side, row, python, threads, given, log)
+                worker, facts = _start(side, python, threads, given, log)
             except SideFailed as error:
                 print(f"  {side.label} is left out: {error}", file=sys.stderr)
                 continue
@@ -93,25 +90,40 @@ def run_row(
             ready.append((worker, {"label": side.label, **facts}))
         seconds = take_turns(
             [worker.round for worker, _ in ready],
-            min(options.rounds, row.rounds or options.rounds),
+            options.rounds,
             lambda done: print(f"  round {done}", end="\r", file=sys.stderr),
         )
         print(file=sys.stderr)
         for (worker, record), measured in zip(ready, seconds, strict=True):
             record.update(seconds=measured, peak=worker.peak)
-            if isinstance(worker, Command) and worker.marks:
-                record["marks"] = worker.marks
     records = [record for _, record in ready]
     return {"subset": row.subset, "title": row.title, "threads": threads, "sides": records}
 
 
+def take_turns(
+    sides: Sequence[Callable[[], float]], rounds: int, after_round: Callable[[int], None]
+) -> list[list[float]]:
+    """Let all sides work in every round, each first in turn; return the seconds of each.
+
+    `after_round` receives the number of rounds done.
+    """
+    seconds: list[list[float]] = [[] for _ in sides]
+    for number in range(rounds):
+        for index in range(len(sides)):
+            turn = (number + index) % len(sides)
+            seconds[turn].append(sides[turn]())
+        after_round(number + 1)
+    return seconds
+
+
 def _start(
-    side: Side, row: Row, python: Path, threads: int, given: dict[str, Any], log: Path
+    side: Side, python: Path, threads: int, given: dict[str, Any], log: Path
 ) -> tuple[SideProcess | Command, dict[str, Any]]:
-    """Return a side that has warmed up, and what it says about its work."""
-    environment = variables(threads, HOME if side.environment else None)
+    """Return a side that has warmed up, and what it reports of its work."""
+    folder = side.checkout or REPOSITORY
+    environment = variables(threads, HOME if side.environment else None, folder)
     script = [str(python), "-m", f"benchmarks.sides.{side.module}"]
-    process = SideProcess(script, environment, log)
+    process = SideProcess(script, environment, log, folder)
     try:
         answer = process.prepare(side.work, {**given, **side.options})
     except SideFailed:
@@ -121,10 +133,8 @@ def _start(
     if not answer["command"]:
         return process, {**facts, "memory_before": answer["memory_before"]}
     process.close()
-    rows = given["rows"] if row.streamed else 0
-    command = Command(answer["command"], environment, log, rows)
-    if row.rounds is None:
-        command.round()
+    command = Command(answer["command"], environment, log, folder)
+    command.round()
     return command, facts
 
 
@@ -138,14 +148,6 @@ def _interpreters(rows: list[Row]) -> dict[str | None, Path]:
         except SideFailed as error:
             print(f"{peer} is left out: {error}", file=sys.stderr)
     return pythons
-
-
-def _command(arguments: list[str]) -> str:
-    """Return the command for the record, without the folders of this machine."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for place in ("--output", "--data-root"):
-        parser.add_argument(place)
-    return shlex.join(["python", "-m", "benchmarks.bench", *parser.parse_known_args(arguments)[1]])
 
 
 def _machine() -> dict[str, str]:
@@ -166,6 +168,10 @@ def _chosen(row: Row, options: argparse.Namespace) -> Row:
     if options.against is not None:
         kept = {*options.against, MATRIX_PRODUCT}
         others = [side for side in others if kept & {side.module, side.label}]
+    if options.checkout is not None:  # what it is compared with is how it was
+        others.append(
+            dataclasses.replace(ours, label="before", checkout=options.checkout.resolve())
+        )
     threads = options.threads or row.threads
     return dataclasses.replace(
         row,
@@ -178,35 +184,30 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="benchmarks.bench", description=__doc__, allow_abbrev=False
     )
-    parser.add_argument(
-        "subsets",
-        nargs="*",
-        metavar="SUBSET",
-        help=f"{', '.join(SUBSETS)}; default: all but {' and '.join(LONG)}",
-    )
+    named = f"{', '.join(SUBSETS)}; default: all"
+    parser.add_argument("subsets", nargs="*", metavar="SUBSET", help=named)
     parser.add_argument("--rounds", type=int, default=7, help="rounds of each row (7)")
     parser.add_argument("--threads", type=int, nargs="+", help="only rows with so many threads")
     parser.add_argument(
         "--against",
         nargs="*",
         metavar="SIDE",
-        help="only these beside ours: huggingface, chemprop, gps, plain (RDKit's parsing, torch's "
+        help="only these with ours: huggingface, chemprop, plain (RDKit's parsing, torch's "
         "import); default: all",
     )
     parser.add_argument("--output", type=Path, metavar="FILE.json", help="keep all rounds")
-    parser.add_argument("--data-root", metavar="DIR", help="for zinc: the folder with ZINC/raw")
+    parser.add_argument(
+        "--checkout", type=Path, metavar="DIR", help="another version, its kernels compiled"
+    )
     parser.add_argument("--few", type=int, default=FEW, help=f"molecules of short rows ({FEW})")
     parser.add_argument("--many", type=int, default=MANY, help=f"rows to predict ({MANY})")
-    parser.add_argument(
-        "--streamed", type=int, default=1_000_000, help="rows to stream (1,000,000)"
-    )
     options = parser.parse_args(arguments)
     unknown = set(options.subsets) - set(SUBSETS)
     if unknown:
         parser.error(
             f"no such subset: {', '.join(sorted(unknown))}; there are {', '.join(SUBSETS)}"
         )
-    options.subsets = options.subsets or [name for name in SUBSETS if name not in LONG]
+    options.subsets = options.subsets or list(SUBSETS)
     return options
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +20,14 @@ from rdkit import Chem
 from rdkit.Chem import rdMolDescriptors
 from scipy.stats import spearmanr
 
-from benchmarks.markdown import table
+from benchmarks.report import table
 from graphormer_sepnorm.chem.fragments import fragments_of
 from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.chem.zinc_features import ZINC_1
 from graphormer_sepnorm.datasets.zinc import load_zinc
 from graphormer_sepnorm.estimators import GraphormerRegressor
 from graphormer_sepnorm.graphs.packed_graphs import checked_graph
-from graphormer_sepnorm.inference.explanation_methods import METHODS
+from graphormer_sepnorm.inference.explain import METHODS
 from graphormer_sepnorm.inference.predictor import Predictor
 
 NORMS = ("shared-ln", "bn+ln", "bn+bn")
@@ -81,12 +82,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def smiles_of(graphs: Iterable, count: int | None) -> list[str]:
     """Return SMILES of the first `count` graphs of ZINC, without stereochemistry."""
-    assert ZINC_1.smiles_of is not None
-    found = []
-    for number, graph in enumerate(graphs):
-        if number == count:
-            break
-        found.append(ZINC_1.smiles_of(checked_graph(graph, f"graph {number}")[0]))
+    back = ZINC_1.smiles_of
+    assert back is not None
+    found = [back(checked_graph(graph, "a graph of ZINC")[0]) for graph in islice(graphs, count)]
     return [text for text in found if text]
 
 

@@ -1,22 +1,14 @@
-"""How fast training is on one GPU, and how near to what the GPU can do.
+"""Whether training works on one GPU, and how fast each engine is there.
 
     python -m benchmarks.gpu --check --config zinc_subset_best --root DIR --batch_sizes 125
-    python -m benchmarks.gpu --output gpu.json
-    python -m benchmarks.gpu --output gpu.json --parts trainer --engines compiled --batch_sizes 256
+    python -m benchmarks.gpu --output gpu.json --engines compiled --batch_sizes 256
 
-The first line is what to run first on a GPU (`make gpu-check`): agreement, step and fit.
-
-Every part is measured by itself and written as soon as it is there, so that a run that is cut off
-leaves what it has; parts already in the file are not measured again. Nothing is said about a GPU
-that is shared with other work.
+The first line is what to run first on a GPU (`make gpu-check`). Each measurement is written as soon
+as it is there; what is in the file already is not measured again.
 
 * agreement: the tests that need a GPU
-* ceilings: the largest matrix products and copies that this device does, in the same run
-* trainer: training steps per second as `train.py fit` takes them, by engine and batch size
-* step: one step by itself: time, kernels and the dearest of them, FLOP and bytes that its operators
-  move
+* steps: training steps per second as `train.py fit` takes them, by engine and batch size
 * fit: a short `train.py fit` of the configuration, with the first engine, to its test
-* sharing: steps per second of several trainings at once on the device
 """
 
 from __future__ import annotations
@@ -37,205 +29,143 @@ from typing import Any
 
 import torch
 import yaml
-from torch.utils.flop_counter import FlopCounterMode
+from lightning.pytorch import Callback, Trainer
 
-from benchmarks.gpu_measures import Clock, Traffic, kernels, seconds_per_call
-from benchmarks.gpu_steps import QUICK_MODEL, Trained, fitted
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.kernels.library import switched_off
 from graphormer_sepnorm.resources import config_path
-from graphormer_sepnorm.training.captured.engine import CapturedTraining
+from graphormer_sepnorm.training.cuda_graphs import CapturedTraining
+from graphormer_sepnorm.training.module import GraphormerModule
 
-CHECK = ("agreement", "step", "fit")
-ENGINES = ("eager", "captured", "compiled")
+PARTS = ("agreement", "steps", "fit")
+ENGINES = ("captured", "compiled", "eager")
 ROOT = Path(__file__).resolve().parents[1]
-DEAREST = 12
-# The tests that need a GPU.
-AGREEMENT = ("training/test_on_gpu.py",)
+AGREEMENT = ("training/test_on_gpu.py",)  # tests that need a GPU
+WARM_UP = 20  # steps
+# A tiny model, to try the command; a configuration may have more local layers than two.
+QUICK = {"layers": 2, "width": 16, "heads": 2, "ffn_width": 16, "local_layers": 0}
 _CAUGHT: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-
 Result = dict[str, Any]
-# A part names its measurements and says how each is taken; those that are there are not.
-Part = Iterator[tuple[str, Callable[[], Result]]]
 
 
-def agreement(options: argparse.Namespace) -> Part:
-    """Run the tests that need a GPU, but those that compile for minutes."""
-    yield "agreement", tests_that_pass
+def measurements(options: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Result]]]:
+    """Yield what is asked for: a name and what measures it."""
+    if "agreement" in options.parts:
+        yield "agreement", tests_that_pass
+    for size in options.batch_sizes if "steps" in options.parts else ():
+        for engine in options.engines:
+            yield f"steps/{engine} batch {size}", functools.partial(steps, options, engine, size)
+    if "fit" in options.parts:
+        name = f"fit/{options.engines[0]} batch {options.batch_sizes[0]}"
+        yield name, functools.partial(short_fit, options)
 
 
 def tests_that_pass() -> Result:
-    """Return what pytest says of them."""
+    """Return what pytest reports of the tests that need a GPU, but those that compile long."""
     command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider"]
     made = subprocess.run([*command, *(f"tests/{file}" for file in AGREEMENT)], cwd=ROOT, **_CAUGHT)
     lines = made.stdout.strip().splitlines()
     failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-    return {"status": made.returncode, "said": lines[-1:], "failed": failed}
+    return {"status": made.returncode, "output": [*lines[-1:], *failed]}
 
 
-def ceilings(options: argparse.Namespace) -> Part:
-    """Matrix products in each precision, and a copy within the device's memory."""
-    for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
-        yield f"ceilings/matmul {name}", functools.partial(matrix_product, options, dtype)
-    yield "ceilings/copy", functools.partial(copy, options)
+class Clock(Callback):
+    """Times the steps of a training after its first ones, then stops it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._first, self._began = 0, 0.0
+        self.result: Result = {}
+
+    def on_train_batch_end(self, trainer: Trainer, module: Any, *_: Any) -> None:
+        """Look at the clock after a turn of the loop."""
+        due = not self._began or time.perf_counter() - self._began > self._seconds
+        if trainer.global_step < WARM_UP or not due:
+            return
+        if module.device.type == "cuda":
+            torch.cuda.synchronize(module.device)
+        now = time.perf_counter()
+        if not self._began:
+            self._first, self._began = trainer.global_step, now
+            return
+        done = trainer.global_step - self._first
+        self.result = {"steps": done, "steps_per_s": done / (now - self._began)}
+        trainer.should_stop = True
 
 
-def matrix_product(options: argparse.Namespace, dtype: torch.dtype) -> Result:
-    """Return its rate."""
-    size = 256 if options.quick else 8192
-    left, right = torch.randn(2, size, size, device=options.device, dtype=dtype)
-    taken = seconds_per_call(lambda: left @ right, options.device, options.seconds)
-    return {"flop_per_s": 2 * size**3 / taken}
-
-
-def copy(options: argparse.Namespace) -> Result:
-    """Return its rate."""
-    size = 256 if options.quick else 8192
-    source = torch.empty(size * size * 4, device=options.device)
-    target = torch.empty_like(source)
-    taken = seconds_per_call(lambda: target.copy_(source), options.device, options.seconds)
-    return {"bytes_per_s": 2 * source.nbytes / taken}
-
-
-def trainer(options: argparse.Namespace) -> Part:
-    """Steps per second of whole trainings; eager with its batches made in this process."""
-    for batch_size in options.batch_sizes:
-        for engine in options.engines:
-            name = f"trainer/{engine} batch {batch_size}"
-            yield name, functools.partial(timed_training, options, engine, batch_size)
-
-
-def timed_training(options: argparse.Namespace, engine: str, batch_size: int) -> Result:
-    """Train as long as is asked for."""
-    clock = Clock(20, options.seconds)
-    if engine == "eager":
-        fitted(options, batch_size, clock)
-        return clock.result
-    captured = CapturedTraining(engine == "compiled", on_cpu=options.device.type == "cpu")
-    fitted(options, batch_size, captured, clock)
-    return {**clock.result, "misfits": captured.misfits}
-
-
-def step(options: argparse.Namespace) -> Part:
-    """One step by itself: without loop, loader and schedule."""
-    for batch_size in options.batch_sizes:
-        trained = functools.cache(functools.partial(Trained, options, batch_size))
-        for engine in options.engines:
-            name = f"step/{engine} batch {batch_size}"
-            yield name, functools.partial(one_step, options, trained, engine)
-
-
-def one_step(options: argparse.Namespace, trained: Callable[[], Trained], engine: str) -> Result:
-    """Measure a step on the same batch again and again."""
-    ready, device = trained(), options.device
-    taken = ready.step(engine)
-    call: Callable[[], Any]
-    counted: dict[str, float] = {}
-    if engine == "eager":
-        call = functools.partial(taken, *ready.inputs(taken), ready.shape)
-        call()
-        # Of torch's operators: what kernels of ours do is not in it. On a CPU all products are.
-        with switched_off():
-            with FlopCounterMode(display=False) as flop:
-                call()
-            with Traffic() as traffic:
-                call()
-        counted = {"flop": flop.get_total_flops(), "bytes": traffic.bytes}
-    else:
-        call = ready.recorded(taken)
-    per_step = seconds_per_call(call, device, options.seconds)
-    times, calls = kernels(call, device)
-    return {
-        "steps_per_s": 1 / per_step,
-        "kernels": calls.total(),
-        "busy_us": times.total(),
-        **counted,
-        **{f"{what}_per_s": number / per_step for what, number in counted.items()},
-        "dearest_us": {
-            f"{calls[kernel]} x {kernel}": round(taken, 1)
-            for kernel, taken in times.most_common(DEAREST)
-        },
-    }
-
-
-def fit(options: argparse.Namespace) -> Part:
-    """Train and test as a user does; a failure is told by the last lines that were printed."""
-    engine, batch_size = options.engines[0], options.batch_sizes[0]
-    yield f"fit/{engine} batch {batch_size}", functools.partial(short_fit, options)
+def steps(options: argparse.Namespace, engine: str, batch_size: int) -> Result:
+    """Train the model of the configuration, or slim Graphormer, for some seconds."""
+    own = {**options.configured.get("model", {}), **(QUICK if options.quick else {})}
+    # Steps are timed that see their batch; statistics are not measured, so nothing can fix them.
+    module = GraphormerModule(**{**own, "precise_bn_graphs": 0, "frozen_bn_fraction": 0.0})
+    data = MoleculeDataModule(
+        dataset=options.dataset,
+        root=options.root,
+        batch_size=batch_size,
+        attention_blocks=4,
+        max_path_length=module.hparams["max_path_length"],
+    )
+    gpu = options.device == "cuda"
+    callbacks: list[Callback] = [clock := Clock(options.seconds)]
+    if engine != "eager":
+        captured = CapturedTraining(engine == "compiled", on_cpu=not gpu)
+        callbacks.insert(0, captured)
+    trainer = Trainer(
+        accelerator="gpu" if gpu else "cpu",
+        devices=1,
+        precision=options.precision,
+        gradient_clip_val=options.configured.get("trainer", {}).get("gradient_clip_val", 5.0),
+        callbacks=callbacks,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+        max_epochs=-1,
+        max_steps=10**9,
+    )
+    trainer.fit(module, data)
+    return clock.result
 
 
 def short_fit(options: argparse.Namespace) -> Result:
-    """Return the summary of a `train.py fit`, its time and its status."""
+    """Train and test as a user does; return summary, time, status and the end of a failure."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         settings: dict[str, Any] = {
-            **{f"model.{name}": value for name, value in QUICK_MODEL.items() if options.quick},
+            **{f"model.{name}": value for name, value in QUICK.items() if options.quick},
             "data.dataset": options.dataset,
             "data.root": Path(options.root).resolve(),
             "data.batch_size": options.batch_sizes[0],
             "trainer.max_epochs": options.epochs,
             "trainer.check_val_every_n_epoch": options.epochs,
             "trainer.precision": options.precision,
-            "trainer.accelerator": "gpu" if options.device.type == "cuda" else "cpu",
+            "trainer.accelerator": "gpu" if options.device == "cuda" else "cpu",
             "engine": options.engines[0],
             "baselines": "false",  # forests would keep the GPU waiting
             "output": run,
         }
         command = [sys.executable, "train.py", "fit", "-c", options.config or "zinc_subset"]
+        command += [f"--{name}={value}" for name, value in settings.items()]
         began = time.perf_counter()
-        made = subprocess.run([*command, *words(settings)], cwd=ROOT, **_CAUGHT)
+        made = subprocess.run(command, cwd=ROOT, **_CAUGHT)
         found: Result = {"status": made.returncode, "s": time.perf_counter() - began}
         if (run / "summary.json").is_file():
             summary = json.loads((run / "summary.json").read_text())
             found |= {key: one for key, one in summary.items() if isinstance(one, int | float)}
         if made.returncode:
-            found["said"] = made.stdout.strip().splitlines()[-5:]
+            found["output"] = made.stdout.strip().splitlines()[-5:]
     return found
-
-
-def sharing(options: argparse.Namespace) -> Part:
-    """Several trainings at once: the last engine, the first batch size, each in a process."""
-    for processes in (1, 2) if options.quick else (1, 2, 4, 8):
-        name = f"sharing/{processes} x {options.engines[-1]} batch {options.batch_sizes[0]}"
-        yield name, functools.partial(several_trainings, options, processes)
-
-
-def several_trainings(options: argparse.Namespace, processes: int) -> Result:
-    """Run this command so many times, for the trainer alone."""
-    kept = ("dataset", "root", "precision", "seconds", "config")
-    settings = {name: getattr(options, name) for name in kept if getattr(options, name) is not None}
-    settings |= {"parts": "trainer", "device": options.device.type}
-    settings |= {"engines": options.engines[-1], "batch_sizes": options.batch_sizes[0]}
-    command = [sys.executable, "-m", "benchmarks.gpu", *words(settings)]
-    command += ["--quick"] if options.quick else []
-    with tempfile.TemporaryDirectory() as folder:
-        files = [Path(folder) / f"{number}.json" for number in range(processes)]
-        running = [subprocess.Popen([*command, "--output", str(file)]) for file in files]
-        failed = [status for status in [one.wait() for one in running] if status]
-        if failed:
-            return {"failed": len(failed)}
-        found = [json.loads(file.read_text())["results"] for file in files]
-    rates = [next(iter(result.values()))["steps_per_s"] for result in found]
-    return {"steps_per_s": sum(rates), "slowest": min(rates), "fastest": max(rates)}
-
-
-def words(settings: dict[str, Any]) -> list[str]:
-    """Return settings as options of a command."""
-    texts = {name: "null" if value is None else str(value) for name, value in settings.items()}
-    return [word for name, text in texts.items() for word in (f"--{name}", text)]
-
-
-PARTS: dict[str, Callable[[argparse.Namespace], Part]] = {
-    part.__name__: part for part in (agreement, ceilings, trainer, step, fit, sharing)
-}
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
     """Read the options."""
-    parser = argparse.ArgumentParser("benchmarks.gpu", description=__doc__.partition("\n")[0])  # type: ignore[union-attr]
-    parser.add_argument("--parts", nargs="+", choices=PARTS)
-    parser.add_argument("--check", action="store_true", help=f"the parts {', '.join(CHECK)}")
-    parser.add_argument("--engines", nargs="+", choices=ENGINES)
+    parser = argparse.ArgumentParser("benchmarks.gpu", description=__doc__)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=["steps"])
+    parser.add_argument("--check", action="store_const", dest="parts", const=PARTS, help="all")
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
     parser.add_argument("--config", help="model, clipping and data set are those of it")
     parser.add_argument("--batch_sizes", nargs="+", type=int, default=[64, 256, 1024])
     parser.add_argument("--dataset", help="sample (bundled; default without --config), zinc-subset")
@@ -250,11 +180,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     options.configured = {}
     if options.config:
         options.configured = yaml.safe_load(config_path(options.config).read_text())
-    options.clip = options.configured.get("trainer", {}).get("gradient_clip_val", 5.0)
     options.dataset = options.dataset or options.configured.get("data", {}).get("dataset", "sample")
-    # A short check tries what is new first.
-    options.engines = options.engines or (ENGINES[1:] + ENGINES[:1] if options.check else ENGINES)
-    options.parts = options.parts or (CHECK if options.check else tuple(PARTS)[1:])
     return options
 
 
@@ -268,49 +194,33 @@ def main(arguments: list[str] | None = None) -> int:
     if options.device == "cuda" and not torch.cuda.is_available():
         print("error: there is no CUDA GPU; --device cpu --quick tries the command without one")
         return 2
-    options.device = torch.device(options.device)
     warnings.filterwarnings("ignore", module="lightning")
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    record: dict[str, Any] = {"results": {}}
+    record: Result = {"results": {}}
     if options.output.is_file():
         record = json.loads(options.output.read_text())
-    gpu = options.device.type == "cuda"
+    gpu = options.device == "cuda"
     record["machine"] = {
         "device": torch.cuda.get_device_name() if gpu else "CPU",
         "torch": str(torch.__version__),
         "cuda": torch.version.cuda,
-        "precision": options.precision,
-        "dataset": options.dataset,
-        "config": options.config,
+        **{name: getattr(options, name) for name in ("precision", "dataset", "config")},
     }
-    options.done = record["results"]
-    for part in options.parts:
-        for name, measure in PARTS[part](options):
-            if name in options.done and not options.done[name].get("status"):
-                continue
-            try:
-                options.done[name] = measure()
-            except Exception as error:  # the other parts are measured all the same
-                said = f"{type(error).__name__}: {error}".splitlines()[:3]
-                options.done[name] = {"status": 1, "said": said}
-                traceback.print_exc()
-            options.output.write_text(json.dumps(record, indent=1) + "\n")
-            print(shown(name, options.done[name]), flush=True)
-    return int(any(values.get("status") for values in options.done.values()))
-
-
-def shown(name: str, values: dict[str, Any]) -> str:
-    """Return a result in words: its numbers in a line, what is longer below."""
-    numbers = [
-        f"{what} {value:,.4g}" for what, value in values.items() if isinstance(value, int | float)
-    ]
-    lines = [f"{name}: {', '.join(numbers)}"]
-    for value in values.values():
-        if isinstance(value, dict):
-            lines += [f"    {taken:10,.1f} us  {kernel}" for kernel, taken in value.items()]
-        elif isinstance(value, list):
-            lines += [f"    {line}" for line in value]
-    return "\n".join(lines)
+    done = record["results"]
+    for name, measure in measurements(options):
+        if name in done and not done[name].get("status"):
+            continue
+        try:
+            done[name] = measure()
+        except Exception as error:  # the others are measured all the same
+            first = f"{type(error).__name__}: {error}".splitlines()[:3]
+            done[name] = {"status": 1, "output": first}
+            traceback.print_exc()
+        options.output.write_text(json.dumps(record, indent=1) + "\n")
+        found = done[name]
+        numbers = (f"{k} {v:,.4g}" for k, v in found.items() if isinstance(v, int | float))
+        print(f"{name}: {', '.join(numbers)}", *found.get("output", ()), sep="\n    ", flush=True)
+    return int(any(found.get("status") for found in done.values()))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ This process stays small (no torch): the system counts a parent's peak memory as
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
@@ -16,23 +15,21 @@ from typing import Any
 from benchmarks.sides.protocol import rusage_bytes
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-STREAM_MARKS = 10
 
 
 class SideFailed(Exception):
     """A side cannot do its work; the message says why."""
 
 
-def variables(threads: int, home: Path | None = None) -> dict[str, str]:
+def variables(threads: int, home: Path | None = None, folder: Path = REPOSITORY) -> dict[str, str]:
     """Return the environment variables of a timed process.
 
-    Args:
-        threads: Of torch and numpy.
-        home: Home folder in the place of the user's, for what a library leaves there.
+    With a `home` of its own, for what a library leaves there, and `folder`, a checkout of this
+    package.
     """
     numbers = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
     homes = {} if home is None else {"HOME": str(home)}
-    return {**os.environ, **numbers, **homes, "PYTHONPATH": str(REPOSITORY)}
+    return {**os.environ, **numbers, **homes, "PYTHONPATH": str(folder)}
 
 
 class SideProcess:
@@ -105,22 +102,15 @@ class Command:
         command: Program and arguments.
         environment: Environment variables.
         log: File for what it prints.
-        rows: Of its output, if that is to be counted while it comes.
-
-    Attributes:
-        marks: After each tenth of the rows: seconds since the start, and memory in bytes where the
-            system tells it, of the command and its processes together; what they share counts once.
+        folder: Its working directory.
     """
 
     def __init__(
-        self, command: list[str], environment: dict[str, str], log: Path, rows: int = 0
+        self, command: list[str], environment: dict[str, str], log: Path, folder: Path = REPOSITORY
     ) -> None:
         self.peak = 0
-        self.marks: list[tuple[float, int]] = []
-        self._command = command
-        self._environment = environment
-        self._log = log
-        self._rows = rows
+        self._command, self._environment = command, environment
+        self._log, self._folder = log, folder
 
     def round(self) -> float:
         """Run it once and return the seconds.
@@ -128,43 +118,26 @@ class Command:
         Raises:
             SideFailed: It ended with an error.
         """
-        step = max(1, self._rows // STREAM_MARKS)
         with self._log.open("ab") as log:
             start = time.perf_counter()
             process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE if self._rows else log,
+                stdout=log,
                 stderr=log,
                 env=self._environment,
-                cwd=REPOSITORY,
+                cwd=self._folder,
             )
-            with process.stdout or contextlib.nullcontext(()) as output:
-                for number, _ in enumerate(output):  # the first line is the header
-                    if number and number % step == 0:
-                        self.marks.append((time.perf_counter() - start, _memory(process.pid)))
             _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - start
         process.returncode = os.waitstatus_to_exitcode(status)
-        self.peak = max(self.peak, rusage_bytes(usage), *(memory for _, memory in self.marks))
+        self.peak = max(self.peak, rusage_bytes(usage))
         if process.returncode:
             raise SideFailed(f"it ended with {process.returncode}: {last_line(self._log)}")
         return seconds
 
     def close(self) -> None:
         """There is nothing to end."""
-
-
-def _memory(pid: int) -> int:
-    """Return the memory of a process and all below it, shared pages in parts; 0 where unknown."""
-    try:
-        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-        tasks = [*Path(f"/proc/{pid}/task").iterdir()]
-        children = {child for task in tasks for child in (task / "children").read_text().split()}
-    except OSError:
-        return 0  # another system, or it has just ended
-    own = int(rollup.partition("\nPss:")[2].split()[0]) * 1024
-    return own + sum(_memory(int(child)) for child in children)
 
 
 def last_line(log: Path) -> str:

@@ -1,81 +1,69 @@
-"""How far predictions say how sure they are, over the test folds of cross-validations.
+"""How good the uncertainty of predictions is, over the test folds of cross-validations.
 
-python -m benchmarks.uncertainty DIR ... [-o FIGURE.png]
+python -m benchmarks.uncertainty DIR ...
 
 DIR is what ``train.py crossvalidate -o`` wrote for a table. Prints tables in Markdown: how many
 labels lie in their intervals (regression), how good probabilities and sets of classes are, and how
-large errors are outside the domain. The figure shows errors against similarity and distance of
-[CLS], in fifths of the molecules.
+large errors are outside the domain.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
-from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
-from benchmarks.markdown import table
-from graphormer_sepnorm.files import replacing, require_json
+from benchmarks.report import table
+from graphormer_sepnorm.files import require_json, typed
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.uncertainty.calibration import expected_error
 from graphormer_sepnorm.uncertainty.conformal import LEVELS
 from graphormer_sepnorm.uncertainty.domain import Domain
-from graphormer_sepnorm.uncertainty.plain import from_plain
-
-# Okabe and Ito's, which the colour-blind can tell apart.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-PARTS = 5
 
 
-@dataclass(frozen=True)
-class Fold:
+class Fold(NamedTuple):
     """The test molecules of a fold; n molecules, T targets.
 
     Attributes:
         errors: ``[n]``, mean absolute error over the targets that have a label.
-        similarity: ``[n]``, to the most similar molecule of training.
-        distance: ``[n]``, of [CLS] from those of training.
+        similarity: ``[n]``, to the most similar training molecule.
+        distance: ``[n]``, of [CLS] from training molecules; nan for a model that does not read it.
         outside: bool ``[n]``, whether it is outside the domain.
-        levels: Of each of `LEVELS` the share of labels inside and the mean width; empty where
-            there are classes.
+        levels: Of each of `LEVELS` the share of labels inside and the mean width.
         score: Mean interval score at 90 % (Gneiting and Raftery 2007, equation 43): the width, and
-            20 times how far a label is outside. nan for classes.
-        rank: Spearman's correlation of expected and actual errors; nan for classes.
+            20 times how far a label is outside.
+        rank: Spearman's correlation of expected and actual errors.
         labels: ``[n, T]`` of classes, nan where it is missing; empty for real values.
         probabilities: ``[n, T]``, as `labels`.
-        held: ``[T, 4, 2]``, of each of `LEVELS` the shares of class 0 and class 1 whose sets hold
-            their class; nan where there are none; as `labels`.
-        classes: ``[T, 4]``, how many classes a set holds on average.
+        held: ``[T, 4, 2]``, of each of `LEVELS` the shares of class 0 and class 1 whose sets cover
+            their class; nan where there are none.
+        classes: ``[T, 4]``, how many classes a set has on average.
     """
 
     errors: np.ndarray
     similarity: np.ndarray
     distance: np.ndarray
     outside: np.ndarray
-    levels: np.ndarray
+    levels: np.ndarray = np.empty(0)
     score: float = np.nan
     rank: float = np.nan
-    labels: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
-    probabilities: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
-    held: np.ndarray = field(default_factory=lambda: np.empty((0, len(LEVELS), 2)))
-    classes: np.ndarray = field(default_factory=lambda: np.empty((0, len(LEVELS))))
+    labels: np.ndarray = np.empty(0)
+    probabilities: np.ndarray = np.empty(0)
+    held: np.ndarray = np.empty(0)
+    classes: np.ndarray = np.empty(0)
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read what a run left."""
         run = RunDirectory(path)
-        confidence = require_json(run.confidence_file)
-        with run.test_predictions_file.open(newline="") as file:
-            rows = list(csv.DictReader(file))
+        stored = require_json(run.confidence_file)
+        rows = run.test_predictions()
         column = {
             name: np.array([float(row[name] or "nan") for row in rows])
             for name in rows[0]
@@ -86,39 +74,31 @@ class Fold:
         known = ~np.isnan(errors).all(axis=0)
         similarity = column["similarity"][known]
         distance = column["distance"][known] if "distance" in column else None
-        outside = from_plain(Domain, confidence["domain"]).outside(similarity, distance)
-        if distance is None:  # a model that does not read [CLS]
+        outside = typed(Domain, stored["domain"]).outside(similarity, distance)
+        if distance is None:
             distance = np.full(len(similarity), np.nan)
-        mean = np.nanmean(errors[:, known], axis=0)
+        common = np.nanmean(errors[:, known], axis=0), similarity, distance, outside
         if f"low_{targets[0]}" not in column:
-            labels, said = (
+            labels, predicted = (
                 np.stack([column[f"{kind}_{one}"] for one in targets], axis=1)
                 for kind in ("label", "pred")
             )
             # A target may have no label among the molecules.
             nothing = {"held": [[None, None]] * len(LEVELS), "classes": [np.nan] * len(LEVELS)}
-            found = [confidence["test"].get(one, nothing) for one in targets]
-            held = [one["held"] for one in found]
-            return cls(
-                mean,
-                similarity,
-                distance,
-                outside,
-                np.empty(0),
-                labels=labels,
-                probabilities=said,
-                held=np.array(held, np.float64),  # null becomes nan
-                classes=np.array([one["classes"] for one in found]),
-            )
-        found = confidence["test"].values()
-        levels = np.mean([[one["inside"], one["widths"]] for one in found], axis=0)
+            measured = [stored["test"].get(one, nothing) for one in targets]
+            held = np.array([one["held"] for one in measured], np.float64)  # null becomes nan
+            classes = np.array([one["classes"] for one in measured])
+            fold = cls(*common, labels=labels, probabilities=predicted)
+            return fold._replace(held=held, classes=classes)
+        measured = stored["test"].values()
+        levels = np.mean([[one["inside"], one["widths"]] for one in measured], axis=0)
         scores = []
         for one in targets:
             low, high, label = (column[f"{kind}_{one}"] for kind in ("low", "high", "label"))
             beyond = np.maximum(0, np.maximum(low - label, label - high))
             scores.append(np.nanmean(high - low + 20 * beyond))
-        rank = np.mean([one["rank_correlation"] for one in found])
-        return cls(mean, similarity, distance, outside, levels, float(np.mean(scores)), float(rank))
+        rank = np.mean([one["rank_correlation"] for one in measured])
+        return cls(*common, levels, float(np.mean(scores)), float(rank))
 
 
 def joined(folds: Sequence[Fold], name: str) -> np.ndarray:
@@ -175,77 +155,34 @@ def domain_row(name: str, folds: Sequence[Fold]) -> list[str]:
     return [name, count, *(f"{mean:.3f}" for mean in means), *(f"{rank:.2f}" for rank in ranks)]
 
 
-def draw(path: Path, named: dict[str, Sequence[Fold]]) -> None:
-    """Draw errors, as multiples of their mean, against what is known of a molecule."""
-    figure = Figure(figsize=(8.4, 3.6), layout="constrained")
-    axes = figure.subplots(1, 2, sharey=True)
-    labels = (
-        ("similarity", "Tanimoto similarity to the most similar training molecule"),
-        ("distance", "distance of [CLS] from training molecules (1: usual)"),
-    )
-    for axis, (of, label) in zip(axes, labels, strict=True):
-        axis.axhline(1, color="#999999", linewidth=1)
-        for (name, folds), color in zip(named.items(), COLOURS, strict=False):
-            errors, values = joined(folds, "errors"), joined(folds, of)
-            if np.isnan(values).any():
-                continue
-            parts = np.array_split(np.argsort(values), PARTS)
-            places = [values[part].mean() for part in parts]
-            heights = np.array([errors[part].mean() for part in parts])
-            spread = [errors[part].std() / np.sqrt(len(part)) for part in parts]
-            axis.errorbar(
-                places,
-                heights / errors.mean(),
-                yerr=np.array(spread) / errors.mean(),
-                marker="o",
-                capsize=3,
-                color=color,
-                label=name,
-            )
-        axis.set_xlabel(label, fontsize=9)
-    axes[0].set(ylabel="mean error, by that of all", ylim=(0, None))
-    axes[0].invert_xaxis()
-    axes[0].legend(frameon=False, fontsize=8)
-    with replacing(path) as partial:
-        figure.savefig(partial, dpi=130, format="png", metadata={"Software": None})
-
-
 def main(argv: Sequence[str] | None = None) -> None:
-    """Read the folds, print the tables, draw the figure."""
+    """Read the folds and print the tables."""
     parser = argparse.ArgumentParser(prog="benchmarks.uncertainty", description=__doc__)
     parser.add_argument("directories", type=Path, nargs="+", metavar="DIR")
-    parser.add_argument("-o", "--output", type=Path, help="a PNG file for the figure")
-    options = parser.parse_args(argv)
     named = {}
-    for directory in options.directories:
+    for directory in parser.parse_args(argv).directories:
         folds = sorted(path.parent for path in directory.glob("repeat*/fold*/confidence.json"))
         if not folds:
             sys.exit(
                 f"{directory} has no fold with confidence.json: give what train.py crossvalidate "
                 "wrote for a table"
             )
-        try:
-            # random/bace and scaffold/bace are two.
-            name = str(directory) if directory.name in named else directory.name
-            named[name] = [Fold.read(fold) for fold in folds]
-        except KeyError as error:
-            sys.exit(f"{directory} lacks {error} in its confidence.json: train it again")
-    intervals = {name: folds for name, folds in named.items() if len(folds[0].levels)}
-    if intervals:
-        levels = [f"{100 * level:.0f} %" for level in LEVELS]
-        header = ["data", "labels", *levels, "width at 90 %", "score at 90 %", "rank correlation"]
-        print(table(header, [interval_row(*one) for one in intervals.items()]))
-        print()
-    classes = {name: folds for name, folds in named.items() if folds[0].labels.size}
-    if classes:
-        header = ["data", "labels", "calibration error", "log loss"]
-        header += [f"sets {100 * level:.0f} %" for level in LEVELS] + ["classes in a set at 90 %"]
-        print(table(header, [class_row(*one) for one in classes.items()]))
-        print()
-    header = ["data", "outside", "error inside", "outside", "similarity ranks", "[CLS] ranks"]
-    print(table(header, [domain_row(*one) for one in named.items()]))
-    if options.output:
-        draw(options.output, named)
+        # random/bace and scaffold/bace are two.
+        name = str(directory) if directory.name in named else directory.name
+        named[name] = [Fold.read(fold) for fold in folds]
+    percent = [f"{100 * level:.0f} %" for level in LEVELS]
+    intervals = ["labels", *percent, "width at 90 %", "score at 90 %", "rank correlation"]
+    classes = ["labels", "calibration error", "log loss"]
+    classes += [*(f"sets {level}" for level in percent), "classes in a set at 90 %"]
+    domain = ["outside", "error inside", "outside", "similarity ranks", "[CLS] ranks"]
+    for header, row, kind in (
+        (intervals, interval_row, "levels"),
+        (classes, class_row, "labels"),
+        (domain, domain_row, "errors"),
+    ):
+        rows = [row(*one) for one in named.items() if getattr(one[1][0], kind).size]
+        if rows:
+            print(table(["data", *header], rows), end="\n\n")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from graphormer_sepnorm.inference.checkpoint import (
     read_checkpoint,
     save_for_prediction,
 )
-from graphormer_sepnorm.inference.description import describe
+from graphormer_sepnorm.inference.model_card import describe
 from graphormer_sepnorm.pipeline import calibrate
 
 MODELS = Path(__file__).resolve().parent / "models"

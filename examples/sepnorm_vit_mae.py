@@ -3,21 +3,22 @@
     python examples/sepnorm_vit_mae.py
 
 A ViT-MAE of Hugging Face (3 layers of width 64) learns to paint the missing three quarters of 8 x 8
-images of digits, without their labels, under each of the six norms. Then its weights stay, and a
-logistic regression reads the digit from [CLS] after the last norm.
+images of digits, without their labels, under each of the six norms, with paired seeds: the same
+initial weights, batches and masks. Then its weights stay, and a logistic regression reads the digit
+from [CLS] after the last norm.
 
 Decided before any run: the last weights are measured, after a fixed number of epochs; the metric is
-the accuracy of the probe (L2 penalty 1, standardised features) on 597 images that neither the
-autoencoder nor the probe has seen; beside it the uniformity of [CLS] on these (Eq. 4 of Chen et al.
-2023) and the error of reconstruction.
+the accuracy of the probe (L2 penalty 1, standardized features) on 597 images that neither the
+autoencoder nor the probe has seen; in addition the uniformity of [CLS] on these (Eq. 4 of Chen et
+al. 2023) and the error of reconstruction.
 """
 # pyright: reportMissingImports=false
 
+import argparse
 import copy
 
 import numpy as np
 import torch
-from six_arms import finish, options, put_norms, run_all
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
@@ -26,11 +27,15 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 from transformers import ViTMAEConfig, ViTMAEForPreTraining
 
+from graphormer_sepnorm import replace_norms
 from graphormer_sepnorm.compare.geometry import uniformity
-from graphormer_sepnorm.errors import GraphormerError
+from graphormer_sepnorm.compare.statistics import holm, norm_effects, paired_difference, verdict
+from graphormer_sepnorm.formatting import aligned, interval, mean_and_sd, p_value, signed
 
-BATCH, RATE = 100, 2e-3
-PATCHES = 16
+BASELINE = "shared-ln"
+ARMS = (BASELINE, "shared-bn", "bn+ln", "bn+bn", "ln+ln", "ln+bn")
+BETTER = {"accuracy": "higher", "uniformity": "", "reconstruction": "lower"}
+BATCH, RATE, PATCHES, DECIMALS = 100, 2e-3, 16, 4
 CONFIG = ViTMAEConfig(
     image_size=8, patch_size=2, num_channels=1, mask_ratio=0.75,
     hidden_size=64, num_hidden_layers=3, num_attention_heads=4, intermediate_size=128,
@@ -50,29 +55,29 @@ def images() -> tuple[Tensor, Tensor, np.ndarray, np.ndarray]:
     return known, new, digits[train], digits[test]
 
 
-def autoencoder() -> ViTMAEForPreTraining:
-    """Return one that is not trained.
+def autoencoder(arm: str) -> ViTMAEForPreTraining:
+    """Return one that is not trained, with the norms of an arm.
 
     Made from a configuration, that of transformers 5.23 has zeros for positions and for [CLS], and
-    could not tell one place from another: here they are drawn, and learned like the rest.
+    could not tell one patch from another: here they are sampled, and learned like the rest.
     """
     model = ViTMAEForPreTraining(copy.deepcopy(CONFIG))
     embeddings, decoder = model.vit.embeddings, model.decoder
     for table in (
-        embeddings.position_embeddings,
-        embeddings.cls_token,
-        decoder.decoder_pos_embed,
-        decoder.mask_token,
+        *(embeddings.position_embeddings, embeddings.cls_token),
+        *(decoder.decoder_pos_embed, decoder.mask_token),
     ):
         torch.nn.init.normal_(table.requires_grad_(True), std=0.5)
+    if arm != BASELINE:
+        shared = arm.startswith("shared-")
+        replace_norms(model, *([arm[-2:]] * 2 if shared else arm.split("+")), shared=shared)
     return model
 
 
 def pretrained(arm: str, seed: int, pixels: Tensor, epochs: int) -> ViTMAEForPreTraining:
     """Train an autoencoder."""
     torch.manual_seed(seed)
-    model = autoencoder().train()
-    put_norms(model, arm)
+    model = autoencoder(arm).train()
     optimizer = torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.05)
     steps = epochs * (len(pixels) // BATCH)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, steps, pct_start=0.1)
@@ -108,28 +113,45 @@ def measured(model: ViTMAEForPreTraining, data: tuple) -> dict[str, float]:
     }
 
 
+def report(metric: str, values: dict[str, dict[int, float]]) -> str:
+    """Return a metric of each arm, its change, and the effects of the norms' factors.
+
+    `values` are those of the metric by arm and by seed, the baseline's first.
+    """
+    columns = {arm: [*of_seed.values()] for arm, of_seed in values.items()}
+    rows = [["", f"{metric}, mean ± sd", "change", "95 % interval", "p", "Holm's p", "verdict"]]
+    rows.append([BASELINE, mean_and_sd(columns[BASELINE], DECIMALS), *[""] * 5])
+    arms = [arm for arm in columns if arm != BASELINE]
+    changes = {arm: paired_difference(columns[BASELINE], columns[arm]) for arm in arms}
+    for tested in (changes, norm_effects(values)):
+        adjusted = holm([change.p_value for change in tested.values()])
+        for (name, one), p in zip(tested.items(), adjusted, strict=True):
+            mean = mean_and_sd(columns[name], DECIMALS) if name in columns else ""
+            ends = interval(one.low, one.high, DECIMALS)
+            cells = signed(one.mean, DECIMALS), ends, p_value(one.p_value), p_value(p)
+            rows.append([name, mean, *cells, verdict(one, p, BETTER[metric])])
+    return aligned(rows)
+
+
 def main() -> None:
-    """Run the experiment."""
-    parser = options(__doc__ or "", seeds=3, folder="runs/vit_mae")
+    """Run the experiment and print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=3, help="0, 1, ... (%(default)s of them)")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS, help=f"with {BASELINE}")
     parser.add_argument("--epochs", type=int, default=100, help="of pre-training (%(default)s)")
     given = parser.parse_args()
-    arms, data = given.arms.split(","), images()
-    try:
-        runs = run_all(
-            given.out,
-            arms,
-            given.seeds,
-            {"epochs": given.epochs},
-            lambda arm, seed: measured(pretrained(arm, seed, data[0], given.epochs), data),
-        )
-    except GraphormerError as error:
-        parser.error(str(error))
-    better = {"accuracy": "higher", "uniformity": "", "reconstruction": "lower"}
-    labels = {
-        "accuracy": "accuracy of a linear probe of [CLS]",
-        "uniformity": "uniformity of [CLS] (less: more even)",
-    }
-    finish(given.out, runs, arms, better, labels)
+    data, found = images(), {}
+    for seed in range(given.seeds):
+        for arm in given.arms:
+            found[arm, seed] = measured(pretrained(arm, seed, data[0], given.epochs), data)
+            numbers = "  ".join(f"{name} {one:.4f}" for name, one in found[arm, seed].items())
+            print(f"{arm:<9}  seed {seed}  {numbers}", flush=True)
+    for metric in BETTER:
+        seeds = range(given.seeds)
+        values = {arm: {seed: found[arm, seed][metric] for seed in seeds} for arm in given.arms}
+        print("", report(metric, values), sep="\n")
 
 
 if __name__ == "__main__":

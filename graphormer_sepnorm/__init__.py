@@ -1,4 +1,4 @@
-"""Graphormer with separate normalisation of the graph token (SepNorm), for molecules.
+"""Graphormer with separate normalization of the graph token (SepNorm), for molecules.
 
 Nothing heavy is imported here: ``import graphormer_sepnorm`` loads neither Lightning nor ogb nor
 RDKit, and torch only when a name that needs it is used.

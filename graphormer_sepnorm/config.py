@@ -6,8 +6,7 @@ No torch here: help is shown, and a mistake is said, before anything heavy is lo
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -126,7 +125,7 @@ class TrainerConfig(Options):
         gradient_clip_algorithm: norm, or value, which clips each number by itself.
         accumulate_grad_batches: Batches whose gradients are added for one step.
         precision: 32-true, bf16-mixed or 16-mixed.
-        accelerator: auto (a GPU with CUDA if there is one), gpu or cpu; mps is not tested.
+        accelerator: auto (a GPU with CUDA if there is one), gpu or cpu.
         devices: auto, or how many processes or GPUs train together.
         num_nodes: Machines that train together.
         strategy: How devices work together; auto takes ddp for several.
@@ -200,7 +199,7 @@ class FitConfig(Options):
             to train and to validate on; or also in a fold of training and validation split
             together, which one of them validates on and the others train on (your own tables).
             Validation metrics are out of fold then, and a blend is weighted by them.
-        baselines: Show the test metric of simple models beside the model's: a random forest and
+        baselines: Show the test metric of simple models next to the model's: a random forest and
             gradient boosting on Morgan fingerprints and descriptors, of real values the mean too;
             for data sets with SMILES. Bounded: 40,000 molecules of each split, sampled at random,
             and the first targets, at most 50; what is left out is said.
@@ -212,7 +211,7 @@ class FitConfig(Options):
             the first predictions get intervals or calibrated probabilities, similarity and domain,
             by the others predict.py --neighbours names the most similar ones. none stores nothing,
             and there are no intervals.
-        logger: Where metrics go beside metrics.csv: tensorboard, wandb or mlflow, if installed.
+        logger: Where metrics go besides metrics.csv: tensorboard, wandb or mlflow, if installed.
     """
 
     section: ClassVar[str] = "--"
@@ -241,30 +240,26 @@ class FitConfig(Options):
                 f"of {', '.join(METRICS)}"
             )
         if self.ensemble > 1:
-            self._check_ensemble()
-        elif self.data.member_fold is not None:
-            for name, without in (("baselines", False), ("blend", False), ("keep", "none")):
-                if getattr(self, name) != without:
+            without = {
+                "seed_everything": self.seed_everything > 2**32 - self.ensemble,
+                "trainer.fast_dev_run": self.trainer.fast_dev_run,
+                "trainer.num_nodes": self.trainer.num_nodes > 1,
+                "trainer.limit_val_batches 0": self.trainer.limit_val_batches == 0,
+            }
+            for name, given in without.items():
+                if given:
                     raise ConfigError(
-                        f"--data.member_fold {self.data.member_fold} is for one network of an "
-                        f"ensemble, which comes without that: give --{name} "
-                        f"{str(without).lower()}, or train all of them with --ensemble K "
-                        "--ensemble_by folds"
+                        f"--ensemble {self.ensemble} and --{name}: leave one of them out"
                     )
-
-    def _check_ensemble(self) -> None:
-        if self.seed_everything + self.ensemble > 2**32:
-            raise ConfigError(
-                f"--seed_everything {self.seed_everything} and --ensemble {self.ensemble}: the "
-                f"last seed would be above {2**32 - 1}"
-            )
-        for name, given in (
-            ("trainer.fast_dev_run", self.trainer.fast_dev_run),
-            ("trainer.num_nodes", self.trainer.num_nodes > 1),
-            ("trainer.limit_val_batches 0", self.trainer.limit_val_batches == 0),
+        elif self.data.member_fold is not None and (
+            self.baselines or self.blend or self.keep != "none"
         ):
-            if given:
-                raise ConfigError(f"--ensemble and --{name}: leave one of them out")
+            raise ConfigError(
+                f"--data.member_fold {self.data.member_fold} is for one network of an ensemble, "
+                "which comes without baselines, blend and intervals: give --baselines false "
+                "--blend false --keep none, or train all of them with --ensemble K --ensemble_by "
+                "folds"
+            )
 
     @classmethod
     def read(cls, name: str | Path, options: Mapping[str, Any] | None = None) -> Self:
@@ -277,16 +272,9 @@ class FitConfig(Options):
         Raises:
             ConfigError: There is none, or an option cannot be.
         """
-        path = Path(name).expanduser()
-        path = path if path.is_file() else config_path(str(name))
+        path, content = read_yaml(name)
         try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            raise ConfigError(f"{path} cannot be read ({' '.join(str(error).split())})") from error
-        if not isinstance(content, dict):
-            raise ConfigError(f"{path}: expected sections such as data:, model: and trainer:")
-        try:
-            return cls.from_plain(_as_meant(content)).with_options(options or {})
+            return cls.from_plain(content).with_options(options or {})
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from error
 
@@ -328,6 +316,20 @@ class FitConfig(Options):
         return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
 
 
+def refuse_shape(config: FitConfig, given: Collection[str]) -> None:
+    """Raise a ConfigError for given options, as ``model.layers``, that a backbone decides.
+
+    In a configuration they have no effect; who gives one means it.
+    """
+    shape = {f"model.{name}" for name in {*GraphormerConfig.names()} - {*REGULARISATION}}
+    backbone = config.model.from_pretrained
+    if backbone and (named := sorted(shape & {*given})):
+        raise ConfigError(
+            f"--{named[0]} is decided by the pre-trained network {backbone}: leave it out, or give "
+            "--model.from_pretrained null"
+        )
+
+
 SECTIONS: dict[str, type[Options]] = {
     "data": DataConfig,
     "model": ModelConfig,
@@ -346,12 +348,28 @@ def save_config(config: FitConfig, path: Path) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
-def _as_meant(value: Any) -> Any:
-    """Return numbers for texts such as 1e-3, which YAML takes for text."""
-    if isinstance(value, dict):
-        return {name: _as_meant(one) for name, one in value.items()}
-    number = isinstance(value, str) and re.fullmatch(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+", value)
-    return float(value) if number else value
+def read_yaml(name: str | Path) -> tuple[Path, dict[str, Any]]:
+    """Read a configuration file, or one that comes with the package, by its name.
+
+    Raises:
+        ConfigError: There is none, or it cannot be read.
+    """
+    path = Path(name).expanduser()
+    if not path.is_file():
+        if path.parent not in (Path(), Path("configs")):
+            what = "is a directory" if path.is_dir() else "does not exist"
+            raise ConfigError(f"configuration file {name} {what}")
+        path = config_path(path.name)
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        reason = getattr(error, "problem", None) or " ".join(str(error).split())
+        raise ConfigError(f"{path}{line}: not a YAML file ({reason})") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: expected sections such as data:, model: and trainer:")
+    return path, content
 
 
 def flat(options: Mapping[str, Any], section: str = "") -> dict[str, Any]:
@@ -365,15 +383,11 @@ def flat(options: Mapping[str, Any], section: str = "") -> dict[str, Any]:
     return found
 
 
-def _known(values: Mapping[str, Any], names: tuple[str, ...], section: str) -> dict[str, Any]:
+def _known(values: Mapping[str, Any], names: tuple[str, ...], section: str) -> Mapping[str, Any]:
     for name in values:
         if name not in names:
             raise ConfigError(f"unknown option {section}{name}{did_you_mean(name, names)}")
-    return {name: tuple(one) if _is_pair(name, one) else one for name, one in values.items()}
-
-
-def _is_pair(name: str, value: Any) -> bool:
-    return name in ("betas", "split_fractions") and isinstance(value, list)
+    return values
 
 
 assert not {*FROM_DATA} & {*ModelConfig.names()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -58,7 +58,7 @@ class DataConfig(Options):
         sheet: Of Excel files, the sheet's name or its number from 1; null takes the only one with a
             column of SMILES.
         header_row: The row (line) of Excel, CSV and TSV files that names the columns, from 1; null
-            finds it.
+            takes the first.
         target_columns: Columns of the labels; null takes the only column with numbers, all every
             one. Missing labels are left out of the loss and the metrics.
         weight_column: Column of weights in the training loss, 0 or more; null weighs all rows the
@@ -96,7 +96,7 @@ class DataConfig(Options):
         standardise: What is done to each molecule of a table first, and again at prediction: some
             of fragment (the largest one, without salts and solvents), neutralise (charges that
             protons can remove), tautomer (RDKit's canonical one).
-        descriptors: rdkit lets predictions be read from RDKit's descriptors too, beside what the
+        descriptors: rdkit lets predictions be read from RDKit's descriptors too, next to what the
             network makes of the graph; for a table. Costs 4 to 10 ms a molecule, once.
         descriptor_columns: Columns of numbers that predictions are read from too, such as a
             temperature or a pH. A missing value stands for the mean; predict.py needs them too.
@@ -156,54 +156,66 @@ class DataConfig(Options):
             if name.endswith("columns") and len(set(names or ())) < len(names or ()):
                 raise ConfigError(f"--data.{name} names a column twice: {', '.join(names or ())}")
         super().__post_init__()
+        for wrong, message in self._mistakes():
+            if wrong:
+                raise ConfigError(message)
+
+    def _mistakes(self) -> Iterator[tuple[Any, str]]:
+        """Yield what options that exclude each other, or need each other, would be."""
         for step in self.standardise or ():
-            if step not in STANDARDISE:
-                raise ConfigError(
-                    f"--data.standardise names {step!r}{did_you_mean(step, STANDARDISE)}: there "
-                    f"are {', '.join(STANDARDISE)}"
-                )
-        self._check_targets()
-        self._check_split()
-        self._check_folds()
-
-    def _check_targets(self) -> None:
+            guess = did_you_mean(step, STANDARDISE)
+            known = f"there are {', '.join(STANDARDISE)}"
+            yield step not in STANDARDISE, f"--data.standardise names {step!r}{guess}: {known}"
         targets = self.target_columns or (ALL,)
-        if self.task == "multiclass" and len(self.target_columns or ()) != 1:
-            raise ConfigError(
-                "--data.task multiclass is for one column, whose values are the classes: name it "
-                "with --data.target_columns '[COLUMN]'"
-            )
-        if self.positive is not None and self.task not in ("auto", "binary"):
-            raise ConfigError(
-                f"--data.positive {self.positive} is for two classes, not --data.task {self.task}"
-            )
-        if self.positive is not None and targets == (ALL,):
-            raise ConfigError(
-                f"--data.positive {self.positive} is a class of which column? Give "
-                "--data.target_columns '[COLUMN]'"
-            )
+        name_it = "name it with --data.target_columns '[COLUMN]'"
+        yield (
+            self.task == "multiclass" and (len(targets) != 1 or targets == (ALL,)),
+            f"--data.task multiclass is for one column, whose values are the classes: {name_it}",
+        )
+        yield (
+            self.positive and (targets == (ALL,) or self.task not in ("auto", "binary")),
+            f"--data.positive {self.positive} is one of two classes of a column: {name_it}, and no "
+            f"--data.task {self.task} but binary",
+        )
         # Of "all" the number shows when the table is read.
-        if self.units and targets != (ALL,) and len(self.units) != len(targets):
-            raise ConfigError(
-                f"--data.units has {len(self.units)} units for {len(targets)} target columns: give "
-                "one for each, '' where there is none"
-            )
-
-    def _check_split(self) -> None:
-        if abs(sum(self.split_fractions) - 1) > 1e-9:
-            raise ConfigError(
-                f"--data.split_fractions is {[*self.split_fractions]}: give the shares of "
-                "training, validation and test, which add up to 1"
-            )
+        yield (
+            self.units and targets != (ALL,) and len(self.units) != len(targets),
+            f"--data.units has {len(self.units or ())} units for {len(targets)} target columns: "
+            "give one for each, '' where there is none",
+        )
+        yield (
+            abs(sum(self.split_fractions) - 1) > 1e-9,
+            f"--data.split_fractions is {[*self.split_fractions]}: give the shares of training, "
+            "validation and test, which add up to 1",
+        )
         split = self.resolved_split
         for other, names in _SPLIT_OPTIONS.items():
             given = [name for name in names if getattr(self, name) is not None]
-            if given and split != other:
-                raise ConfigError(
-                    f"--data.split {split} takes no --data.{given[0]}: leave one of them out"
-                )
-            if not given and split == other != "files":
-                raise ConfigError(f"--data.split {split} needs --data.{names[0]}: name the column")
+            needs = other != "files" and not given and split == other
+            yield needs, f"--data.split {split} needs --data.{names[0]}: name the column"
+            extra = given and split != other
+            yield extra, f"--data.split {split} takes no --data.{[*given, ''][0]}: leave one out"
+        for count, one in (("folds", "fold"), ("member_folds", "member_fold")):
+            folds, fold = getattr(self, count), getattr(self, one)
+            yield (
+                (folds is None) != (fold is None),
+                f"--data.{count} and --data.{one}: give both, or none; all folds are trained on by "
+                "train.py crossvalidate and by --ensemble_by folds",
+            )
+            yield (
+                folds is not None and fold >= folds,
+                f"--data.{one} is {fold}: of {folds} folds it must be below {folds}",
+            )
+        yield (
+            self.folds and split not in DEALT,
+            f"--data.folds {self.folds} assigns the molecules itself, and --data.split {split} "
+            "says where they go: leave one of them out",
+        )
+        yield (
+            self.folds and self.split_fractions != (0.8, 0.1, 0.1),
+            f"--data.folds {self.folds} decides the shares of the splits: leave "
+            "--data.split_fractions out",
+        )
 
     def check_seed(self) -> None:
         """Raise a ConfigError for a seed that decides nothing; a cross-validation adds folds."""
@@ -212,31 +224,6 @@ class DataConfig(Options):
             raise ConfigError(
                 f"--data.split_seed {self.split_seed} decides a random split, and this is {split}: "
                 "give --data.split random, or leave it out"
-            )
-
-    def _check_folds(self) -> None:
-        for count, one in (("folds", "fold"), ("member_folds", "member_fold")):
-            folds, fold = getattr(self, count), getattr(self, one)
-            if (folds is None) != (fold is None):
-                raise ConfigError(
-                    f"--data.{count} and --data.{one}: give both, or none; all folds are trained "
-                    "on by train.py crossvalidate and by --ensemble_by folds"
-                )
-            if folds is not None and fold >= folds:
-                raise ConfigError(
-                    f"--data.{one} is {fold}: of {folds} folds it must be from 0 to {folds - 1}"
-                )
-        if self.folds is None:
-            return
-        if self.resolved_split not in DEALT:
-            raise ConfigError(
-                f"--data.folds {self.folds} deals out the molecules itself, and --data.split "
-                f"{self.resolved_split} says where they go: leave one of them out"
-            )
-        if self.split_fractions != (0.8, 0.1, 0.1):
-            raise ConfigError(
-                f"--data.folds {self.folds} decides the shares of the splits: leave "
-                "--data.split_fractions out"
             )
 
     @property

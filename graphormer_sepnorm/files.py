@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+import sys
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -106,17 +107,20 @@ def cannot_be_written(
 
 
 def write_json(path: Path, content: dict[str, Any], indent: int | None = 2) -> None:
-    """Write a JSON file under a temporary name and rename it; see `json_text`."""
-    with replacing(path) as partial:
-        partial.write_text(json_text(content, indent) + "\n", encoding="utf-8")
-
-
-def json_text(content: dict[str, Any], indent: int | None = 2) -> str:
-    """Return JSON; without `indent` it is a single line.
+    """Write a JSON file under a temporary name and rename it; without `indent` a single line.
 
     A number that is not finite becomes null, since JSON has no such numbers.
     """
-    return json.dumps(_plain(content), indent=indent)
+    with replacing(path) as partial:
+        partial.write_text(json.dumps(_finite(content), indent=indent) + "\n", encoding="utf-8")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [*map(_finite, value)]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -143,13 +147,17 @@ def require_json(path: Path) -> dict[str, Any]:
 
 
 def typed(kind: Any, plain: Any) -> Any:
-    """Make what a type hint says, as a dataclass, of what JSON holds.
+    """Make what a type hint says, as a dataclass, of what JSON or a checkpoint holds.
 
-    Null for a float is nan. A dataclass takes the entries that it has fields for.
+    Null for a float is nan; lists become float64 arrays, tensors arrays of their type. A dataclass
+    takes the entries that it has fields for.
     """
     members = typing.get_args(kind)
     if kind is float:
         return math.nan if plain is None else plain
+    if getattr(kind, "__name__", "") == "ndarray":  # of numpy, which its type has loaded
+        dtype = None if hasattr(plain, "dtype") else float
+        return sys.modules[kind.__module__].asarray(plain, dtype)
     if is_dataclass(kind):
         hints = _hints(kind)
         found = {name: typed(hints[name], plain[name]) for name in hints if name in plain}
@@ -186,14 +194,6 @@ def write_text(path: Path, text: str) -> None:
             partial.write_text(text, encoding="utf-8")
     except OSError as error:
         raise DataError(cannot_be_written(path, error)) from error
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def plain(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import statistics
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -11,6 +12,8 @@ from typing import TextIO
 
 TERMINAL_SECONDS, LOG_SECONDS = 1.0, 30.0
 PATIENCE_SECONDS = 2.0  # what takes less needs no line
+MINUS, NONE = "\N{MINUS SIGN}", "\N{EN DASH}"  # the latter for a number that is nan
+_MOST_DECIMALS, _LARGE = 8, 1e7
 
 
 def shows_unicode() -> bool:
@@ -43,6 +46,64 @@ def four_digits(value: float) -> str:
     """Return a number with four decimals, a large or small one with four digits."""
     usual = value == 0 or 0.01 <= abs(value) < 1e5 or not math.isfinite(value)
     return f"{value:.4f}" if usual else f"{value:#.4g}"
+
+
+def number(value: float, decimals: int) -> str:
+    """Return a number with `decimals` decimals; with four digits if it would become long."""
+    if not math.isfinite(value):
+        return NONE
+    long = decimals > _MOST_DECIMALS or abs(value) >= _LARGE
+    text = f"{value:.4g}" if long else f"{value:,.{decimals}f}"
+    negative = text.startswith("-") and text.strip("-0.,") != ""
+    return (MINUS if negative else "") + text.lstrip("-")
+
+
+def signed(value: float, decimals: int) -> str:
+    """Return a difference, with its sign."""
+    text = number(value, decimals)
+    return f"+{text}" if text[0].isdigit() and text.strip("0.,") else text
+
+
+def interval(low: float, high: float, decimals: int) -> str:
+    """Return both ends with their signs."""
+    if math.isnan(low) or math.isnan(high):
+        return NONE
+    return f"{signed(low, decimals)} to {signed(high, decimals)}"
+
+
+def mean_and_sd(values: Iterable[float], decimals: int) -> str:
+    """Return mean and standard deviation (n - 1); one value has no standard deviation."""
+    column = [float(value) for value in values]
+    if not column:
+        return NONE
+    sd = statistics.stdev(column) if len(column) > 1 else math.nan
+    return f"{number(statistics.fmean(column), decimals)} ± {number(sd, decimals)}"
+
+
+def p_value(value: float) -> str:
+    """Return a p-value with three decimals, a small one with its first digit, or ``< 0.0001``.
+
+    One below 0.05, which decides on words, is not rounded to it.
+    """
+    if math.isnan(value):
+        return NONE
+    if value < 1e-4:
+        return "< 0.0001"
+    if 0.0495 <= value < 0.05:
+        return f"{min(value, 0.0499):.4f}"
+    return f"{value:.3f}".rstrip("0").rstrip(".") if value >= 0.001 else f"{value:.4f}"
+
+
+def count(items: int, what: str) -> str:
+    """Return ``1 seed``, ``3 seeds``."""
+    return f"{items:,} {what}" if items == 1 else f"{items:,} {what}s"
+
+
+def ascii_only(text: str) -> str:
+    """Return text for a terminal that shows ASCII only."""
+    for sign, ours in ((MINUS, "-"), (NONE, "-"), ("±", "+/-")):
+        text = text.replace(sign, ours)
+    return text.encode("ascii", "replace").decode()
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:
@@ -80,12 +141,15 @@ class StatusLine:
 
     Args:
         stream: Where it is shown; None: on stderr.
+
+    Attributes:
+        terminal: Whether that is one.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
-        self._terminal = (stream or sys.stderr).isatty()
-        self._next = time.monotonic() + (PATIENCE_SECONDS if self._terminal else LOG_SECONDS)
+        self.terminal = (stream or sys.stderr).isatty()
+        self._next = time.monotonic() + (PATIENCE_SECONDS if self.terminal else LOG_SECONDS)
         self._shown = False
 
     def is_due(self) -> bool:
@@ -94,10 +158,10 @@ class StatusLine:
 
     def show(self, text: str) -> None:
         """Put a text in place of the last one."""
-        self._next = time.monotonic() + (TERMINAL_SECONDS if self._terminal else LOG_SECONDS)
-        self._shown = self._terminal
+        self._next = time.monotonic() + (TERMINAL_SECONDS if self.terminal else LOG_SECONDS)
+        self._shown = self.terminal
         fits = shortened(text, shutil.get_terminal_size().columns - 1)  # else it would wrap
-        shown = f"\r\033[K{fits}" if self._terminal else f"{text}\n"
+        shown = f"\r\033[K{fits}" if self.terminal else f"{text}\n"
         print(shown, end="", file=self._stream or sys.stderr, flush=True)
 
     def leave(self) -> None:

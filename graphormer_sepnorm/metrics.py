@@ -119,6 +119,7 @@ def _spearman(labels: np.ndarray, predictions: np.ndarray) -> float:
 
 
 _R, _B = "regression", "binary"
+_AUROC, _AP = _sklearn("roc_auc_score"), _sklearn("average_precision_score")
 # The first of a kind is the main metric of its data sets.
 METRICS = {
     one.name: one
@@ -127,23 +128,8 @@ METRICS = {
         Metric("rmse", "RMSE", _R, _sklearn("root_mean_squared_error"), in_unit=True),
         Metric("r2", "R2", _R, _sklearn("r2_score"), True, needs_contrast=True),
         Metric("spearman", "Spearman", _R, _spearman, True, needs_contrast=True),
-        Metric(
-            "auroc",
-            "AUROC",
-            _B,
-            _sklearn("roc_auc_score"),
-            True,
-            needs_contrast=True,
-            in_percent=True,
-        ),
-        Metric(
-            "average_precision",
-            "AP",
-            _B,
-            _sklearn("average_precision_score"),
-            True,
-            needs_contrast=True,
-        ),
+        Metric("auroc", "AUROC", _B, _AUROC, True, needs_contrast=True, in_percent=True),
+        Metric("average_precision", "AP", _B, _AP, True, needs_contrast=True),
         Metric("brier", "Brier", _B, _sklearn("brier_score_loss", pos_label=1)),
         Metric("log_loss", "log loss", _B, _sklearn("log_loss", labels=[0, 1])),
         Metric("accuracy", "accuracy", None, None, True),  # of several classes, see `Task`

@@ -9,6 +9,7 @@ import platform
 import shlex
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -22,6 +23,9 @@ Made = TypeVar("Made")
 # Set in the environment of a process that a command of ours has started, and of those that this one
 # starts for other devices: the command kills them where they are to end at once.
 KILLED_BY_ITS_COMMAND = "GRAPHORMER_KILLED_BY_ITS_COMMAND"
+# Set by the command: the process has the reading end of a pipe as standard input, whose writing end
+# only the command has, so that it ends when the command does, however that came.
+ENDS_WITH_STDIN = "GRAPHORMER_ENDS_WITH_STDIN"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # of Linux's prctl
 
 # What asks a process to end: Ctrl-C, a batch system, a terminal that is closed.
@@ -84,6 +88,28 @@ def answered_by(handler: Callable[[int, FrameType | None], object]) -> Iterator[
     finally:
         for number, known in before.items():
             signal.signal(number, known)
+
+
+def end_with_the_command() -> None:
+    """End this process when the command that started it does; does nothing in any other.
+
+    At once and without saving: the next command may continue this run already. What is on disk is
+    whole at any moment.
+    """
+    # Removed, so that processes started from here (for other devices) do not read it too.
+    if os.environ.pop(ENDS_WITH_STDIN, None) is None:
+        return
+    os.environ[KILLED_BY_ITS_COMMAND] = "1"
+
+    def wait() -> None:
+        while os.read(0, 1):
+            pass
+        # With the processes that this one has started for other devices, which are of its group.
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def name_and_version() -> str:

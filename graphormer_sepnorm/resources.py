@@ -1,22 +1,18 @@
 """Where the files are that come with the package: configurations, the bundled sample, models.
 
-In a checkout (and so in an editable install) they lie in ``configs/`` and ``data/`` beside the
-package; in an installed wheel inside it.
+In a checkout (and so in an editable install) they lie in ``configs/`` and ``data/`` next to
+the package; in an installed wheel inside it.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
 
 _PACKAGE = Path(__file__).resolve().parent
-_SAMPLE = "sample.csv.gz"
-# Folder and pattern of the files that go by name.
 _CONFIGS = "configs", "*.yaml"
-_ARMS = "configs", "arms/*.yaml"
-_SETS = "configs", "sets/*.yaml"
-_MODELS = "data", "models/*.ckpt"
 
 
 def config_path(name: str) -> Path:
@@ -38,66 +34,41 @@ def config_path(name: str) -> Path:
     return found[stem]
 
 
-def config_names() -> list[str]:
-    """Return the names, without ``.yaml``, of the configurations that come with the package."""
-    return [*_found(*_CONFIGS)]
-
-
-def arms_names() -> list[str]:
-    """Return the names, without ``.yaml``, of the files of arms that come with the package."""
-    return [*_found(*_ARMS)]
-
-
-def arms_path(name: str) -> Path | None:
-    """Return the bundled file of arms called `name`, or None if there is none."""
-    return _found(*_ARMS).get(name)
-
-
-def set_names() -> list[str]:
-    """Return the names, without ``.yaml``, of the bundled sets of comparisons."""
-    return [*_found(*_SETS)]
-
-
-def set_path(name: str) -> Path | None:
-    """Return the bundled set of comparisons called `name`, or None if there is none."""
-    return _found(*_SETS).get(name)
-
-
 def sample_path() -> Path:
     """Return the path of the bundled sample, a gzipped CSV file.
 
     Raises:
         DataError: It is missing, that is, the installation is damaged.
     """
-    for folder in _folders("data"):
-        if (folder / _SAMPLE).is_file():
-            return folder / _SAMPLE
-    searched = " or ".join(str(folder) for folder in _folders("data"))
-    raise DataError(f"the bundled sample {_SAMPLE} is not in {searched}; install the package again")
-
-
-def model_names() -> list[str]:
-    """Return the names of the trained models that come with the package."""
-    return [*_found(*_MODELS)]
-
-
-def model_path(name: str) -> Path | None:
-    """Return the checkpoint of the bundled model called `name`, or None if there is none."""
-    return _found(*_MODELS).get(name)
+    for path in _found("data", "sample.csv.gz").values():
+        return path
+    raise DataError(f"the bundled sample is not with {_PACKAGE}: install the package again")
 
 
 def _found(folder: str, pattern: str) -> dict[str, Path]:
-    """Return the files of a folder of the repository by name, in the order of their names."""
-    paths = [path for place in reversed(_folders(folder)) for path in place.glob(pattern)]
+    """Return the files of a folder by name, in the order of their names; the installed one wins.
+
+    Next to the package only counts where it is a checkout: in an installation that would be some
+    folder of site-packages.
+    """
+    parent = _PACKAGE.parent
+    folders = [parent / folder] if (parent / "pyproject.toml").is_file() else []
+    paths = [path for one in (*folders, _PACKAGE / folder) for path in one.glob(pattern)]
     return {path.stem: path for path in sorted(paths, key=lambda path: path.stem)}
 
 
-def _folders(name: str) -> list[Path]:
-    """Return the places where a folder of the repository can be, the installed one first.
+def _names(folder: str, pattern: str) -> list[str]:
+    return [*_found(folder, pattern)]
 
-    Beside the package only counts where it is a checkout: in an installation that would be some
-    folder of site-packages.
-    """
-    beside = _PACKAGE.parent
-    checkout = [beside / name] if (beside / "pyproject.toml").is_file() else []
-    return [_PACKAGE / name, *checkout]
+
+def _path(folder: str, pattern: str, name: str) -> Path | None:
+    return _found(folder, pattern).get(name)
+
+
+# Names, without their endings, of what comes with the package: configurations, files of arms, sets
+# of comparisons, trained models. And the path of one of them; None if there is none of that name.
+config_names = partial(_names, *_CONFIGS)
+arms_names = partial(_names, "configs", "arms/*.yaml")
+arms_path = partial(_path, "configs", "arms/*.yaml")
+model_names = partial(_names, "data", "models/*.ckpt")
+model_path = partial(_path, "data", "models/*.ckpt")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
+import operator
 from functools import cache
 from numbers import Integral, Real
 from pathlib import PurePath
@@ -24,16 +26,17 @@ def is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def ranged(
-    default: Any,
-    *,
-    least: float | None = None,
-    above: float | None = None,
-    most: float | None = None,
-    below: float | None = None,
-) -> Any:
-    """Return a field of `Options` with its range: `least` and `most` belong to it."""
-    limits = {"least": least, "above": above, "most": most, "below": below}
+# How a value must stand to a limit of its range, and what is said of it.
+_LIMITS = {
+    "least": (operator.ge, "{:g} or more"),
+    "above": (operator.gt, "above {:g}"),
+    "most": (operator.le, "{:g} or less"),
+    "below": (operator.lt, "below {:g}"),
+}
+
+
+def ranged(default: Any, **limits: float) -> Any:
+    """Return a field of `Options` with its range: `least`, `above`, `most` and `below`."""
     return dataclasses.field(default=default, metadata={"range": limits})
 
 
@@ -52,7 +55,7 @@ class Options:
     def __post_init__(self) -> None:
         hints = _hints(type(self))
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = plain(getattr(self, field.name))
+            value = _as_meant(plain(getattr(self, field.name)), hints[field.name])
             object.__setattr__(self, field.name, value)
             wanted = _wrong(value, hints[field.name], field.metadata.get("range", {}))
             if wanted:
@@ -70,6 +73,15 @@ class Options:
         return {name: _listed(getattr(self, name)) for name in self.names()}
 
 
+def _as_meant(value: Any, hint: Any) -> Any:
+    """Return a float for 1 and for 1e-3, which YAML takes for text; a tuple for a list."""
+    kinds = get_args(hint) or (hint,)
+    if type(value) in (str, int) and float in kinds and not {str, int} & {*kinds}:
+        with contextlib.suppress(ValueError):
+            return float(value)
+    return tuple(value) if isinstance(value, list) and get_origin(hint) is tuple else value
+
+
 def _listed(value: Any) -> Any:
     if isinstance(value, Options):
         return value.to_plain()
@@ -83,7 +95,7 @@ def _hints(cls: type) -> dict[str, Any]:
     return get_type_hints(cls)
 
 
-def _wrong(value: Any, hint: Any, limits: dict[str, Any]) -> str:
+def _wrong(value: Any, hint: Any, limits: dict[str, float]) -> str:
     """Say what a value should be; the empty string if it is."""
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     if value is None and NoneType in kinds:
@@ -101,6 +113,8 @@ def _wrong(value: Any, hint: Any, limits: dict[str, Any]) -> str:
         if len(given) == count and all(is_number(x) and not _outside(x, limits) for x in given):
             return ""
         return f"{count} numbers{_outside(math.nan, limits)}"
+    if {*kinds} - {NoneType} == {str} and not isinstance(value, str | PurePath):
+        return "text"
     if str in kinds or not {int, float} & {*kinds}:
         return ""
     fits = is_number(value) if float in kinds else is_whole(value)
@@ -110,24 +124,12 @@ def _wrong(value: Any, hint: Any, limits: dict[str, Any]) -> str:
     return word + _outside(math.nan, limits)
 
 
-def _outside(value: Any, limits: dict[str, Any]) -> str:
+def _outside(value: Any, limits: dict[str, float]) -> str:
     """Name the range if a value is outside of it, as nan is."""
-    least, above, most, below = (limits.get(name) for name in ("least", "above", "most", "below"))
-    inside = (
-        (least is None or value >= least)
-        and (above is None or value > above)
-        and (most is None or value <= most)
-        and (below is None or value < below)
-    )
-    if inside:
+    found = [(_LIMITS[name], limit) for name, limit in limits.items()]
+    if all(fits(value, limit) for (fits, _), limit in found):
         return ""
-    first = f"{least:g} or more" if least is not None else f"above {above:g}"
-    if least is None and above is None:
-        first = ""
-    last = (
-        f"{most:g} or less" if most is not None else f"below {below:g}" if below is not None else ""
-    )
-    return ", " + " and ".join(filter(None, (first, last)))
+    return ", " + " and ".join(words.format(limit) for (_, words), limit in found)
 
 
 def _shown(value: Any) -> str:

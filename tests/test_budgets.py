@@ -9,15 +9,16 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 # Folder -> lines of Python that it may have, and what it is to have.
 LINES = {
-    "graphormer_sepnorm": (35_050, 26_000),
-    "graphormer_sepnorm/cli": (2_100, 1_800),
-    "graphormer_sepnorm/compare": (2_900, 1_900),
-    "graphormer_sepnorm/datasets": (4_170, 3_900),
-    "graphormer_sepnorm/inference": (3_740, 2_800),
-    "graphormer_sepnorm/training": (3_880, 2_900),
-    "tests": (38_050, 26_000),
+    "graphormer_sepnorm": (29_100, 26_000),
+    "graphormer_sepnorm/cli": (1_730, 1_730),
+    "graphormer_sepnorm/compare": (2_020, 1_900),
+    "graphormer_sepnorm/datasets": (3_340, 2_200),
+    "graphormer_sepnorm/tables": (1_760, 1_700),
+    "graphormer_sepnorm/inference": (3_135, 2_800),
+    "graphormer_sepnorm/training": (3_050, 2_900),
+    "tests": (31_950, 26_000),
 }
-WORDS = (59_000, 25_000)  # of README, CONTRIBUTING and docs, but not of docs/experiments
+WORDS = 25_000  # of README, CONTRIBUTING and docs, but not of docs/experiments
 LONGEST_FILE = 500
 
 
@@ -36,5 +37,6 @@ def test_no_file_of_the_package_is_too_long() -> None:
 
 
 def test_documents_have_no_more_words_than_they_may_have() -> None:
-    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
-    assert sum(len(path.read_text().split()) for path in documents) <= WORDS[0]
+    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    documents = [path for path in documents if ROOT / "docs" / "experiments" not in path.parents]
+    assert sum(len(path.read_text().split()) for path in documents) <= WORDS

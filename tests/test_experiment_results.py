@@ -1,4 +1,4 @@
-"""docs/results.md is what its script makes of the records, and the script adds runs to them."""
+"""The page of results is what its script makes of the records, and the script adds runs to them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def script() -> ModuleType:
 
 @pytest.fixture
 def document(tmp_path: Path) -> Path:
-    shutil.copyfile(REPOSITORY / "docs" / "results.md", tmp_path / "results.md")
+    shutil.copyfile(EXPERIMENTS / "results.md", tmp_path / "results.md")
     (tmp_path / "records").mkdir()
     return tmp_path / "results.md"
 
@@ -68,7 +68,7 @@ def write_run(path: Path, seed: int, test: float, *words: str, finished: bool = 
 
 def test_the_document_is_that_of_the_records(script: ModuleType, document: Path) -> None:
     script.main([], EXPERIMENTS / "results", document)
-    assert document.read_bytes() == (REPOSITORY / "docs" / "results.md").read_bytes()
+    assert document.read_bytes() == (EXPERIMENTS / "results.md").read_bytes()
 
 
 def test_runs_of_one_experiment_become_a_row(

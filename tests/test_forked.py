@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -35,24 +34,6 @@ def test_it_has_its_own_folder_environment_streams_and_status(tmp_path: Path) ->
     assert error == f"{tmp_path} __main__\n"
     assert process.returncode == 3
     assert process.pid != os.getpid()
-
-
-def test_it_can_be_killed_and_starts_its_own(tmp_path: Path) -> None:
-    starts = (
-        "import sys, time\n"
-        "from graphormer_sepnorm.compare import runner\n"
-        "runner.subprocess.Popen([sys.executable, '-c', 'print(1)']).wait()\n"
-        "print(2, flush=True)\n"
-        "time.sleep(300)\n"
-    )
-    with Forked(
-        [sys.executable, "-c", starts], cwd=tmp_path, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert [process.stdout.readline() for _ in range(2)] == ["1\n", "2\n"]
-        assert process.poll() is None
-        process.kill()
-    assert process.returncode == -signal.SIGKILL
 
 
 def test_a_package_elsewhere_is_the_one_that_is_imported(tmp_path: Path) -> None:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import io
+import math
 
 import pytest
 
 from graphormer_sepnorm import formatting
-from graphormer_sepnorm.compare.report.numbers import number
 from graphormer_sepnorm.formatting import (
+    MINUS,
+    NONE,
     StatusLine,
     aligned,
+    ascii_only,
     clock,
     four_digits,
     in_figure,
+    interval,
     listed,
+    mean_and_sd,
+    number,
+    p_value,
     shortened,
+    signed,
 )
 from graphormer_sepnorm.metrics import METRICS
 
@@ -41,6 +49,21 @@ def test_numbers_of_any_size_have_four_digits() -> None:
         "\N{MINUS SIGN}7.5e+12",
         "0.0500",
     ]
+
+
+def test_numbers_of_tables() -> None:
+    p_values = {51 / 1024: "0.0498", 0.04997: "0.0499", 0.125: "0.125", 1 / 32: "0.031"}
+    p_values |= {0.25: "0.25", 1.0: "1", 0.0004: "0.0004", 1e-5: "< 0.0001"}
+    assert {value: p_value(value) for value in p_values} == p_values
+    assert number(489481, 0) == "489,481"
+    assert number(-0.00001, 4) == signed(0.00001, 4) == "0.0000"
+    assert (signed(-1.5, 2), signed(1.5, 2)) == (f"{MINUS}1.50", "+1.50")
+    nan = math.nan
+    assert {number(nan, 2), signed(nan, 2), p_value(nan), interval(nan, nan, 2)} == {NONE}
+    assert interval(-1, 2, 1) == f"{MINUS}1.0 to +2.0"
+    assert mean_and_sd([2.0, 4.0, 9.0], 2) == "5.00 ± 3.61"
+    assert (mean_and_sd([0.3], 1), mean_and_sd([], 1)) == (f"0.3 ± {NONE}", NONE)
+    assert ascii_only(f"{MINUS}1 ± 2 {NONE} \N{GREEK SMALL LETTER MU}") == "-1 +/- 2 - ?"
 
 
 def test_seconds_are_rounded_and_carried() -> None:

@@ -95,7 +95,7 @@ ONLY_MODULES = {
     ("training", "runs"): {"graphormer_sepnorm.runs.directory"},
     ("compare", "runs"): {
         "graphormer_sepnorm.runs.directory",
-        "graphormer_sepnorm.runs.place",
+        "graphormer_sepnorm.runs.locks",
         "graphormer_sepnorm.runs.plan",
     },
     ("config", "model"): {"graphormer_sepnorm.model.config"},
@@ -127,10 +127,8 @@ LIBRARIES = {
     },
     "networkx": set(),
     "matplotlib": {"training/", "compare/", "inference/", "chem/"},
-    "jinja2": {"compare/report/"},
+    "jinja2": {"compare/report.py", "inference/explanation_page.py"},
     "torchmetrics": {"training/"},
-    "jsonargparse": {"cli/options.py"},
-    "rich": {"runs/scheduler.py"},
 }
 # Rooms that stay small: nothing but these and the standard library.
 ONLY_LIBRARIES = {
@@ -138,7 +136,7 @@ ONLY_LIBRARIES = {
     "kernels": {"numpy"},
     "model": {"torch"},
     "tables": {"pyarrow", "openpyxl"},
-    "runs": {"yaml", "rich", "torch", "filelock"},
+    "runs": {"yaml", "torch", "filelock"},
     "errors": set(),
     "files": set(),
     "metrics": {"numpy", "scipy", "sklearn"},
@@ -152,14 +150,11 @@ ONLY_LIBRARIES = {
 LAZY = {
     "cli/main.py": {"torch", "lightning", "numpy"},
     "cli/train.py": {"torch", "lightning", "numpy"},
-    "cli/fit.py": {"torch", "lightning", "numpy", "rich"},
+    "cli/fit.py": {"torch", "lightning", "numpy"},
     "cli/options.py": {"torch", "lightning", "numpy"},
     "config.py": {"torch", "lightning", "numpy"},
     "model/config.py": {"torch"},
-    "cli/compare.py": {"torch", "lightning", "numpy", "rich"},
-    "cli/many_runs.py": {"torch", "lightning", "numpy", "rich"},
-    "cli/crossvalidate.py": {"torch", "lightning", "numpy", "rich"},
-    "runs/lifetime.py": {"torch", "lightning", "numpy"},
+    "cli/compare.py": {"torch", "lightning", "numpy"},
     "cli/predict.py": {"torch", "lightning", "numpy", "rdkit"},
     "tables/parquet.py": {"pyarrow"},
     "inference/ray_engine.py": {"pyarrow", "ray"},
@@ -341,11 +336,11 @@ def test_importing_the_package_loads_nothing_heavy():
 
 
 def test_a_run_is_read_with_nothing_but_the_standard_library():
-    files = ("directory", "place")
+    files = ("directory", "locks")
     loaded = loaded_by(f"from graphormer_sepnorm.runs import {', '.join(files)}")
     others = {name.partition(".")[0] for name in loaded} & {"torch", "lightning", "numpy", "yaml"}
     assert others == set()
-    assert "graphormer_sepnorm.runs.place" in loaded
+    assert "graphormer_sepnorm.runs.locks" in loaded
 
 
 def test_the_model_needs_torch_and_no_more():

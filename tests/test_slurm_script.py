@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[1]
-SCRIPT = REPOSITORY / "docs" / "slurm.sh"
+SCRIPT = REPOSITORY / "docs" / "how-to" / "slurm.sh"
 SAVES = 'mkdir -p "$RUN/checkpoints"; touch "$RUN/config.yaml" "$RUN/checkpoints/last.ckpt"'
 
 

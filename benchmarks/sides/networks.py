@@ -23,12 +23,7 @@ def training(
 ) -> Work:
     """One round is a training step on each batch: forward, L1 loss, backward, clip, AdamW.
 
-    Args:
-        model: The network; it is put in training mode.
-        optimizer: Of its parameters.
-        forward: Batch to predictions ``[B, 1]``.
-        batches: Collated.
-        molecules: In all batches together.
+    `forward` makes predictions ``[B, 1]`` of a batch; `molecules` are those of all batches.
     """
     model.train()
 

@@ -18,6 +18,7 @@ from benchmarks.sides.simple_graphs import simple_graph
 from graphormer_sepnorm import Predictor
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.molecules import parse_smiles
+from graphormer_sepnorm.config import ModelConfig
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
 from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph
 from graphormer_sepnorm.graphs.store import GraphStore
@@ -58,9 +59,9 @@ def slim(
 
 def slim_checkpoint(options: Options) -> dict:
     """Return an untrained slim model that knows the atoms and bonds of the row's molecules."""
-    featurise = get_featuriser(FEATURISER).featurise
+    featurize = get_featuriser(FEATURISER).featurise
     molecules = [parse_smiles(text).molecule for text in set(read_smiles(options))]
-    graphs = [featurise(molecule) for molecule in molecules if molecule is not None]
+    graphs = [featurize(molecule) for molecule in molecules if molecule is not None]
     vocabulary = GraphVocabulary(
         Vocabulary.fit(np.concatenate([graph.atom_codes for graph in graphs])),
         Vocabulary.fit(np.concatenate([graph.bond_codes for graph in graphs])),
@@ -88,7 +89,7 @@ def smiles_to_batches(options: Options) -> Work:
     smiles = read_smiles(options)
 
     def batch_of(texts: list[str]) -> GraphBatch:
-        graphs, _, errors, _ = predictor.reader.featurise([parse_smiles(text) for text in texts])
+        graphs, _, errors, _ = predictor.reader.featurize([parse_smiles(text) for text in texts])
         assert graphs is not None
         assert not any(errors), errors
         store = GraphStore.from_graphs([graphs], options["max_path_length"])
@@ -121,61 +122,44 @@ def _network(options: Options, make: Maker) -> tuple[Graphormer, list[GraphBatch
     return model, [collate(batch) for batch in batches], len(graphs)
 
 
-def train(options: Options) -> Work:
-    """Training steps on random batches."""
-    return _train(
-        options, slim, learning_rate=2e-4, weight_decay=0.01, betas=(0.9, 0.999), eps=1e-8
-    )
-
-
-def train_recipe(options: Options) -> Work:
-    """The same with the network and the optimiser of a configuration."""
-    given = _recipe_options()
-    chosen = {name: given[name] for name in ("learning_rate", "weight_decay", "eps")}
-    return _train(options, recipe, **chosen, betas=tuple(given["betas"]), name=given["optimizer"])
-
-
-def _train(options: Options, make: Maker, **of_optimizer: Any) -> Work:
+def train(options: Options, make: Maker = slim, **of_optimizer: Any) -> Work:
+    """Training steps on random batches, by AdamW unless another optimizer is given."""
     model, batches, molecules = _network(options, make)
-    optimizer = make_optimizer(model, **of_optimizer)
+    usual = {"learning_rate": 2e-4, "weight_decay": 0.01, "betas": (0.9, 0.999), "eps": 1e-8}
+    optimizer = make_optimizer(model, ModelConfig(**(usual | of_optimizer)))
     with switched_off():  # operations are counted: those of the compiled functions nobody sees
         return training(model, optimizer, model, batches, molecules)
 
 
-def forward(options: Options) -> Work:
+def train_recipe(options: Options) -> Work:
+    """The same with the network and the optimizer of a configuration."""
+    given = _recipe_options()
+    chosen = {name: given[name] for name in ("learning_rate", "weight_decay", "eps")}
+    chosen |= {"betas": tuple(given["betas"]), "optimizer": given["optimizer"]}
+    return train(options, recipe, **chosen)
+
+
+def forward(options: Options, make: Maker = slim) -> Work:
     """Forward passes over the same batches."""
-    return _forward(options, slim)
+    model, batches, molecules = _network(options, make)
+    with switched_off():
+        return prediction(model, model, batches, molecules)
 
 
 def forward_recipe(options: Options) -> Work:
     """The same with the network of a configuration."""
-    return _forward(options, recipe)
-
-
-def _forward(options: Options, make: Maker) -> Work:
-    model, batches, molecules = _network(options, make)
-    with switched_off():  # operations are counted: those of the compiled functions nobody sees
-        return prediction(model, model, batches, molecules)
+    return forward(options, recipe)
 
 
 def predict(options: Options) -> Work:
     """``predict.py``: CSV in, CSV out; with an untrained slim model unless one is named."""
     output = Path(options["scratch"]) / "ours.csv"
-    return _predict(options, len(read_smiles(options)), "-o", str(output), "--overwrite")
-
-
-def stream(options: Options) -> Work:
-    """``predict.py`` that writes to standard output, for a table of many rows."""
-    return _predict(options, options["rows"])
-
-
-def _predict(options: Options, molecules: int, *words: str) -> Work:
     model = options.get("model")
     if model is None:
         model = str(Path(options["scratch"]) / "slim.ckpt")
         torch.save(slim_checkpoint(options), model)
-    command = [*PREDICT, model, "-i", options["table"], *words, "--quiet"]
-    return Work(command=command, facts={"molecules": molecules})
+    command = [*PREDICT, model, "-i", options["table"], "-o", str(output), "--overwrite", "--quiet"]
+    return Work(command=command, facts={"molecules": len(read_smiles(options))})
 
 
 def show_help(options: Options) -> Work:
@@ -189,15 +173,6 @@ def first_prediction(options: Options) -> Work:
 
 
 if __name__ == "__main__":
-    works = (
-        smiles_to_batches,
-        train,
-        train_recipe,
-        forward,
-        forward_recipe,
-        predict,
-        stream,
-        show_help,
-        first_prediction,
-    )
+    networks = (train, train_recipe, forward, forward_recipe)
+    works = (smiles_to_batches, *networks, predict, show_help, first_prediction)
     serve({work.__name__: work for work in works})

@@ -16,11 +16,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from graphormer_sepnorm.config import flat
 from graphormer_sepnorm.files import write_text
 from graphormer_sepnorm.metrics import LAST, METRICS, monitored
-from graphormer_sepnorm.runs.directory import RunDirectory, flat
+from graphormer_sepnorm.runs.directory import RunDirectory
 
-RECORDS, TABLE = Path(__file__).parent / "results", Path(__file__).parents[1] / "results.md"
+RECORDS, TABLE = Path(__file__).parent / "results", Path(__file__).parent / "results.md"
 # Options that make another experiment; the others are places, the seed, what is shown and kept.
 COUNTS = re.compile(
     r"model\.(?!seed)|data\.(?!seed|root|dataset|\w*table|num_workers|member_fold)|metric|ema_decay"
@@ -40,7 +41,7 @@ def record_of(run: RunDirectory) -> dict[str, Any]:
     name = Path(typed.get("c", typed.get("config", record.dataset))).stem
     given = {option: value for option, value in typed.items() if COUNTS.match(option)}
     words = [word for one in given for word in (f"--{one}", given[one])]
-    options = {option: v for option, v in flat(run.configuration()) if COUNTS.match(option)}
+    options = {option: v for option, v in flat(run.configuration()).items() if COUNTS.match(option)}
     machine = record.sessions[-1].machine or {}
     processor = f"{machine.get('processor')}, {machine.get('threads')} threads"
     own = {

@@ -14,29 +14,26 @@ from scipy.special import expit, logit
 
 from graphormer_sepnorm.baselines.features import compute_features
 from graphormer_sepnorm.baselines.trees import BoostedTrees
+from graphormer_sepnorm.chem.descriptors import compute_descriptors
 from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS
 from graphormer_sepnorm.errors import CheckpointError, DataError
 
-# No network and no tree is surer of a class than that.
-_SMALLEST = 1e-6
+_SMALLEST = 1e-6  # no probability is closer to 0 or 1 than that
 # Weights of the network that are tried for values.
 WEIGHTS = tuple(tenth / 10 for tenth in range(11))
-# Few labels are a poor judge: the best weight is drawn to the half, as if so many had asked for it.
+# Few labels decide little: the best weight is shrunk towards the half by this many pseudo-labels.
 EVEN, EVEN_LABELS = 0.5, 200
-# The same for classes: how far what multiplies the log-odds of either is expected to be from the
-# half, and constants from 0.
+# Priors for classes: deviations of both slopes from the half, and of constants from 0.
 _SLOPES, _CONSTANTS = 0.15, 0.5
-# Whatever labels say, the order of molecules is not lost.
-_LEAST = 0.01
+_LEAST = 0.01  # a slope above 0 keeps the order of molecules
 
 
 class Stacking(NamedTuple):
-    """What becomes of the mean of log-odds: slope · mean + constant.
+    """How the mean of log-odds is calibrated: slope · mean + constant.
 
     Attributes:
-        slope: Above 0; below 1 where network and trees are too sure, above where they are not sure
-            enough, as of two that each know something of their own.
-        constants: float64 ``[T]``, above 0 where both find a class too rare.
+        slope: Above 0; below 1 where network and trees are overconfident.
+        constants: float64 ``[T]``, above 0 where both predict a class too rarely.
     """
 
     slope: float
@@ -45,13 +42,13 @@ class Stacking(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Blend:
-    """Trees beside a network.
+    """A network blended with trees.
 
     Attributes:
         trees: What the network is blended with.
         weights: float64 ``[T]``, the share of the network; 1 for targets without trees.
-        validation: Metrics of the blend on the molecules that it was weighed on, by their names.
-        exclusive: Whether the targets are classes of which a molecule is of one.
+        validation: Metrics of the blend on the molecules that its weight was fitted on.
+        exclusive: Whether the targets are mutually exclusive classes.
         stacking: Of classes: log-odds are blended. None: values are, or probabilities, as in
             checkpoints of before 2026-11-25.
     """
@@ -63,16 +60,9 @@ class Blend:
     stacking: Stacking | None = None
 
     @classmethod
-    def of_trees(
-        cls,
-        trees: BoostedTrees,
-        weight: float,
-        exclusive: bool = False,
-        stacking: Stacking | None = None,
-    ) -> Self:
-        """Give all targets that have trees the same weight."""
-        weights = np.where(trees.known, weight, 1.0)
-        return cls(trees, weights, exclusive=exclusive, stacking=stacking)
+    def of_trees(cls, trees: BoostedTrees, weight: float, **more: Any) -> Self:
+        """Give all targets that have trees the same weight; `more` are further attributes."""
+        return cls(trees, np.where(trees.known, weight, 1.0), **more)
 
     @property
     def weight(self) -> float:
@@ -81,22 +71,17 @@ class Blend:
 
     @property
     def changes(self) -> bool:
-        """Whether it says anything else than the network."""
+        """Whether it predicts anything else than the network."""
         return self.weight < 1 or self.stacking is not None
 
     def combined(
         self, networks: np.ndarray, trees: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return what the blend says.
+        """Return the blended values, ``[n, T]``, and the spread of the networks.
 
-        Args:
-            networks: What each of K networks says, real units or probabilities of class 1:
-                ``[K, n, T]``. Of several the mean is taken, of log-odds where these are blended.
-            trees: The same of trees, ``[n, T]``.
-
-        Returns:
-            The blended values, ``[n, T]``; and how far those of the networks disagree, each beside
-            the same trees, as a standard deviation. None: there is one network.
+        Of predictions of K networks ``[K, n, T]`` the mean is taken, of log-odds where these are
+        blended; `trees` are ``[n, T]``. The spread is the standard deviation of the blends of each
+        network with the same trees; None where there is one network.
         """
         if self.stacking is None:
             values = np.where(
@@ -109,7 +94,7 @@ class Blend:
             values = np.where(self.trees.known, expit(odds), networks)
             mean = np.where(self.trees.known, expit(odds.mean(axis=0)), networks.mean(axis=0))
         if self.exclusive:
-            # Trees look at one class at a time, and know nothing of the others.
+            # Trees see one class at a time.
             values, mean = (one / one.sum(axis=-1, keepdims=True) for one in (values, mean))
         return mean, values.std(axis=0, ddof=1) if len(values) > 1 else None
 
@@ -119,14 +104,11 @@ class Blend:
         columns: np.ndarray | None,
         known: tuple[Sequence[str], np.ndarray] | None,
     ) -> np.ndarray:
-        """Return what the trees say of molecules, ``[n, T]``; takes milliseconds for each.
-
-        See `FeatureColumns.of_molecules`.
-        """
+        """Return predictions of the trees, ``[n, T]``; see `FeatureColumns.of_molecules`."""
         return self.trees.predict(self.trees.columns.of_molecules(molecules, columns, known))
 
     def trees_of_smiles(self, smiles: Sequence[str], own: np.ndarray | None = None) -> np.ndarray:
-        """Return what the trees say of many molecules, in several processes."""
+        """Return predictions of the trees for many molecules, in several processes."""
         columns = self.trees.columns
         raw = compute_features(smiles, names=columns.descriptors)
         return self.trees.predict(columns.of(raw.with_columns(own)))
@@ -151,10 +133,10 @@ class Blend:
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """Make a blend from what `to_plain` gave, checked as all of a checkpoint is.
+        """Make a blend from what `to_plain` gave.
 
         Raises:
-            CheckpointError: This release of RDKit lacks a descriptor.
+            CheckpointError: This release of RDKit lacks a descriptor, or an environment cannot be.
         """
         trees = BoostedTrees.from_plain(plain["trees"])
         environments = trees.columns.environments
@@ -163,15 +145,19 @@ class Blend:
                 f"blend.trees has an environment that is not below {ENVIRONMENTS}"
             )
         try:
-            trees.columns.check()
+            compute_descriptors([], trees.columns.descriptors)
         except DataError as error:
             raise CheckpointError(str(error)) from error
+        stacking = plain.get("stacking")
+        if stacking is not None:
+            constants = np.array(stacking["constants"], np.float64)
+            stacking = Stacking(float(stacking["slope"]), constants)
         return cls(
             trees,
             np.array(plain["weights"], np.float64),
             plain.get("validation", {}),
             plain.get("exclusive", False),
-            _stacking_from(plain.get("stacking")),
+            stacking,
         )
 
 
@@ -180,39 +166,30 @@ def log_odds(probabilities: np.ndarray) -> np.ndarray:
     return logit(np.clip(probabilities, _SMALLEST, 1 - _SMALLEST))
 
 
-def _stacking_from(plain: dict[str, Any] | None) -> Stacking | None:
-    if plain is None:
-        return None
-    return Stacking(float(plain["slope"]), np.array(plain["constants"], np.float64))
-
-
-def weigh_values(
+def fit_weight(
     labels: np.ndarray,
     network: np.ndarray,
     trees: np.ndarray,
     std: np.ndarray,
     bounds: np.ndarray | None = None,
 ) -> float:
-    """Return the weight of the network in a mean of values.
+    """Return the weight of the network in a mean of values, from 0 to 1.
 
-    By the squared error in units of the training labels' deviation, a mean over the targets. What
-    lies beyond a bound costs nothing, as in training. The best of `WEIGHTS` is drawn to the half as
-    if `EVEN_LABELS` more labels were best with that.
+    By the squared error in units of the training labels' standard deviation, averaged over the
+    targets. What lies beyond a bound costs nothing, as in training. The best of `WEIGHTS` is shrunk
+    towards the half as if `EVEN_LABELS` more labels were best with that; it is the half where there
+    is nothing to choose by, or the network predicts something that is not finite.
 
     Args:
         labels: ``[n, T]``; nan = missing.
         network: Real units, as `labels`.
         trees: The same; nan in all rows of a target without trees.
-        std: ``[T]``, deviations of the training labels.
-        bounds: Of missing labels what they are at least, then what they are at most, ``[n, 2 T]``;
-            nan where nothing is known. None: of none.
-
-    Returns:
-        From 0 to 1; the half where there is nothing to choose by, or the network says something
-        that is no number.
+        std: ``[T]``, standard deviations of the training labels.
+        bounds: Of missing labels what they are at least, and at most, ``[n, T, 2]``; nan where
+            nothing is known. None: of none.
     """
     chosen = np.flatnonzero(~np.isnan(trees).any(axis=0))
-    low, high = np.full((2, *labels.shape), np.nan) if bounds is None else np.split(bounds, 2, 1)
+    low, high = np.full((2, *labels.shape), np.nan) if bounds is None else np.moveaxis(bounds, 2, 0)
     labels, network, trees, low, high = (
         values[:, chosen] for values in (labels, network, trees, low, high)
     )
@@ -230,30 +207,28 @@ def weigh_values(
     return round(EVEN + (best - EVEN) * float(fewest / (fewest + EVEN_LABELS)), 2)
 
 
-def weigh_classes(
+def fit_stacking(
     labels: np.ndarray, networks: np.ndarray, trees: np.ndarray, exclusive: bool = False
 ) -> tuple[float, Stacking]:
-    """Return the weight of the network in a mean of log-odds, and what becomes of the mean.
+    """Return the weight of the network in a mean of log-odds, and how the mean is calibrated.
 
     Stacking (Wolpert 1992) by a logistic regression: a and b, positive, for the log-odds of network
-    and trees, the same for all targets, and a constant for each; every label counts alike. Few
-    labels are a poor judge: a and b are drawn to the half, and constants to 0, by normal
-    distributions around these (the largest a posteriori). How sure network and trees are, and how
-    frequent they find a class, does not decide: a mean of probabilities hears less of what is
-    less sure, as a network with much dropout, however well it ranks.
+    and trees, the same for all targets, and a constant for each; every label counts alike. Normal
+    priors shrink a and b towards the half and constants towards 0 (maximum a posteriori). A mean of
+    probabilities would give less weight to a model that is less confident, however well it ranks.
 
     Args:
         labels: 0 and 1, ``[n, T]``; nan = missing.
-        networks: Probabilities of class 1 that each of K networks says, ``[K, n, T]``.
-        trees: The same of trees, ``[n, T]``; nan in all rows of a target without trees.
-        exclusive: Whether the targets are classes of which a molecule is of one: the labels of a
-            molecule count as one then.
+        networks: Probabilities of class 1 of K networks, ``[K, n, T]``.
+        trees: Those of the trees, ``[n, T]``; nan in all rows of a target without trees.
+        exclusive: Whether the targets are mutually exclusive classes: the labels of a molecule
+            count as one then.
 
     Returns:
-        a / (a + b), and a + b with the constants; the half, 1 and 0 where a network says
-        something that is no number.
+        a / (a + b), and a + b with the constants; the half, 1 and 0 where a network predicts
+        something that is not finite.
     """
-    from scipy.optimize import minimize  # is slow to load, and prediction needs none of it
+    from scipy.optimize import minimize  # slow to load, and not for prediction
 
     targets = labels.shape[1]
     present = ~np.isnan(labels) & ~np.isnan(trees).any(axis=0)

@@ -43,7 +43,7 @@ class RawFeatures:
         return RawFeatures(self.counts, np.hstack([self.descriptors, columns]))
 
     def take(self, molecules: np.ndarray) -> RawFeatures:
-        """Return those of some molecules, by their numbers, int64 ``[m]``."""
+        """Return those of some molecules, by their indices, int64 ``[m]``."""
         return RawFeatures(self.counts[molecules], self.descriptors[molecules])
 
 
@@ -66,20 +66,13 @@ class FeatureColumns:
     columns: tuple[str, ...] = ()
 
     @classmethod
-    def fit(cls, *raw: RawFeatures, columns: Sequence[str] = ()) -> Self:
-        """Choose the columns for training molecules, in one part or several.
-
-        Args:
-            raw: Their features.
-            columns: Names of the columns of a table that stand behind the descriptors.
-        """
-        environments = np.concatenate([part.counts.indices for part in raw])
-        molecules = np.bincount(environments, minlength=ENVIRONMENTS)
-        descriptors = np.concatenate([part.descriptors for part in raw])
-        medians = np.zeros(descriptors.shape[1])
-        for place, column in enumerate(descriptors.T):
+    def fit(cls, raw: RawFeatures, columns: Sequence[str] = ()) -> Self:
+        """Choose the columns for training molecules; `columns` of a table follow descriptors."""
+        molecules = np.bincount(raw.counts.indices, minlength=ENVIRONMENTS)
+        medians = np.zeros(raw.descriptors.shape[1])
+        for index, column in enumerate(raw.descriptors.T):
             present = column[~np.isnan(column)].astype(np.float64)
-            medians[place] = np.median(present) if len(present) else 0
+            medians[index] = np.median(present) if len(present) else 0
         chosen = cls(
             tuple(np.flatnonzero(molecules >= FEWEST).tolist()),
             descriptor_names(),
@@ -87,14 +80,6 @@ class FeatureColumns:
             columns=tuple(columns),
         )
         return replace(chosen, medians=tuple(chosen._clipped(medians).tolist()))
-
-    def check(self) -> None:
-        """See whether this release of RDKit has the descriptors.
-
-        Raises:
-            DataError: It has not.
-        """
-        compute_descriptors([], self.descriptors)
 
     def of(self, raw: RawFeatures) -> np.ndarray:
         """Return the columns, float32 ``[n, F]``: what trees compare is in single precision."""
@@ -118,11 +103,8 @@ class FeatureColumns:
     ) -> np.ndarray:
         """Return the columns of molecules, float32 ``[n, F]``.
 
-        Args:
-            molecules: n of them.
-            columns: Those of a table, ``[n, C]``; nan = missing.
-            known: Names and values ``[n, K]`` of descriptors that need not be computed again, if
-                they are the same ones.
+        With `columns` of a table, ``[n, C]``, nan = missing. Names and values ``[n, K]`` of
+        descriptors that are `known` need not be computed again, if they are the same ones.
         """
         if known is not None and tuple(known[0]) == self.descriptors:
             raw = RawFeatures(morgan_counts(molecules), known[1])
@@ -139,12 +121,10 @@ def compute_features(
 ) -> RawFeatures:
     """Compute environments and descriptors; four to ten milliseconds a molecule and core.
 
-    Args:
-        smiles: The molecules. One that cannot be read, as some of ogbg-molhiv, has no environment,
-            and all its descriptors are undefined.
-        done: Is told now and then how many are done.
-        names: Of the descriptors; None: all that this release of RDKit has.
-        processes: That compute; None: one for each core, if the molecules are many.
+    A molecule that cannot be read, as some of ogbg-molhiv, has no environment, and all its
+    descriptors are undefined. `done` is given now and then how many are done. Without `names` all
+    descriptors of this release of RDKit are taken, without `processes` one for each core, if the
+    molecules are many.
     """
     names = descriptor_names() if names is None else names
     processes = processes or (cores() if len(smiles) >= _MANY else 1)
@@ -167,5 +147,5 @@ def _of_chunk(chunk: tuple[Sequence[str], Sequence[str]]) -> RawFeatures:
     return _raw([parse_smiles(text).molecule for text in smiles], names)
 
 
-def _raw(molecules: Sequence[Any], descriptors: Sequence[str]) -> RawFeatures:
-    return RawFeatures(morgan_counts(molecules), compute_descriptors(molecules, descriptors))
+def _raw(molecules: Sequence[Any], names: Sequence[str]) -> RawFeatures:
+    return RawFeatures(morgan_counts(molecules), compute_descriptors(molecules, names))

@@ -18,7 +18,7 @@ from scipy.special import expit, logit
 from graphormer_sepnorm.baselines.features import FeatureColumns
 from graphormer_sepnorm.errors import CheckpointError
 
-# The arrays of `BoostedTrees` and their kinds.
+# The arrays of `BoostedTrees` and their types.
 ARRAYS = {
     **dict.fromkeys(("feature", "left", "right", "roots", "trees"), "int32"),
     **dict.fromkeys(("threshold", "value", "start"), "float64"),
@@ -59,11 +59,11 @@ class BoostedTrees:
 
     @classmethod
     def from_fitted(cls, columns: FeatureColumns, boosted: Sequence[Any], logistic: bool) -> Self:
-        """Take the trees out of a `fit.Scaled` boosting a target, or None."""
+        """Take the trees out of the boosting of each target (`fit.Fitted`), or None."""
         parts: dict[str, list[np.ndarray]] = {name: [] for name in ARRAYS}
         first = 0
         for one in boosted:
-            boosters, std = ((), 1.0) if one is None else (one.model.boosters, one.std)
+            boosters, std = ((), 1.0) if one is None else (one.models, one.std)
             grown = [(tree[0].tree_, each) for each in boosters for tree in each.estimators_]
             parts["trees"].append(np.array([len(grown)]))
             parts["start"].append(np.array([0.0 if one is None else _start(one, logistic)]))
@@ -119,11 +119,8 @@ class BoostedTrees:
     def to_plain(self) -> dict[str, Any]:
         """Return dictionaries, lists and tensors, for a checkpoint."""
         columns = {
-            "environments": list(self.columns.environments),
-            "descriptors": list(self.columns.descriptors),
-            "medians": list(self.columns.medians),
-            "rdkit": self.columns.rdkit,
-            "columns": list(self.columns.columns),
+            name: [*value] if isinstance(value, tuple) else value
+            for name, value in vars(self.columns).items()
         }
         arrays = {name: torch.from_numpy(getattr(self, name)) for name in ARRAYS}
         return {"columns": columns, "logistic": self.logistic, **arrays}
@@ -131,23 +128,17 @@ class BoostedTrees:
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
         """Make trees from what `to_plain` gave."""
-        columns = plain["columns"]
-        return cls(
-            columns=FeatureColumns(
-                tuple(columns["environments"]),
-                tuple(columns["descriptors"]),
-                tuple(columns["medians"]),
-                columns["rdkit"],
-                tuple(columns.get("columns", ())),
-            ),
-            logistic=plain["logistic"],
-            **{name: plain[name].cpu().numpy() for name in ARRAYS},
-        )
+        columns: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in plain["columns"].items()
+        }
+        arrays = {name: plain[name].cpu().numpy() for name in ARRAYS}
+        return cls(columns=FeatureColumns(**columns), logistic=plain["logistic"], **arrays)
 
 
 def _start(one: Any, logistic: bool) -> float:
     """What scikit-learn begins with: the mean, or the logit of the share of class 1."""
-    booster = one.model.boosters[0]  # all begin alike
+    booster = one.models[0]  # all begin alike
     nothing = np.zeros((1, booster.n_features_in_))
     if not logistic:
         return float(booster.init_.predict(nothing)[0]) * one.std + one.mean

@@ -1,12 +1,11 @@
-"""RDKit's descriptors as numbers: size, polarity, charge, surface, topology, counts of groups.
+"""RDKit's descriptors: size, polarity, charge, surface, topology, counts of groups.
 
-They are what quantitative structure-property models were made of before networks, and what the
-best simple models are made of still. Which there are differs between releases of RDKit, so whoever
-keeps values keeps the names beside them.
+Which there are differs between releases of RDKit, so whoever stores values stores their names too.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from functools import cache
 
@@ -37,11 +36,11 @@ def compute_descriptors(
         names: Which ones; None: `descriptor_names`.
 
     Returns:
-        float32 ``[len(molecules), len(names)]``; nan where a descriptor is undefined, infinite,
-        beyond float32, or of no molecule.
+        float32 ``[molecules, names]``; nan where a descriptor is undefined, infinite, beyond
+        float32, or of no molecule.
 
     Raises:
-        DataError: This release of RDKit has no descriptor of such a name.
+        DataError: This release of RDKit has no such descriptor.
     """
     known = dict(Descriptors.descList)
     wanted = descriptor_names() if names is None else names
@@ -52,18 +51,12 @@ def compute_descriptors(
             "release of RDKit that the model was made with, see predict.py info"
         )
     values = np.full((len(molecules), len(wanted)), np.nan)
-    functions = [known[name] for name in wanted]
     with rdBase.BlockLogs():
         for row, molecule in zip(values, molecules, strict=True):
-            if molecule is not None:
-                row[:] = [_value(function, molecule) for function in functions]
+            for column, name in enumerate(wanted if molecule is not None else ()):
+                # Division by zero, atoms without parameters, ...: each its own.
+                with contextlib.suppress(Exception):
+                    row[column] = known[name](molecule)
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32)
     return np.where(np.isfinite(narrow), narrow, np.float32(np.nan))
-
-
-def _value(function, molecule: Chem.Mol) -> float:
-    try:
-        return float(function(molecule))
-    except Exception:  # division by zero, atoms without parameters, ...: each its own
-        return float("nan")

@@ -6,19 +6,14 @@ made with it. What a name means never changes; a new table gets a new name.
 
 from __future__ import annotations
 
-import copyreg
-from collections.abc import Callable
-
 from graphormer_sepnorm.chem.featuriser import Featuriser
 from graphormer_sepnorm.chem.molecule_features import MOLECULE_1
 from graphormer_sepnorm.chem.zinc_features import ZINC_1
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 
-# What SMILES of a user's become.
+# What a user's SMILES become.
 OF_SMILES = MOLECULE_1.name
-FEATURISERS: dict[str, Featuriser] = {
-    featuriser.name: featuriser for featuriser in (MOLECULE_1, ZINC_1)
-}
+_FEATURISERS: dict[str, Featuriser] = {one.name: one for one in (MOLECULE_1, ZINC_1)}
 
 
 def get_featuriser(name: str) -> Featuriser:
@@ -27,17 +22,9 @@ def get_featuriser(name: str) -> Featuriser:
     Raises:
         ConfigError: There is none of this name.
     """
-    if name not in FEATURISERS:
+    if name not in _FEATURISERS:
         raise ConfigError(
-            f"there is no featuriser {name!r}{did_you_mean(name, FEATURISERS)}; "
-            f"there are: {', '.join(sorted(FEATURISERS))}"
+            f"there is no featuriser {name!r}{did_you_mean(name, _FEATURISERS)}; "
+            f"there are: {', '.join(sorted(_FEATURISERS))}"
         )
-    return FEATURISERS[name]
-
-
-def _by_name(featuriser: Featuriser) -> tuple[Callable[[str], Featuriser], tuple[str]]:
-    return get_featuriser, (featuriser.name,)
-
-
-# In another process it is found by its name: RDKit's functions cannot be pickled.
-copyreg.pickle(Featuriser, _by_name)
+    return _FEATURISERS[name]

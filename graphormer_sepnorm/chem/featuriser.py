@@ -1,16 +1,19 @@
-"""What a featuriser is: molecules to integer codes, by versioned tables."""
+"""What a featuriser is: molecules to graphs of integer codes, by versioned tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from typing import Any
 
+import numpy as np
 from rdkit import Chem
 
+from graphormer_sepnorm.chem.records import read_records
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
+from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs, no_numbers
 
 OTHER = "other"
+_MOST_RECORDS = 10_000
 
 
 class CodeTable:
@@ -21,9 +24,9 @@ class CodeTable:
         values: The known values; a value's position is its code. The last one may be `OTHER`.
     """
 
-    def __init__(self, name: str, values: tuple[Hashable, ...]) -> None:
+    def __init__(self, name: str, values: Sequence[Hashable]) -> None:
         self.name = name
-        self.values = values
+        self.values = tuple(values)
         self._codes = {value: code for code, value in enumerate(values)}
 
     def __len__(self) -> int:
@@ -34,7 +37,6 @@ class CodeTable:
         return self._codes.get(value, len(self.values) - 1)
 
 
-@dataclass(frozen=True)
 class Featuriser:
     """A named way from molecules to graphs of codes.
 
@@ -45,36 +47,54 @@ class Featuriser:
         name: Name and version of the vocabulary.
         atom_tables: What the columns of ``atom_codes`` mean.
         bond_tables: What the columns of ``bond_codes`` mean.
-        pack: The function itself, from prepared molecules, at least one.
-        prepare: What is done to a molecule before; a `DataError` says that it has no graph.
-        atom_labels: Words for the first column of each atom, in the order of the graph's atoms, for
-            messages.
-        remarks: What is lost of a molecule on the way, in one line; empty where nothing is.
-        smiles_of: The way back, as far as the codes allow: a SMILES of a graph, without
-            stereochemistry, or the empty string. None where there is no way back.
-        atom_order: Which atom of the graph each atom of a molecule is, before it is prepared. None:
-            their order is the same.
-        label_of: The word for a value of the first table of atoms, as `atom_labels` has it.
     """
 
     name: str
     atom_tables: tuple[CodeTable, ...]
     bond_tables: tuple[CodeTable, ...]
-    pack: Callable[[Sequence[Chem.Mol]], PackedGraphs]
-    atom_labels: Callable[[Chem.Mol], list[str]]
-    prepare: Callable[[Chem.Mol], Chem.Mol] = lambda molecule: molecule
-    remarks: Callable[[Chem.Mol], str] = lambda molecule: ""
-    smiles_of: Callable[[MolecularGraph], str] | None = None
-    atom_order: Callable[[Chem.Mol], list[int]] | None = None
-    label_of: Callable[[Hashable], str] = str
+
+    def __init__(self) -> None:
+        # The codes of each kind of atom or bond, as bytes, by its record.
+        self._known: dict[bytes, bytes] = {}
+
+    def prepare(self, molecule: Chem.Mol) -> Chem.Mol:
+        """Return the molecule in the form that codes are made of; DataError: it has no graph."""
+        return molecule
+
+    def atom_values(self, atom: Chem.Atom) -> Sequence[Hashable]:
+        """Return what `atom_tables` have codes of, as far as it is the atom's own."""
+        raise NotImplementedError
+
+    def bond_values(self, bond: Chem.Bond) -> Sequence[Hashable]:
+        """Return what `bond_tables` have codes of."""
+        raise NotImplementedError
+
+    def add_surroundings(self, molecules: Sequence[Chem.Mol], graphs: PackedGraphs) -> None:
+        """Add to the codes what atoms have of their bonds."""
+
+    def atom_labels(self, molecule: Chem.Mol) -> list[str]:
+        """Return words for the first column of each atom, in the order of the graph's atoms."""
+        raise NotImplementedError
+
+    def label_of(self, value: Hashable) -> str:
+        """Return the word of `atom_labels` for a value of the first table of atoms."""
+        return str(value)
+
+    def remarks(self, molecule: Chem.Mol) -> str:
+        """Return what is lost of a molecule on the way, in one line; empty where nothing is."""
+        return ""
+
+    def smiles_of(self, graph: MolecularGraph) -> str:
+        """Return a SMILES of a graph without stereochemistry; empty where there is no way back."""
+        return ""
+
+    def atom_order(self, molecule: Chem.Mol) -> list[int]:
+        """Return which atom of the graph each atom of a molecule is, before it is prepared."""
+        return [*range(molecule.GetNumAtoms())]
 
     def featurise(self, molecule: Chem.Mol) -> MolecularGraph:
-        """Return the graph of one molecule.
-
-        Raises:
-            DataError: It has none.
-        """
-        return self.pack([self.prepare(molecule)])[0]
+        """Return the graph of one molecule; DataError: it has none."""
+        return self._pack([self.prepare(molecule)])[0]
 
     def featurise_many(
         self, molecules: Sequence[Chem.Mol]
@@ -92,4 +112,62 @@ class Featuriser:
                 reasons.append("")
             except DataError as error:
                 reasons.append(str(error))
-        return self.pack(prepared) if prepared else None, reasons
+        return self._pack(prepared) if prepared else None, reasons
+
+    def _pack(self, molecules: Sequence[Chem.Mol]) -> PackedGraphs:
+        """Return the graphs of prepared molecules, at least one."""
+        atoms, bonds, ends = zip(*map(self._codes, molecules), strict=True)
+        both = np.concatenate(ends).astype(np.int64)
+        directed = np.stack([both, both[:, ::-1]], axis=1)
+        graphs = PackedGraphs(
+            num_atoms=np.array([*map(len, atoms)]),
+            num_bonds=2 * np.array([*map(len, bonds)]),
+            atom_codes=_joined(atoms, len(self.atom_tables)),
+            # Each bond in both directions, one after the other.
+            edge_index=np.ascontiguousarray(directed.reshape(-1, 2).T),
+            bond_codes=_joined(bonds, len(self.bond_tables)).repeat(2, axis=0),
+            targets=no_numbers(len(molecules)),
+            weights=np.ones(len(molecules), dtype=np.float32),
+            extra=no_numbers(len(molecules)),
+            bounds=no_numbers(len(molecules)),
+        )
+        self.add_surroundings(molecules, graphs)
+        return graphs
+
+    def _codes(self, molecule: Chem.Mol) -> tuple[list[bytes], list[bytes], np.ndarray]:
+        """Return the codes of each atom and bond, and the atoms of each bond ``[bonds, 2]``."""
+        records, known = read_records(molecule), self._known
+        if records is None:
+            pairs = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds()]
+            atoms, bonds = (
+                map(self._atom, molecule.GetAtoms()),
+                map(self._bond, molecule.GetBonds()),
+            )
+            return [*atoms], [*bonds], np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        ends = np.frombuffer(records.ends, np.uint8).reshape(-1, 2)
+        try:
+            atoms, bonds = ([known[key] for key in part] for part in records[:2])
+        except KeyError:
+            if len(known) > _MOST_RECORDS:
+                known = self._known = {}
+            known |= zip(records.atoms, map(self._atom, molecule.GetAtoms()), strict=True)
+            known |= zip(records.bonds, map(self._bond, molecule.GetBonds()), strict=True)
+            atoms, bonds = ([known[key] for key in part] for part in records[:2])
+        return atoms, bonds, ends
+
+    def _atom(self, atom: Chem.Atom) -> bytes:
+        return _row(self.atom_tables, self.atom_values(atom))
+
+    def _bond(self, bond: Chem.Bond) -> bytes:
+        return _row(self.bond_tables, self.bond_values(bond))
+
+
+def _row(tables: Sequence[CodeTable], values: Sequence[Hashable]) -> bytes:
+    codes = [table.code(value) for table, value in zip(tables, values, strict=True)]
+    return np.array(codes, dtype=np.int64).tobytes()
+
+
+def _joined(rows: Sequence[Any], columns: int) -> np.ndarray:
+    """Return the rows of all molecules, int64 ``[rows, columns]``."""
+    joined = bytearray().join([row for of_molecule in rows for row in of_molecule])
+    return np.frombuffer(joined, dtype=np.int64).reshape(-1, columns)

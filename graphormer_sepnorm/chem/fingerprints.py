@@ -16,13 +16,8 @@ RADIUS, ENVIRONMENTS = 2, 2048
 def morgan_counts(molecules: Sequence[Chem.Mol | None]) -> csr_array:
     """Return how often each environment occurs (Morgan or ECFP; Rogers and Hahn 2010).
 
-    Without the zeros: a molecule has a few dozen environments.
-
-    Args:
-        molecules: None for one that RDKit does not take, as a few of ogbg-molhiv: it has nothing.
-
-    Returns:
-        float64 ``[molecules, ENVIRONMENTS]``.
+    float64 ``[molecules, ENVIRONMENTS]``, sparse: a molecule has a few dozen environments. None for
+    one that RDKit does not take, as a few of ogbg-molhiv: it has nothing.
     """
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=ENVIRONMENTS)
     columns, values = [np.empty(0, np.int32)], [np.empty(0)]

@@ -11,10 +11,8 @@ def fragments_of(molecule: Chem.Mol) -> list[tuple[int, ...]]:
 
     Cut are the bonds that BRICS cuts (Degen et al. 2008, ChemMedChem 3, 1503) and the single bonds
     between a ring and what does not belong to it. So a ring system is one fragment, with atoms that
-    a double bond joins to it, and its substituents are fragments of their own.
-
-    Returns:
-        The atoms of each fragment, each atom in exactly one, in the order of their first atoms.
+    a double bond joins to it, and its substituents are fragments of their own. Each atom is in
+    exactly one; they are in the order of their first atoms.
     """
     cut = {
         molecule.GetBondBetweenAtoms(*ends).GetIdx() for ends, _ in BRICS.FindBRICSBonds(molecule)

@@ -1,170 +1,108 @@
 """``molecule-1``: nine categories of an atom and three of a bond, those of OGB.
 
 The categories are those of the Open Graph Benchmark (Hu et al. 2020, arXiv 2005.00687); the codes
-equal those of ogb 1.3.6. One of them is taken from another place: RDKit's tag of a stereo centre
-(clockwise or not) is relative to the order in which its neighbours happen to stand in the text, so
+equal those of ogb 1.3.6. One of them is taken from another place: RDKit's tag of a stereo center
+(clockwise or not) is relative to the order in which its neighbors happen to stand in the text, so
 it is read from the canonical SMILES; two spellings of a molecule then have the same codes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from typing import Any
 
 import numpy as np
 from rdkit import Chem, rdBase
 
 from graphormer_sepnorm.chem.featuriser import OTHER, CodeTable, Featuriser
 from graphormer_sepnorm.chem.molecules import parse_canonical, written
-from graphormer_sepnorm.chem.packing import Packer
-from graphormer_sepnorm.chem.records import Records
-from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
-
-ATOM_TABLES = (
-    CodeTable("atomic number", (*range(1, 119), OTHER)),
-    CodeTable(
-        "chirality",
-        (
-            Chem.ChiralType.CHI_UNSPECIFIED,
-            Chem.ChiralType.CHI_TETRAHEDRAL_CW,
-            Chem.ChiralType.CHI_TETRAHEDRAL_CCW,
-            Chem.ChiralType.CHI_OTHER,
-            OTHER,
-        ),
-    ),
-    CodeTable("degree, hydrogens counted", (*range(11), OTHER)),
-    CodeTable("formal charge", (*range(-5, 6), OTHER)),
-    CodeTable("hydrogens", (*range(9), OTHER)),
-    CodeTable("radical electrons", (*range(5), OTHER)),
-    CodeTable(
-        "hybridisation",
-        (
-            Chem.HybridizationType.SP,
-            Chem.HybridizationType.SP2,
-            Chem.HybridizationType.SP3,
-            Chem.HybridizationType.SP3D,
-            Chem.HybridizationType.SP3D2,
-            OTHER,
-        ),
-    ),
-    CodeTable("aromatic", (False, True)),
-    CodeTable("in a ring", (False, True)),
-)
-
-BOND_TABLES = (
-    CodeTable(
-        "bond type",
-        (
-            Chem.BondType.SINGLE,
-            Chem.BondType.DOUBLE,
-            Chem.BondType.TRIPLE,
-            Chem.BondType.AROMATIC,
-            OTHER,
-        ),
-    ),
-    # ogb stops with an error at a stereo descriptor that is not listed (atropisomers, which RDKit
-    # learnt later); here it has the last code, "some stereo, not said which".
-    CodeTable(
-        "bond stereo",
-        (
-            Chem.BondStereo.STEREONONE,
-            Chem.BondStereo.STEREOZ,
-            Chem.BondStereo.STEREOE,
-            Chem.BondStereo.STEREOCIS,
-            Chem.BondStereo.STEREOTRANS,
-            Chem.BondStereo.STEREOANY,
-        ),
-    ),
-    CodeTable("conjugated", (False, True)),
-)
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 
 
-# Columns that are not an atom's own.
+def _listed(kind: Any, names: str) -> list[Any]:
+    """Return values of one of RDKit's enumerations."""
+    return [kind.names[name] for name in names.split()]
+
+
+# ogb stops with an error at a stereo descriptor that is not listed (atropisomers, which RDKit
+# learned later); here it has the last code, "some stereo, not told which".
+_STEREO = "STEREONONE STEREOZ STEREOE STEREOCIS STEREOTRANS STEREOANY"
+_CHIRAL = "CHI_UNSPECIFIED CHI_TETRAHEDRAL_CW CHI_TETRAHEDRAL_CCW CHI_OTHER"
+# Columns that depend on the bonds of an atom.
 _CHIRALITY, _DEGREE, _IN_RING = 1, 2, 8
 
 
-class _Packer(Packer):
-    """Adds what an atom has of its bonds, and chirality as the canonical SMILES tells it."""
+class _Molecule1(Featuriser):
+    name = "molecule-1"
+    atom_tables = (
+        CodeTable("atomic number", (*range(1, 119), OTHER)),
+        CodeTable("chirality", (*_listed(Chem.ChiralType, _CHIRAL), OTHER)),
+        CodeTable("degree, hydrogens counted", (*range(11), OTHER)),
+        CodeTable("formal charge", (*range(-5, 6), OTHER)),
+        CodeTable("hydrogens", (*range(9), OTHER)),
+        CodeTable("radical electrons", (*range(5), OTHER)),
+        CodeTable(
+            "hybridisation",
+            (*_listed(Chem.HybridizationType, "SP SP2 SP3 SP3D SP3D2"), OTHER),
+        ),
+        CodeTable("aromatic", (False, True)),
+        CodeTable("in a ring", (False, True)),
+    )
+    bond_tables = (
+        CodeTable("bond type", (*_listed(Chem.BondType, "SINGLE DOUBLE TRIPLE AROMATIC"), OTHER)),
+        CodeTable("bond stereo", _listed(Chem.BondStereo, _STEREO)),
+        CodeTable("conjugated", (False, True)),
+    )
 
-    def read(self, molecule: Chem.Mol) -> Records | None:
-        records = super().read(molecule)
-        return None if records is None or records.ring_atoms is None else records
+    def atom_values(self, atom: Chem.Atom) -> Sequence[Hashable]:
+        return (
+            atom.GetAtomicNum(),
+            atom.GetChiralTag(),
+            atom.GetTotalNumHs(),
+            atom.GetFormalCharge(),
+            atom.GetTotalNumHs(),
+            atom.GetNumRadicalElectrons(),
+            atom.GetHybridization(),
+            atom.GetIsAromatic(),
+            False,
+        )
 
-    def by_records(self, molecules: list[Chem.Mol], records: list[Records]) -> PackedGraphs:
-        graphs = super().by_records(molecules, records)
+    def bond_values(self, bond: Chem.Bond) -> Sequence[Hashable]:
+        return bond.GetBondType(), bond.GetStereo(), bond.GetIsConjugated()
+
+    def add_surroundings(self, molecules: Sequence[Chem.Mol], graphs: PackedGraphs) -> None:
         atom_codes, first_atom = graphs.atom_codes, np.cumsum(graphs.num_atoms) - graphs.num_atoms
         sources = graphs.edge_index[0] + first_atom.repeat(graphs.num_bonds)
         degree = np.bincount(sources, minlength=len(atom_codes))
-        other = len(ATOM_TABLES[_DEGREE]) - 1
+        other = len(self.atom_tables[_DEGREE]) - 1
         atom_codes[:, _DEGREE] = np.minimum(atom_codes[:, _DEGREE] + degree, other)
-        of_rings = [one.ring_atoms or b"" for one in records]
-        in_ring = np.frombuffer(b"".join(of_rings), dtype=np.uint8)
-        atom_codes[in_ring + first_atom.repeat([*map(len, of_rings)]), _IN_RING] = 1
-        centres = np.flatnonzero(atom_codes[:, _CHIRALITY])
-        for number in map(int, np.unique(np.searchsorted(first_atom, centres, side="right") - 1)):
-            first = first_atom[number]
-            own = atom_codes[first : first + graphs.num_atoms[number]]
-            _make_chirality_canonical(molecules[number], own)
-        return graphs
+        # Asked atom by atom: to list the rings takes four times as long.
+        rings = [molecule.GetRingInfo().NumAtomRings for molecule in molecules]
+        counts = zip(rings, graphs.num_atoms.tolist(), strict=True)
+        atom_codes[:, _IN_RING] = [
+            rings_of(n) > 0 for rings_of, atoms in counts for n in range(atoms)
+        ]
+        centers = np.flatnonzero(atom_codes[:, _CHIRALITY])
+        for index in map(int, np.unique(np.searchsorted(first_atom, centers, side="right") - 1)):
+            own = slice(first_atom[index], first_atom[index] + graphs.num_atoms[index])
+            self._make_chirality_canonical(molecules[index], atom_codes[own])
 
-    def by_objects(self, molecule: Chem.Mol) -> MolecularGraph:
-        graph = super().by_objects(molecule)
-        _make_chirality_canonical(molecule, graph.atom_codes)
-        return graph
+    def _make_chirality_canonical(self, molecule: Chem.Mol, atom_codes: np.ndarray) -> None:
+        """Replace the tags of stereo centers by those that the canonical SMILES gives them."""
+        text, order = written(molecule)
+        with rdBase.BlockLogs():
+            canonical = parse_canonical(text)
+        if canonical is None or canonical.GetNumAtoms() != len(order):
+            return
+        for center in np.flatnonzero(atom_codes[:, _CHIRALITY]).tolist():
+            tag = canonical.GetAtomWithIdx(order.index(center)).GetChiralTag()
+            atom_codes[center, _CHIRALITY] = self.atom_tables[_CHIRALITY].code(tag)
 
+    def atom_labels(self, molecule: Chem.Mol) -> list[str]:
+        return [atom.GetSymbol() for atom in molecule.GetAtoms()]
 
-def _atom_row(atom: Chem.Atom) -> list[int]:
-    values = (
-        atom.GetAtomicNum(),
-        atom.GetChiralTag(),
-        atom.GetTotalDegree(),
-        atom.GetFormalCharge(),
-        atom.GetTotalNumHs(),
-        atom.GetNumRadicalElectrons(),
-        atom.GetHybridization(),
-        atom.GetIsAromatic(),
-        atom.IsInRing(),
-    )
-    return [table.code(value) for table, value in zip(ATOM_TABLES, values, strict=True)]
+    def label_of(self, value: Hashable) -> str:
+        return Chem.GetPeriodicTable().GetElementSymbol(value) if isinstance(value, int) else OTHER
 
 
-def _atom_row_without_bonds(atom: Chem.Atom) -> list[int]:
-    """Return the codes as if the atom had no neighbours but its implicit hydrogens."""
-    row = _atom_row(atom)
-    row[_DEGREE], row[_IN_RING] = atom.GetTotalNumHs(), 0
-    return row
-
-
-def _bond_row(bond: Chem.Bond) -> list[int]:
-    values = (bond.GetBondType(), bond.GetStereo(), bond.GetIsConjugated())
-    return [table.code(value) for table, value in zip(BOND_TABLES, values, strict=True)]
-
-
-def _make_chirality_canonical(molecule: Chem.Mol, atom_codes: np.ndarray) -> None:
-    """Replace the tags of stereo centres by those that the canonical SMILES gives them."""
-    centres = np.flatnonzero(atom_codes[:, _CHIRALITY]).tolist()
-    if not centres:
-        return
-    text, order = written(molecule)
-    with rdBase.BlockLogs():
-        canonical = parse_canonical(text)
-    if canonical is None or canonical.GetNumAtoms() != len(order):
-        return
-    for centre in centres:
-        tag = canonical.GetAtomWithIdx(order.index(centre)).GetChiralTag()
-        atom_codes[centre, _CHIRALITY] = ATOM_TABLES[_CHIRALITY].code(tag)
-
-
-def _elements(molecule: Chem.Mol) -> list[str]:
-    return [atom.GetSymbol() for atom in molecule.GetAtoms()]
-
-
-def _element(number: Hashable) -> str:
-    return Chem.GetPeriodicTable().GetElementSymbol(number) if isinstance(number, int) else OTHER
-
-
-_PACKER = _Packer(
-    _atom_row, _bond_row, (len(ATOM_TABLES), len(BOND_TABLES)), _atom_row_without_bonds
-)
-MOLECULE_1 = Featuriser(
-    "molecule-1", ATOM_TABLES, BOND_TABLES, _PACKER, _elements, label_of=_element
-)
+MOLECULE_1 = _Molecule1()

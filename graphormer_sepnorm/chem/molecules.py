@@ -41,12 +41,11 @@ class ParsedMolecule:
     """What became of one SMILES or mol block.
 
     Attributes:
-        molecule: The sanitised molecule, or None.
+        molecule: The sanitized molecule, or None.
         reason: Why there is no molecule, one line; empty where there is one.
-        standard: The SMILES of its standardised form, in whose order the atoms stand then; empty:
-            it was not standardised.
-        remark: What was not read of its text, or should be known of its form, one line; mostly
-            empty.
+        standard: The SMILES of its standardized form, in whose order the atoms stand then; empty:
+            it was not standardized.
+        remark: What was not read of its text, or should be known of its form; mostly empty.
     """
 
     molecule: Chem.Mol | None
@@ -75,11 +74,10 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
             as empty.
 
     Returns:
-        The molecule, sanitised, hydrogens implicit, atoms in the order of the text, without atom
+        The molecule, sanitized, hydrogens implicit, atoms in the order of the text, without atom
         maps and isotopes (`unlabeled`), or the reason why there is none. A text followed by
-        something else than a CXSMILES extension (``|...|``) is refused: RDKit would take the rest
-        for a name and drop it silently. An extension that RDKit cannot read is left out, which
-        `ParsedMolecule.remark` says.
+        something else than a CXSMILES extension (``|...|``) is refused: RDKit would drop the rest
+        silently. An extension that RDKit cannot read is dropped, with a remark.
     """
     kind = type(smiles).__name__
     no_number = isinstance(smiles, float) and math.isnan(smiles)
@@ -93,7 +91,9 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
             None, f"too large: the SMILES has {len(text):,} characters, at most 10,000 are read"
         )
     if is_inchi(text):
-        return _parse_inchi(text)
+        with rdBase.BlockLogs():
+            molecule = Chem.MolFromInchi(text)
+        return _parsed(molecule, f"{shortened(text)!r}", lambda: "no such InChI")
     head, _, rest = text.partition(" ")
     if _SPACE.search(head) or (rest and not rest.startswith("|")):
         return ParsedMolecule(
@@ -107,11 +107,28 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
         molecule = Chem.MolFromSmiles(text)
         if molecule is None and rest and (molecule := Chem.MolFromSmiles(head)) is not None:
             remark = f"the extension {shortened(rest, 30)} cannot be read and is left out"
+    return _parsed(
+        molecule,
+        f"{shortened(head)!r}",
+        lambda: _why(lambda: Chem.MolFromSmiles(head, sanitize=False), _smiles_error),
+        brackets=bool(_NEEDLESS.search(text)),
+        remark=remark,
+    )
+
+
+def _parsed(
+    molecule: Chem.Mol | None,
+    name: str,
+    why: Callable[[], str],
+    brackets: bool = False,
+    remark: str = "",
+) -> ParsedMolecule:
+    """Return what RDKit has read of a text; `why` is asked where that is nothing."""
     if molecule is None:
-        return ParsedMolecule(None, _why_not(head))
+        return ParsedMolecule(None, f"{name} is not a valid molecule: {why()}")
     if molecule.GetNumAtoms() == 0:
-        return ParsedMolecule(None, f"{shortened(text)!r} has no atoms")
-    return ParsedMolecule(unlabeled(molecule, bool(_NEEDLESS.search(text))), "", remark=remark)
+        return ParsedMolecule(None, f"{name} has no atoms")
+    return ParsedMolecule(unlabeled(molecule, brackets), "", remark=remark)
 
 
 def as_text(given: object) -> object:
@@ -124,30 +141,16 @@ def is_inchi(text: object) -> bool:
     return isinstance(text, str) and text.lstrip().startswith("InChI=")
 
 
-def _parse_inchi(text: str) -> ParsedMolecule:
-    with rdBase.BlockLogs():
-        molecule = Chem.MolFromInchi(text)
-    if molecule is None:
-        return ParsedMolecule(None, f"{shortened(text)!r} is not a valid molecule: no such InChI")
-    if molecule.GetNumAtoms() == 0:
-        return ParsedMolecule(None, f"{shortened(text)!r} has no atoms")
-    return ParsedMolecule(unlabeled(molecule), "")
-
-
 def unlabeled(molecule: Chem.Mol, brackets: bool = False) -> Chem.Mol:
-    """Return a molecule without atom maps and isotopes: as the network sees it.
+    """Return a molecule without atom maps and isotopes, atoms in the same order.
 
-    Whatever tells whether two molecules are one goes by this form. Stereochemistry that isotopes
-    alone made is gone. Deuterium stays an atom, which other hydrogens are not; so does tritium, as
-    the same.
+    Whether two molecules are one is decided by this form. Stereochemistry that isotopes alone made
+    is gone. Deuterium stays an atom, which other hydrogens are not; so does tritium, as the same.
 
     Args:
         molecule: It stays as it is, and is returned if it has neither.
         brackets: It was written with needless ones: RDKit would not add hydrogens to such atoms,
             which a scaffold needs.
-
-    Returns:
-        Its atoms stand in the same order.
     """
     if not (brackets or molecule.GetAtomsMatchingQuery(_LABELED)):
         return molecule
@@ -176,12 +179,7 @@ def mol_block(record: str) -> str:
 
 
 def parse_molblock(text: str) -> ParsedMolecule:
-    """Read one mol block (V2000 or V3000), as an SD file holds it; data fields are ignored.
-
-    Returns:
-        The molecule, sanitised, hydrogens implicit, atoms in the order of the block, without atom
-        maps and isotopes (`unlabeled`), or the reason why there is none.
-    """
+    """Read one mol block (V2000 or V3000) like a SMILES; data fields of an SD file are ignored."""
     if not text.strip():
         return ParsedMolecule(None, "the mol block is empty")
     text = text.replace("\r\n", "\n").replace("\r", "\n")  # RDKit ends no line at a \r
@@ -191,14 +189,11 @@ def parse_molblock(text: str) -> ParsedMolecule:
         return ParsedMolecule(None, "the mol block has bytes that are not text")
     with rdBase.BlockLogs():
         molecule = Chem.MolFromMolBlock(text)
-        unchecked = None if molecule else Chem.MolFromMolBlock(text, sanitize=False)
-        problem = _chemistry_problem(unchecked)
-    if molecule is None:
-        said = problem or _block_error(text)
-        return ParsedMolecule(None, f"the mol block is not a valid molecule: {said}")
-    if molecule.GetNumAtoms() == 0:
-        return ParsedMolecule(None, "the mol block has no atoms")
-    return ParsedMolecule(unlabeled(molecule), "")
+    return _parsed(
+        molecule,
+        "the mol block",
+        lambda: _why(lambda: Chem.MolFromMolBlock(text, sanitize=False), _block_error),
+    )
 
 
 def count_pieces(molecule: Chem.Mol) -> int:
@@ -226,56 +221,44 @@ def in_written_order(molecule: Chem.Mol) -> Chem.Mol:
 def parse_canonical(smiles: str) -> Chem.Mol | None:
     """Read a canonical SMILES that RDKit has written, in a tenth of the time of `parse_smiles`.
 
-    Nothing is checked or perceived anew: the molecule has what the text says, and neither valences
-    nor rings. None if the text cannot be read.
+    Neither valences nor rings are perceived. None if the text cannot be read.
     """
     return Chem.MolFromSmiles(smiles, _AS_WRITTEN)
 
 
-def _why_not(text: str) -> str:
-    """Return RDKit's own words for why `text` is no molecule."""
+def _why(read: Callable[[], Chem.Mol | None], error_of: Callable[[str], str]) -> str:
+    """Return RDKit's own words for why there is no molecule: bad chemistry, or a syntax error."""
     with rdBase.BlockLogs():
-        unchecked = Chem.MolFromSmiles(text, sanitize=False)
-        problem = _chemistry_problem(unchecked)
-    return f"{shortened(text)!r} is not a valid molecule: {problem or _syntax_error(text)}"
+        unchecked = read()
+        try:
+            found = Chem.DetectChemistryProblems(unchecked) if unchecked else ()
+            problems = [problem.Message() for problem in found]
+        except RuntimeError as error:
+            # A failed assertion of RDKit's, as for [#119]: its kind, what is wrong, where.
+            problems = str(error).splitlines()[1:2]
+    reason = " ".join(problems[0].split()) if problems else error_of(_log_of(read))
+    return reason or "it cannot be read"
 
 
-def _chemistry_problem(unchecked: Chem.Mol | None) -> str:
-    """Return the first thing wrong with a molecule that was read but not sanitised, one line."""
-    if unchecked is None:
-        return ""
-    try:
-        problems = Chem.DetectChemistryProblems(unchecked)
-    except RuntimeError as error:
-        # A failed assertion of RDKit's, as for [#119]: its kind, what is wrong, where in the code.
-        return " ".join(line.strip() for line in str(error).splitlines()[1:2])
-    return " ".join(problems[0].Message().split()) if problems else ""
-
-
-def _syntax_error(text: str) -> str:
-    """Return why RDKit cannot read the SMILES `text`: the error and where it is."""
-    log = _log_of(lambda: Chem.MolFromSmiles(text, sanitize=False))
+def _smiles_error(log: str) -> str:
+    """Return the error in RDKit's log, and where it is."""
     error = re.search(r"Parse Error: (.+?)(?= for input| while parsing|[:\n]|$)", log)
-    place = re.search(r"around position \d+", log)
-    said = [match.group(match.lastindex or 0) for match in (error, place) if match]
-    return " ".join(said) or "it cannot be read"
+    position = re.search(r"around position \d+", log)
+    return " ".join(match.group(match.lastindex or 0) for match in (error, position) if match)
 
 
-def _block_error(text: str) -> str:
-    """Return why RDKit cannot read the mol block `text`."""
-    log = _log_of(lambda: Chem.MolFromMolBlock(text, sanitize=False))
-    # The last entry: remarks come first, and the stack trace of a failed assertion.
+def _block_error(log: str) -> str:
+    """Return the last entry: remarks come first, and the stack trace of a failed assertion."""
     entries = re.findall(r"^\[[\d:]+\] +(\S.*)$", log, re.MULTILINE)
-    return shortened(entries[-1].strip(), 100) if entries else "it cannot be read"
+    return shortened(entries[-1].strip(), 100) if entries else ""
 
 
 def _log_of(read: Callable[[], object]) -> str:
-    """Return what RDKit logs during `read`.
+    """Return what RDKit logs during `read`; a syntax error is found nowhere else.
 
-    A syntax error is found nowhere but in the log. The log is led through Python's stderr for one
-    call, and only for a text that has failed already, because its route is global. What was
-    disabled is so again afterwards; whether the log went to Python's logger cannot be asked for,
-    so that it goes to stderr then.
+    The route of the log is global: only a text that has failed already is read again. What was
+    disabled is so afterwards; a log that went to Python's logger, which cannot be asked for, goes
+    to stderr then.
     """
     caught = io.StringIO()
     with _LOG_ROUTE:

@@ -13,9 +13,9 @@ from rdkit.Chem.Scaffolds import MurckoScaffold
 
 
 def murcko_scaffold(molecule: Chem.Mol) -> str:
-    """Return the Bemis-Murcko scaffold (J. Med. Chem. 1996, 39, 2887) as a canonical SMILES.
+    """Return the Bemis-Murcko scaffold (J. Med. Chem. 1996, 39, 2887) as a SMILES without stereo.
 
-    Chirality is left out. A molecule without rings has the empty scaffold.
+    A molecule without rings has the empty scaffold.
     """
     return MurckoScaffold.MurckoScaffoldSmiles(mol=molecule, includeChirality=False)
 
@@ -23,20 +23,20 @@ def murcko_scaffold(molecule: Chem.Mol) -> str:
 def split_by_scaffold(
     scaffolds: Sequence[str], fractions: tuple[float, float, float]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Split molecules by scaffolds that are known already.
+    """Split molecules by their scaffolds.
 
-    The scaffolds are gone through from the most frequent to the rarest; each goes to the training
-    set if it still fits there, else to the validation set, else to the test set (the procedure of
-    MoleculeNet, Wu et al. 2018, arXiv 1703.00564). Scaffolds of equal frequency come in the order
-    of a hash of their SMILES, so that rare scaffolds are spread over the sets by chance and not by
-    the alphabet. Which molecule goes where does not depend on their order.
+    From the most frequent scaffold to the rarest, each goes to the training set if it still fits
+    there, else to the validation set, else to the test set (the procedure of MoleculeNet, Wu et al.
+    2018, arXiv 1703.00564). Scaffolds of equal frequency come in the order of a hash of their
+    SMILES: rare ones are spread by chance and not by the alphabet. The order of the molecules does
+    not matter.
 
     Args:
-        scaffolds: One scaffold per molecule.
-        fractions: Shares of training, validation and test set, 0 or more; they add up to one.
+        scaffolds: One per molecule.
+        fractions: Shares of training, validation and test set; they add up to one.
 
     Returns:
-        Positions in `scaffolds`, three int64 arrays, each in rising order.
+        Positions in `scaffolds`, three int64 arrays, each in ascending order.
     """
     members: dict[str, list[int]] = defaultdict(list)
     for position, scaffold in enumerate(scaffolds):
@@ -46,23 +46,19 @@ def split_by_scaffold(
     train_share, validation_share, _ = (Fraction(share).limit_denominator() for share in fractions)
     train_room = int(train_share * len(scaffolds))
     validation_room = int((train_share + validation_share) * len(scaffolds)) - train_room
-    train: list[int] = []
-    validation: list[int] = []
-    test: list[int] = []
-    for scaffold in sorted(members, key=lambda scaffold: _place(scaffold, members[scaffold])):
-        group = members[scaffold]
+    train, validation, test = [], [], []
+    for _, _, group in sorted(
+        (-len(group), hashlib.sha256(scaffold.encode()).hexdigest(), group)
+        for scaffold, group in members.items()
+    ):
         if len(train) + len(group) <= train_room:
             train += group
         elif len(validation) + len(group) <= validation_room:
             validation += group
         else:
             test += group
-    return _positions(train), _positions(validation), _positions(test)
+    return _sorted(train), _sorted(validation), _sorted(test)
 
 
-def _place(scaffold: str, group: list[int]) -> tuple[int, str]:
-    return -len(group), hashlib.sha256(scaffold.encode()).hexdigest()
-
-
-def _positions(members: list[int]) -> np.ndarray:
-    return np.array(sorted(members), dtype=np.int64)
+def _sorted(positions: list[int]) -> np.ndarray:
+    return np.array(sorted(positions), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Salts, charges and tautomers brought to one form, the same for training and prediction.
+"""Salts, charges and tautomers standardized, in the same way for training and prediction.
 
 By RDKit's MolStandardize (after MolVS). Stereochemistry stays as it is written.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache, partial
-from typing import Any
+from functools import cache
 
 from rdkit import Chem, rdBase
 
@@ -30,20 +29,18 @@ def _steps() -> dict[str, Step]:
     tautomers = rdMolStandardize.TautomerEnumerator()
     tautomers.SetRemoveSp3Stereo(False)
     tautomers.SetRemoveBondStereo(False)
+
+    def canonical_tautomer(molecule: Chem.Mol) -> Chem.Mol | None:
+        """Return None where RDKit stops before it has all of them."""
+        found = tautomers.Enumerate(molecule)
+        settled = found.status == rdMolStandardize.TautomerEnumeratorStatus.Completed
+        return tautomers.PickCanonical(found) if settled else None
+
     return {
         "fragment": rdMolStandardize.LargestFragmentChooser().choose,
         "neutralise": rdMolStandardize.Uncharger().uncharge,
-        "tautomer": partial(_canonical_tautomer, tautomers),
+        "tautomer": canonical_tautomer,
     }
-
-
-def _canonical_tautomer(tautomers: Any, molecule: Chem.Mol) -> Chem.Mol | None:
-    """Return RDKit's canonical tautomer, or None where RDKit stops before it has all of them."""
-    from rdkit.Chem.MolStandardize import rdMolStandardize
-
-    found = tautomers.Enumerate(molecule)
-    settled = found.status == rdMolStandardize.TautomerEnumeratorStatus.Completed
-    return tautomers.PickCanonical(found) if settled else None
 
 
 # In the order in which they are taken: the largest fragment without its salts and solvents, charges

@@ -1,41 +1,65 @@
-"""The verb compare: trains every arm with every seed, then reports what differs."""
+"""The verbs compare and crossvalidate: train many runs as one plan, then report what differs."""
 
 from __future__ import annotations
 
-import argparse
 import re
+import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
-from graphormer_sepnorm.cli.main import check_least
-from graphormer_sepnorm.cli.many_runs import (
-    EXIT_FAILED,
-    OWN,
-    Job,
-    parse_base,
-    parser_of,
-    show,
-)
-from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError
+from graphormer_sepnorm.cli.main import OneLineParser, check_least
+from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError, Interrupted
+from graphormer_sepnorm.formatting import ascii_only, shows_unicode
+from graphormer_sepnorm.process import command
 from graphormer_sepnorm.resources import arms_names
 
-USAGE = "train.py compare -c CONFIG.yaml --arms ARMS --seeds SEEDS -o DIR [options of fit]"
+if TYPE_CHECKING:
+    from graphormer_sepnorm.config import FitConfig
+    from graphormer_sepnorm.runs.plan import Plan, RunSpec
 
-DESCRIPTION = """\
+EXIT_FAILED = 1
+SEEDS, FOLDS = "0-3", 5
+# Options of `fit` that a verb decides itself; and those that arms have in common.
+_OWN = ("output", "resume")
+_REFUSED = {
+    "compare": (*_OWN, "seed_everything", "blend", "ensemble", "ensemble_by", "keep"),
+    "crossvalidate": (*_OWN, "data.folds", "data.fold"),
+}
+_OF_ALL_ARMS = {
+    "compare": (*_REFUSED["compare"], "config", "baselines"),
+    "crossvalidate": (
+        *(*_REFUSED["crossvalidate"], "config"),
+        *("data.split_seed", "seed_everything"),
+    ),
+}
+_USAGE = {
+    "compare": "-c CONFIG.yaml --arms ARMS --seeds SEEDS -o DIR [options of fit]",
+    "crossvalidate": (
+        "-c CONFIG.yaml --data.table FILE [--folds K] [--repeats R] -o DIR [options of fit]"
+    ),
+}
+_DESCRIPTION = {
+    "compare": """\
 Train every arm with every seed, each run a process of its own, and report what differs.
 
 The same seed gives all arms the same initial values, order of training and dropout. Options that
-are not listed here go to fit, for all arms: see train.py fit --help. -c may name a set, a YAML file
-{name: {config: FILE, option: value}}: a comparison for each, in a folder of DIR, and a table of
-them. With the package comes paper_table, the graph table of SepNorm's paper with a short schedule.
-"""
+are not listed here go to fit, for all arms: see train.py fit --help.
+""",
+    "crossvalidate": """\
+Train on every fold of a table, each a run and a process of its own, and report the results.
 
-EPILOG = """\
+The molecules are assigned to folds by scaffold, or at random with --data.split random. Each fold is
+the test split once; a tenth of the others is the validation split. Options that are not listed here
+go to fit: see train.py fit --help.
+""",
+}
+_EPILOG = {
+    "compare": """\
 The same command again, or -o DIR alone, continues: finished runs stay, others go on from their last
 checkpoint. Seeds and arms can be added in this way.
 
@@ -44,12 +68,18 @@ exit status: 0 all runs are finished, 1 some have failed, 130 interrupted
 examples:
   train.py compare -c configs/zinc_subset.yaml --arms sharenorm,sepnorm -o runs/zinc-compare
   train.py compare -o runs/zinc-compare --seeds 4-7
-  train.py compare -c paper_table --arms sharenorm,sepnorm --data.root DIR -o runs/paper
-"""
-SEEDS = "0-3"
-# What it decides itself; and what arms have in common.
-_REFUSED = (*OWN, "seed_everything", "blend", "ensemble", "ensemble_by", "keep")
-_OF_ALL_ARMS = (*_REFUSED, "config", "baselines")
+""",
+    "crossvalidate": """\
+In DIR: folds.csv (every test metric of every fold), out_of_fold.csv (every row of the table as the
+run predicts it that has not seen it; drawn in out_of_fold.png), summary.json, and the runs,
+DIR/repeat0/fold0 and so on. Each of them is a model for predict.py.
+
+The same command again, or -o DIR alone, continues: finished folds stay, others go on from their
+last checkpoint; --repeats 3 adds repeats, with other folds and other initial values.
+
+exit status: 0 all folds are finished, 1 some have failed, 130 interrupted
+""",
+}
 
 
 def compare(arguments: list[str]) -> int:
@@ -59,82 +89,154 @@ def compare(arguments: list[str]) -> int:
         GraphormerError: A user's mistake; nothing has been started.
         Interrupted: After Ctrl-C, SIGTERM or SIGHUP.
     """
-    options, words = _parse(arguments)
+    parser = _parser("compare")
+    parser.add_argument(
+        "--arms",
+        metavar="ARMS",
+        help="names of norms, as sharenorm,sepnorm, or a YAML file {arm: {option: value}} in which "
+        "each arm overrides options of fit, or the name of one that comes with the package: "
+        f"{' or '.join(arms_names())}; all but factorial are for zinc_subset_best",
+    )
+    parser.add_argument("--seeds", metavar="SEEDS", help=f"as 0,1,2 or 0-5; default: {SEEDS}")
+    parser.add_argument(
+        "--baseline", metavar="ARM", help="arm that the others are compared with; default: first"
+    )
+    parser.add_argument(
+        "--report-only",
+        action="store_true",
+        help="train nothing, report on what there is, unfinished runs too",
+    )
+    options, words = parser.parse_known_args(arguments)
+    check_least(options, {"jobs": 1})
     directory = options.output
-    from graphormer_sepnorm.cli.configs import find_set
-    from graphormer_sepnorm.compare.comparison_set import CONFIG, names_in, read_set, write_names
-    from graphormer_sepnorm.runs.plan import Comparison
-
-    sets = [path for name in options.config if (path := find_set(name))]
-    stored = names_in(directory)
-    if sets and len(options.config) > 1:
-        raise ConfigError(f"{sets[0]} is a set of comparisons: leave the other -c out")
-    if sets and (directory / Comparison.file).is_file():
-        raise ConfigError(f"{directory} holds a single comparison: begin the set elsewhere")
-    if stored and options.config and not sets:
-        raise ConfigError(
-            f"{directory} holds a set of comparisons ({', '.join(stored)}): leave -c out to "
-            "continue it, or begin elsewhere"
-        )
-    members = {name: dict[str, Any]() for name in stored}
-    if sets:
-        members |= {one.name: one.options for one in read_set(sets[0], _REFUSED)}
     if options.report_only:
-        if not stored:
-            return make_report(directory, options.baseline)
-        places = [directory / name for name in stored]
-        reports = [partial(make_report, place, options.baseline) for place in places]
-        return _one_by_one(directory, places, reports)
-    if not members:
-        return _check(directory, options, options.config, words).train()
-    jobs = []
-    for name, own in members.items():
-        files = [str(own.pop(CONFIG))] if CONFIG in own else []
-        try:
-            jobs.append(_check(directory / name, options, files, words, own))
-        except GraphormerError as error:
-            raise type(error)(f"{name}: {error}") from None
-    for job in jobs:
-        job.write()
-    write_names(directory, list(members))
-    places = [job.directory for job in jobs]
-    return _one_by_one(directory, places, [partial(job.train, directory) for job in jobs])
-
-
-def _check(
-    directory: Path,
-    options: argparse.Namespace,
-    files: Sequence[str],
-    words: Sequence[str],
-    own: Mapping[str, Any] | None = None,
-) -> Job:
-    """Check everything that a command asks of a comparison; nothing is written or started.
-
-    Args:
-        directory: Of the comparison.
-        options: Of the command.
-        files: Configuration files that it starts from.
-        words: For ``fit``.
-        own: Options of one of a set; those of the command win.
-    """
+        if words or options.config or options.arms or options.seeds:
+            raise ConfigError("--report-only trains nothing: remove other options")
+        return make_report(directory, options.baseline)
     from graphormer_sepnorm.compare.arms import parse_arms
-    from graphormer_sepnorm.runs.plan import Comparison
+    from graphormer_sepnorm.runs.plan import COMPARISON, Plan
 
-    stored = Comparison.read(directory)
-    request = parse_base(files, words, _REFUSED, stored)
-    changed = {name: value for name, value in (own or {}).items() if name not in request.typed}
-    base = request.config.with_options(changed)
-    arms = parse_arms(options.arms, _OF_ALL_ARMS) if options.arms is not None else ()
+    stored = Plan.read(directory / COMPARISON)
+    base = _parse_base("compare", options.config, words, stored)
+    arms = parse_arms(options.arms, _OF_ALL_ARMS["compare"]) if options.arms is not None else ()
     seeds = parse_seeds(options.seeds) if options.seeds is not None else ()
     if stored is not None:
         plan = stored.with_more(base, arms, seeds)
     elif len(arms) < 2:
         raise ConfigError("--arms names what is compared, two or more: as sharenorm,sepnorm")
     else:
-        plan = Comparison(base, arms, seeds or parse_seeds(SEEDS), arms[0].name)
+        plan = Plan(base, arms, seeds or parse_seeds(SEEDS), arms[0].name)
     if options.baseline:
         plan = replace(plan, baseline=options.baseline)
-    return Job("compare", directory, plan, stored, options.jobs, lambda: make_report(directory))
+    return _train("compare", directory, plan, stored, options.jobs, lambda: make_report(directory))
+
+
+def crossvalidate(arguments: list[str]) -> int:
+    """Run ``train.py crossvalidate`` with the words after the verb; return the exit status.
+
+    Raises:
+        GraphormerError: A user's mistake; nothing has been started.
+        Interrupted: After Ctrl-C, SIGTERM or SIGHUP.
+    """
+    parser = _parser("crossvalidate")
+    parser.add_argument("--folds", metavar="K", type=int, help=f"default: {FOLDS}")
+    parser.add_argument(
+        "--repeats",
+        metavar="R",
+        type=int,
+        default=1,
+        help="how often the table is split into folds: repeat r has --data.split_seed and "
+        "--seed_everything larger by r than given; default: 1",
+    )
+    parser.add_argument(
+        "--arms",
+        metavar="ARMS",
+        help="several models on the same folds: as for train.py compare; the first is what the "
+        "others are compared with",
+    )
+    options, words = parser.parse_known_args(arguments)
+    check_least(options, {"folds": 2, "repeats": 1, "jobs": 1})
+    from graphormer_sepnorm.compare.arms import parse_arms
+    from graphormer_sepnorm.runs.plan import CROSS_VALIDATION, ONE_MODEL, Plan
+
+    directory = options.output
+    stored = Plan.read(directory / CROSS_VALIDATION)
+    base = _parse_base("crossvalidate", options.config, words, stored)
+    if base.data.table is None:
+        raise ConfigError("folds are those of a table of your own: name it with --data.table")
+    if base.data.folds is not None:
+        raise ConfigError("a configuration has data.folds: remove it, and give --folds")
+    refused = _OF_ALL_ARMS["crossvalidate"]
+    arms = parse_arms(options.arms, refused) if options.arms is not None else ()
+    first = base.seed_everything
+    seeds = tuple(first + repeat for repeat in range(options.repeats))
+    if stored is None:
+        arms = arms or ONE_MODEL
+        plan = Plan(base, arms, seeds, arms[0].name, folds=options.folds or FOLDS)
+    elif options.folds not in (None, stored.folds):
+        raise ConfigError(
+            f"--folds is {options.folds} here and {stored.folds} in {stored.file}: remove it to "
+            "continue, or start in another directory"
+        )
+    elif arms and stored.arms == ONE_MODEL:
+        raise ConfigError(f"{stored.file} has no arms: remove --arms, or start elsewhere")
+    else:
+        plan = stored.with_more(base, arms, seeds)
+    return _train(
+        "crossvalidate",
+        directory,
+        plan,
+        stored,
+        options.jobs,
+        lambda: report_folds(plan, directory),
+    )
+
+
+def _parser(verb: str) -> OneLineParser:
+    """Return a parser with the options that both verbs have."""
+    usage = f"train.py {verb} {_USAGE[verb]}"
+    texts = {"usage": usage, "description": _DESCRIPTION[verb], "epilog": _EPILOG[verb]}
+    parser = OneLineParser(prog=f"train.py {verb}", **texts)
+    add = parser.add_argument
+    add("-c", "--config", metavar="FILE", action="append", default=[], help="see train.py fit")
+    add(
+        "-o",
+        "--output",
+        metavar="DIR",
+        type=lambda text: Path(text).expanduser(),
+        required=True,
+        help="directory of all runs and of their results",
+    )
+    add(
+        "--jobs",
+        metavar="N",
+        type=int,
+        help="processes side by side; default: one on each GPU, or on each core if there is none. "
+        "The cores are shared equally, unless OMP_NUM_THREADS is set",
+    )
+    return parser
+
+
+def _parse_base(
+    verb: str, files: Sequence[str], words: Sequence[str], stored: Plan | None
+) -> FitConfig:
+    """Parse the options of ``fit`` that all runs share.
+
+    Without a configuration file they are added to those that a plan was started with.
+    """
+    from graphormer_sepnorm.cli.options import parse, require_data
+    from graphormer_sepnorm.config import flat, refuse_shape
+
+    for word in words:
+        name = word.partition("=")[0].removeprefix("--").replace("-", "_")
+        if word.startswith("--") and name in _REFUSED[verb]:
+            raise ConfigError(f"--{name} is decided by this verb: remove it, see its --help")
+    before = flat(stored.base.to_plain()) if stored and not files else None
+    request = parse("fit", [*(f"--config={file}" for file in files), *words], before)
+    if stored is None:
+        require_data(request)
+    refuse_shape(request.config, request.typed)
+    return request.config
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -154,36 +256,145 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def _one_by_one(directory: Path, places: Sequence[Path], work: Sequence[Callable[[], int]]) -> int:
-    """Do something with the comparisons of a set, and make their table; return the exit status.
+def _train(
+    verb: str,
+    directory: Path,
+    plan: Plan,
+    stored: Plan | None,
+    jobs: int | None,
+    report: Callable[[], object],
+) -> int:
+    """Check a plan, train what is not finished while no other command is at work, and report.
 
-    What is wrong with one does not stop the others.
+    Raises:
+        ConfigError: Something in it cannot work, the data are not those of before, or another
+            command is or was at work there. Nothing has been started.
+        Interrupted: With what is finished.
     """
-    from graphormer_sepnorm.compare.comparison_set import TABLE
-    from graphormer_sepnorm.compare.report.set_table import write_set_table
+    silence_known_noise()
+    from graphormer_sepnorm.runs import scheduler
 
-    statuses = []
-    for place, do in zip(places, work, strict=True):
-        print(f"comparison  {place}", flush=True)
+    runs = plan.runs(directory)
+    fingerprint, metric, steps = _prepare(plan, runs)
+    if stored is None:
+        slots = scheduler.slots(jobs, plan.base.trainer, len(runs))[1]
+        threads = scheduler.threads_of_runs(slots)
+        plan = replace(plan, dataset_fingerprint=fingerprint, threads=threads)
+    elif fingerprint not in ("", stored.dataset_fingerprint):
+        raise ConfigError(
+            f"{directory} was started with other data than those that are there now (or with "
+            "another split of them): put them back, or start in another directory"
+        )
+    then = f"{command('train')} {verb} -o {shlex.quote(str(directory))}"
+    with _at_work(directory, plan, stored) as lock:
+        runs = plan.runs(directory)
+        whole = scheduler.train(
+            runs, metric=metric, steps=steps, lock=lock, jobs=jobs, threads=plan.threads
+        )
+        unfinished = [run for run in runs if not run.finished]
+        count = len(runs) - len(unfinished)
+        done = f"interrupted, {count} of {len(runs)} runs are finished; continue with: {then}"
+        if not whole and unfinished:
+            raise Interrupted(done)
+        if count:
+            try:
+                report()
+            except KeyboardInterrupt:
+                raise Interrupted(done) from None
+            except GraphormerError as error:
+                if not unfinished:
+                    raise
+                print(f"train.py: {error}", file=sys.stderr)  # and which runs have failed
+    if not unfinished:
+        return 0
+    print(
+        f"train.py: {len(unfinished)} of {len(runs)} runs have failed: "
+        f"{', '.join(run.name for run in unfinished)}; to try them again: {then}",
+        file=sys.stderr,
+    )
+    return EXIT_FAILED
+
+
+def _prepare(plan: Plan, runs: list[RunSpec]) -> tuple[str, str, dict[str, int]]:
+    """Check the data of all arms before anything starts, and prepare them once for all.
+
+    Returns:
+        Fingerprint of the data, main metric, and optimizer steps of a run of each arm; nothing if
+        all runs are finished.
+    """
+    from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+    from graphormer_sepnorm.datasets.training_graphs import MemberFolds
+    from graphormer_sepnorm.graphs.loading import EpochBatches
+    from graphormer_sepnorm.training.fit import monitored_metric, planned_steps, settled_epochs
+
+    modules: dict[str, MoleculeDataModule] = {}
+    steps: dict[str, int] = {}
+    fingerprint = metric = ""
+    needed = not all(run.finished for run in runs)
+    for arm, run in zip(plan.arms, runs, strict=False):  # the first run of each arm
+        config = run.config
         try:
-            statuses.append(do())
+            folds = config.ensemble if config.ensemble_by == "folds" and config.ensemble > 1 else 0
+            # Reading a table can take a while, and the size of a batch does not matter to it.
+            length = config.model.max_path_length
+            key = repr((replace(config.data, batch_size=2), length, folds))
+            if key not in modules:
+                modules[key] = MoleculeDataModule(config.data, max_path_length=length)
+                if folds:
+                    modules[key].deal_members(MemberFolds(folds))
+            data = modules[key]
+            if not needed:
+                continue
+            task = data.splits.task
+            for graphs in data.numbers.of_members or [data.numbers.validated]:
+                labels = data.store.targets[graphs]
+                monitored_metric(task, labels, config.metric, config.early_stopping)
+            batches = len(EpochBatches(data.indices("train"), config.data.batch_size, 0))
+            epochs = settled_epochs(config.trainer, data)
+            steps[arm.name] = config.ensemble * planned_steps(config.trainer, batches, epochs)
         except GraphormerError as error:
-            print(f"train.py: {place.name}: {error}", file=sys.stderr, flush=True)
-            statuses.append(EXIT_FAILED)
-        if (text := write_set_table(directory)) is not None:
-            show(f"{text}\n")
-            print(f"table  {directory / TABLE}", flush=True)
-    return max(statuses)
+            if all(name.startswith("model.") for name in arm.options):
+                raise  # it is no fault of the arm's
+            raise type(error)(f"arm '{arm.name}': {error}") from error
+        metric = task.metric
+        if fingerprint not in ("", data.splits.fingerprint):
+            raise ConfigError(
+                f"arms '{plan.arms[0].name}' and '{arm.name}' have different data or splits: "
+                "only arms with the same molecules can be compared"
+            )
+        fingerprint = data.splits.fingerprint
+    return fingerprint, metric, steps
+
+
+@contextmanager
+def _at_work(directory: Path, plan: Plan, stored: Plan | None) -> Iterator[int]:
+    """Make the directory, keep other commands out, write the plan there, yield the lock."""
+    from graphormer_sepnorm.runs.locks import locked
+
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make {directory} ({error.strerror})") from error
+    with locked(directory) as lock:
+        if plan.read(directory / plan.file) != stored:
+            raise ConfigError(
+                f"another command has changed what is trained in {directory} meanwhile: start "
+                "this one again"
+            )
+        for run in plan.runs(directory) if stored is None else ():
+            if run.finished or run.begun or run.files.record_file.is_file():
+                raise ConfigError(
+                    f"there is a run in {run.directory}, and no {plan.file} in {directory} "
+                    "has its options: put that back, or start in another directory"
+                )
+        plan.write(directory)
+        yield lock
 
 
 def make_report(directory: Path, baseline: str | None = None) -> int:
-    """Collect the results of the runs in a directory, write the report on them and sum it up.
+    """Collect the results of a comparison, write the report on them and print it.
 
-    Where the run directories are gone (they are large), the report is made again from results.json.
-
-    Args:
-        directory: Of the comparison.
-        baseline: Arm that the others are compared with; None: the comparison's own.
+    The arms are compared with `baseline`; None: with that of the comparison.
 
     Raises:
         GraphormerError: There is nothing to report, or what there is cannot be used.
@@ -191,45 +402,38 @@ def make_report(directory: Path, baseline: str | None = None) -> int:
     if not directory.is_dir():
         raise ConfigError(f"there is no comparison in {directory}")
     silence_known_noise()
-    from graphormer_sepnorm.compare.report.document import summary, write_report
-    from graphormer_sepnorm.compare.results import collect, runs_are_gone
-    from graphormer_sepnorm.runs.lifetime import REPORT_LOCK, locked
+    from graphormer_sepnorm.compare.report import summary, write_report
+    from graphormer_sepnorm.compare.results import collect
+    from graphormer_sepnorm.runs.locks import REPORT_LOCK, locked
 
-    try:
-        with locked(directory, patience=600, name=REPORT_LOCK):
-            if not runs_are_gone(directory):
-                collect(directory, baseline)
-            elif baseline is not None:
-                raise DataError(f"{directory}: its runs are gone, so --baseline cannot be changed")
-            results = write_report(directory)
-    except OSError as error:
-        raise DataError(f"the report on {directory} cannot be made: {error}") from error
-    show(f"{summary(results)}\n")
+    with _writing_reports(directory), locked(directory, patience=600, name=REPORT_LOCK):
+        collect(directory, baseline)
+        results = write_report(directory)
+    _show(f"{summary(results)}\n")
     print(f"report  {directory / 'report.html'}", flush=True)
     return 0
 
 
-def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Return the options of the comparison, and the words that are for ``fit``."""
-    parser = parser_of("compare", USAGE, DESCRIPTION, EPILOG)
-    parser.add_argument(
-        "--arms",
-        metavar="ARMS",
-        help="names of norms, as sharenorm,sepnorm, or a YAML file {arm: {option: value}} in which "
-        "each arm overrides options of fit, or the name of one that comes with the package: "
-        f"{' or '.join(arms_names())}; all but factorial are for zinc_subset_best",
-    )
-    parser.add_argument("--seeds", metavar="SEEDS", help=f"as 0,1,2 or 0-5; default: {SEEDS}")
-    parser.add_argument(
-        "--baseline", metavar="ARM", help="arm that the others are compared with; default: first"
-    )
-    parser.add_argument(
-        "--report-only",
-        action="store_true",
-        help="train nothing, report on what there is, unfinished runs too",
-    )
-    options, rest = parser.parse_known_args(arguments)
-    check_least(options, {"jobs": 1})
-    if options.report_only and (rest or options.config or options.arms or options.seeds):
-        raise ConfigError("--report-only trains nothing: leave other options out")
-    return options, rest
+def report_folds(plan: Plan, directory: Path) -> None:
+    """Collect the results of the folds, write and print them."""
+    from graphormer_sepnorm.compare import folds
+
+    with _writing_reports(directory):
+        results = folds.collect(plan, plan.runs(directory), directory)
+    _show(f"\n{folds.results_text(results)}\n")
+    for name in (folds.FOLDS, folds.OUT_OF_FOLD, folds.SUMMARY, folds.FIGURE):
+        if (directory / name).is_file():  # a picture may have nothing to show
+            print(f"results  {directory / name}", flush=True)
+
+
+@contextmanager
+def _writing_reports(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"the report on {directory} cannot be made: {error}") from error
+
+
+def _show(text: str) -> None:
+    """Print, with nothing but ASCII where the terminal cannot show more."""
+    print(text if shows_unicode() else ascii_only(text), flush=True)

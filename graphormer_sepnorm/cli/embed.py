@@ -1,20 +1,15 @@
-"""The verb embed of predict.py: what a network makes of molecules, as a table or as arrays."""
+"""The verb embed of predict.py: the embeddings of molecules as a table."""
 
 from __future__ import annotations
 
-import time
+from typing import TYPE_CHECKING
 
 from graphormer_sepnorm.cli.main import OneLineParser, check_least
-from graphormer_sepnorm.cli.table_verbs import (
-    COUNTS,
-    add_computing,
-    add_table,
-    finished,
-    job_of,
-    what_is_left,
-)
-from graphormer_sepnorm.errors import Interrupted
-from graphormer_sepnorm.tables.formats import FORMATS
+from graphormer_sepnorm.cli.table_verbs import COUNTS, add_computing, add_table, job_of, run_job
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.inference.predictor import Predictor
+    from graphormer_sepnorm.inference.table_job import Outcome
 
 USAGE = "predict.py embed MODEL -i FILE [-o FILE] [options]"
 
@@ -34,32 +29,16 @@ def embed(arguments: list[str]) -> int:
     """
     parser = OneLineParser(prog="predict.py embed", usage=USAGE, description=DESCRIPTION)
     add_table(parser, "file to write; - (default) writes CSV to standard output", default="-")
-    what = f"{', '.join(FORMATS)}; default: by the name of the file"
-    parser.add_argument("--output_format", metavar="FORMAT", choices=FORMATS, help=what)
-    what = "continue an interrupted job (.csv .tsv .sdf)"
-    parser.add_argument("--resume", action="store_true", help=what)
     add_computing(parser)
     options = parser.parse_args(arguments)
     check_least(options, COUNTS)
-    from graphormer_sepnorm.inference.checkpoint import find_checkpoint
-    from graphormer_sepnorm.inference.embeddings import Embedder
-    from graphormer_sepnorm.inference.predictor import Predictor
-    from graphormer_sepnorm.inference.stream import predict_table
-    from graphormer_sepnorm.inference.table_job import Outcome
 
-    job = job_of(
-        options,
-        output_format=options.output_format,
-        jobs=options.jobs,
-        resume=options.resume,
-        verb="embedded",
-    )
-    outcome = Outcome()
-    try:
-        embedder = Embedder(Predictor.load(options.model, options.device))
-        outcome.notes += filter(None, [embedder.note])
-        started = time.monotonic()
-        predict_table(embedder, job, find_checkpoint(options.model), outcome)
-    except KeyboardInterrupt:
-        raise Interrupted(what_is_left(job, outcome, ["embed", *arguments])) from None
-    return finished(job, outcome, started)
+    def load(outcome: Outcome) -> Predictor:
+        from graphormer_sepnorm.inference.predictor import Predictor
+
+        predictor = Predictor.load(options.model, options.device)
+        outcome.notes += filter(None, [predictor.embedding_note])
+        return predictor
+
+    job = job_of(options, verb="embedded")
+    return run_job(job, options.model, load, ["embed", *arguments])[0]

@@ -36,7 +36,7 @@ examples:
   predict.py explain esol "CC(=O)Oc1ccccc1C(=O)O" -o why.html
   predict.py explain RUN -i molecules.csv --target logD --method leave_one_fragment_out -o why.html
 
-how well each method finds what is known to be true: docs/explaining.md
+how well each method finds what is known to be true: docs/how-to/explain.md
 """
 
 
@@ -59,13 +59,13 @@ def explain(arguments: list[str]) -> int:
         raise ConfigError(f"{options.output}: what is written is a page; name a file .html")
     check_molecules(options, "explain", (*LAYOUT, "input_format", "jobs"))
     check_least(options, COUNTS)
-    from graphormer_sepnorm.inference.explanation import Explainer
+    from graphormer_sepnorm.inference.explain import Explainer
     from graphormer_sepnorm.inference.explanation_page import explain_smiles, explain_table
     from graphormer_sepnorm.inference.predictor import Predictor
-    from graphormer_sepnorm.inference.table_job import Outcome
+    from graphormer_sepnorm.inference.table_job import Outcome, check_places
 
-    job = job_of(options, output_format="html", jobs=options.jobs, verb="explained")
-    outcome = Outcome()
+    job, outcome = job_of(options, output_format="html", verb="explained"), Outcome()
+    check_places(job)  # before the model is loaded
     predictor = Predictor.load(options.model, options.device)
     explainer = Explainer(predictor, options.target, options.method)
     started = time.monotonic()

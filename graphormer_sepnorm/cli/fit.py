@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphormer_sepnorm.cli.options import Request, parse, refuse_shape, require_data
-from graphormer_sepnorm.config import flat
+from graphormer_sepnorm.cli.main import OneLineParser
+from graphormer_sepnorm.cli.options import Request, parse, require_data
+from graphormer_sepnorm.config import flat, refuse_shape
 from graphormer_sepnorm.errors import ConfigError
 
 
@@ -20,7 +21,7 @@ def fit(words: list[str]) -> None:
     directory, words = _take_resumed(words)
     if directory is None:
         request = parse("fit", words)
-        refuse_shape(request)
+        refuse_shape(request.config, request.typed)
         require_data(request)
         _train(request)
     else:
@@ -56,11 +57,11 @@ def _continue(directory: Path, words: list[str]) -> None:
     silence_known_noise()
     from graphormer_sepnorm.pipeline.fit import fit as train
     from graphormer_sepnorm.pipeline.resume import resume, stored_options
-    from graphormer_sepnorm.runs.place import RunPlace
+    from graphormer_sepnorm.runs.locks import RunLock
 
     stored = stored_options(directory)
     request = parse("fit", words, flat(stored.to_plain()))
-    with RunPlace() as place:
+    with RunLock() as place:
         resumed = resume(directory, request.config, request.typed, place)
         train(request.config, resumed=resumed, place=place, show=_show)
     _end_processes()
@@ -96,18 +97,10 @@ def evaluate(verb: str, words: list[str]) -> None:
 
 def _take_resumed(words: Sequence[str]) -> tuple[Path | None, list[str]]:
     """Return the directory that ``--resume`` names, and the other words."""
-    found, others, rest = None, [], iter(words)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if name != "--resume":
-            others.append(word)
-            continue
-        if found is not None:
-            raise ConfigError("--resume stands twice: one run is continued at a time")
-        found = value if equals else next(rest, "")
-        if not found or found.startswith("-"):
-            raise ConfigError("--resume needs the directory of a run")
-    return None if found is None else Path(found).expanduser(), others
+    parser = OneLineParser(prog="train.py fit", add_help=False)
+    parser.add_argument("--resume", type=Path)
+    found, others = parser.parse_known_args(words)
+    return found.resume and found.resume.expanduser(), others
 
 
 def _show(text: str) -> None:

@@ -23,10 +23,6 @@ _KNOWN_WARNINGS: list[tuple[str, type[Warning]]] = [
     (r"Checkpoint directory .* exists and is not empty", UserWarning),
     # MoleculeDataModule keeps the position in the epoch in the checkpoint itself.
     (r"You're resuming from a checkpoint that ended before the epoch ended", UserWarning),
-    # Lightning 2.6.6 calls jsonargparse by names that its version 5 will drop.
-    (r"\s*(By default only one JsonargparseDeprecationWarning)", DeprecationWarning),
-    (r"\s*(``ArgumentParser.add_instantiator``|``instantiate_classes``)", DeprecationWarning),
-    (r"\s*(skip_none parameter)", DeprecationWarning),
     # Evaluating needs none of the callbacks that trained the checkpoint.
     (r"Be aware that when using `ckpt_path`, callbacks used to create", UserWarning),
     # Whoever says --trainer.accelerator cpu knows; unless told otherwise, Lightning takes the GPU.

@@ -1,45 +1,35 @@
 """From the words of a command line, and configuration files, to a `FitConfig`; and the help.
 
-jsonargparse over the dataclasses of config.py: names, types, defaults and texts stand there.
+Names, types, defaults, ranges and texts stand at the dataclasses of config.py.
 """
 
 from __future__ import annotations
 
-import argparse
+import dataclasses
+import inspect
 import json
 import re
 import shutil
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from textwrap import shorten
-from typing import Any
+from textwrap import fill, shorten
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
-import jsonargparse
+import yaml
 
-from graphormer_sepnorm.cli.configs import resolve_config
-from graphormer_sepnorm.config import SECTIONS, FitConfig, ModelConfig
+from graphormer_sepnorm.config import SECTIONS, FitConfig, flat, read_yaml
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.metrics import METRICS
-from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.resources import config_names
 
-ALL = "--help-all"
-_AS_TYPED = "\ue000"  # before a text that is not for YAML to read
 # What options are called elsewhere.
 _ELSEWHERE = {
-    "lr": "model.learning_rate",
-    "wd": "model.weight_decay",
-    "hidden_size": "model.width",
-    "hidden_dim": "model.width",
-    "num_layers": "model.layers",
-    "num_heads": "model.heads",
-    "epochs": "trainer.max_epochs",
-    "gpus": "trainer.devices",
-    "seed": "seed_everything",
-    "target": "data.target_columns",
-    "targets": "data.target_columns",
+    **{"lr": "model.learning_rate", "wd": "model.weight_decay", "num_layers": "model.layers"},
+    **{"hidden_size": "model.width", "hidden_dim": "model.width", "num_heads": "model.heads"},
+    **{"epochs": "trainer.max_epochs", "gpus": "trainer.devices", "seed": "seed_everything"},
+    **{"target": "data.target_columns", "targets": "data.target_columns"},
 }
 # Verb -> its usage, what it does, and the options that --help shows.
 _RUN = ("config", "output", "resume", "seed_everything")
@@ -71,10 +61,27 @@ VERBS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         _EVALUATION,
     ),
 }
-_TRAINING_ALONE = (  # of which an evaluation takes no notice
-    *(name for name in FitConfig.names() if name not in (*SECTIONS, "seed_everything")),
-    "resume",
-)
+_ACTIONS = {
+    "help": "Show the options that most people use and exit.",
+    "help-all": "Show all options and exit.",
+    "print_config": "Print the configuration that the options give and exit.",
+}
+_OWN = {
+    "config": "YAML file of options, or the name of one that comes with the package; later ones "
+    "win, and options win over files.",
+    "resume": "Run directory to continue in, whatever ended the run; no other option is needed, "
+    "and the result is that of a run never interrupted.",
+}
+_PREDICTIONS = "CSV file for the prediction of each molecule of the split, with its label."
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option: its type as a hint, its default and what it means."""
+
+    hint: Any
+    default: Any
+    text: str
 
 
 @dataclass(frozen=True)
@@ -94,8 +101,35 @@ class Request:
     predictions: str | None = None
 
 
+def options_of(verb: str) -> dict[str, Option]:
+    """Return the options of a verb by their names, without the dashes."""
+    found = {name: Option(None, None, text) for name, text in _ACTIONS.items()}
+    own = _OWN | ({"predictions": _PREDICTIONS} if verb in ("test", "validate") else {})
+    found |= {name: Option(str | None, None, text) for name, text in own.items()}
+    for section, cls in {"": FitConfig, **SECTIONS}.items():
+        texts, hints = _texts(cls), get_type_hints(cls)
+        for field in dataclasses.fields(cls):
+            if field.init and field.name not in SECTIONS:
+                name = f"{section}.{field.name}" if section else field.name
+                found[name] = Option(hints[field.name], field.default, texts[field.name])
+    return dict(sorted(found.items()))
+
+
+def _texts(options: type) -> dict[str, str]:
+    """Return what the docstrings of a dataclass, and of its bases, tell about each field."""
+    metrics = ", ".join(one.name for one in METRICS.values() if one.kind)
+    found: dict[str, str] = {}
+    for cls in reversed(options.__mro__):
+        entries = inspect.cleandoc(cls.__doc__ or "").partition("Attributes:\n")[2]
+        for name, text in re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", entries, re.MULTILINE):
+            found[name] = " ".join(text.split()).replace("{metrics}", metrics)
+    return found
+
+
 def parse(verb: str, words: Sequence[str], defaults: Mapping[str, Any] | None = None) -> Request:
     """Parse the words after a verb.
+
+    Both ``--a-b`` and ``--a_b`` are options.
 
     Args:
         verb: One of `VERBS`.
@@ -106,194 +140,126 @@ def parse(verb: str, words: Sequence[str], defaults: Mapping[str, Any] | None = 
         ConfigError: An option is unknown, or has a value that cannot be.
         SystemExit: After help or --print_config.
     """
-    parser = make_parser(verb)
-    names = option_names(parser)
-    parser.set_defaults({k: v for k, v in (defaults or {}).items() if k in names})
-    given, typed, stem = _normalized(words, parser)
+    options = options_of(verb)
+    values = {name: value for name, value in (defaults or {}).items() if name in options}
+    typed: dict[str, Any] = {}
+    stem, print_config, rest = None, False, iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        name = {"-c": "--config", "-o": "--output", "-h": "--help"}.get(name, name)
+        if not name.startswith("--"):
+            raise ConfigError(f"unexpected argument '{word}': options are given as --name value")
+        name = name[2:] if name[2:] in options else name[2:].replace("-", "_")
+        if name not in options:
+            raise ConfigError(f"unknown option --{name}{_suggest(name, options)}")
+        if name == "print_config":
+            print_config = True
+        elif name in _ACTIONS:
+            print(short_help(verb) if name == "help" else long_help(verb))
+            sys.exit(0)
+        else:
+            value = value if equals else next(rest, None)
+            if value is None or (not equals and value.startswith("--") and len(value) > 2):
+                raise ConfigError(f"--{name} needs a value")
+            if name == "config":
+                path, content = read_yaml(value)
+                values |= _from_file(content, options, str(path))
+                stem = path.stem
+            else:
+                typed[name] = _value(name, value, options[name].hint)
     if verb in ("test", "validate"):
-        for name in sorted(typed & {*_TRAINING_ALONE}):
-            raise ConfigError(
-                f"--{name} is for fit, and {verb} takes no notice of it: leave it out"
-            )
+        for name in sorted(typed.keys() - {"seed_everything", "predictions"}):
+            if "." not in name:
+                raise ConfigError(f"--{name} is for fit, and {verb} ignores it: leave it out")
+    predictions = typed.pop("predictions", None)
+    values |= {name: value for name, value in typed.items() if name != "resume"}
+    config = FitConfig().with_options(values)
+    if print_config:
+        print(yaml.safe_dump(config.to_plain(), sort_keys=False, allow_unicode=True), end="")
+        sys.exit(0)
+    return Request(config, frozenset(typed), stem, predictions)
+
+
+def _from_file(
+    content: Mapping[str, Any], options: Mapping[str, Option], file: str
+) -> dict[str, Any]:
+    found = {name: value for name, value in flat(content).items() if value or name not in SECTIONS}
+    for name in found:
+        if name in {**_ACTIONS, **_OWN}:
+            raise ConfigError(f"{file}: {name} is given on the command line, as --{name}")
+        if name not in options:
+            raise ConfigError(f"{file}: unknown option {name}{_suggest(name, options)}")
+    return found
+
+
+def _value(name: str, text: str, hint: Any) -> Any:
+    """Return a value that was typed: texts as they are, all else as in YAML.
+
+    ``null`` stands for no value, but where a column is named: a column may have that name.
+    """
+    if text == "" and name != "data.units":
+        raise ConfigError(f"--{name} is empty: give a value, or leave it out")
+    kinds = str(hint)
+    if text == "null" and NoneType in get_args(hint) and not name.endswith(("_column", "_columns")):
+        return None
+    is_list = "list" in kinds and text.startswith("[") and text.endswith("]")
+    if re.search(r"\b(str|Literal)\b", kinds) and "int" not in kinds and not is_list:
+        return text
     try:
-        found = _unmarked(parser.parse_args(given).as_dict())
-    except argparse.ArgumentError as error:
-        raise ConfigError(_one_line(str(error), names)) from error
-    if found.get("resume") is not None:
-        raise ConfigError(
-            f"resume: {found['resume']} stands in a configuration file, which does not continue a "
-            "run: take it out, and give --resume on the command line"
-        )
-    own = {name: found[name] for name in (*FitConfig.names(),) if name in found}
-    predictions = found.get("predictions")
-    return Request(FitConfig.from_plain(own), frozenset(typed), stem, predictions)
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text  # which is refused by what it must be
+    # YAML takes names such as 720 and on for something else.
+    as_typed = is_list and "str" in kinds and not all(isinstance(one, str) for one in value)
+    return text if as_typed and "int" not in kinds else value
 
 
-def make_parser(verb: str) -> jsonargparse.ArgumentParser:
-    """Return the parser of a verb: the options of `FitConfig`, and its own."""
-    parser = _Parser(verb)
-    parser.add_argument(ALL, action=_HelpAll, help="Show all options and exit.")
-    parser.add_argument("-c", "--config", action="config", help="YAML file of options.")
-    parser.add_argument(
-        "--resume",
-        type=str | None,
-        default=None,
-        help="Run directory to continue in, whatever ended the run; no other option is needed, and "
-        "the result is that of a run never interrupted.",
-    )
-    if verb in ("test", "validate"):
-        parser.add_argument(
-            "--predictions",
-            type=str | None,
-            default=None,
-            help="CSV file for what is predicted of each molecule of the split, beside its label.",
-        )
-    parser.add_class_arguments(FitConfig, skip={*SECTIONS}, as_group=False)
-    for section, options in SECTIONS.items():
-        parser.add_class_arguments(options, section)
-    texts = _texts(FitConfig) | {
-        f"{section}.{name}": text
-        for section, options in SECTIONS.items()
-        for name, text in _texts(options).items()
-    }
-    for action in parser._actions:
-        if action.dest in texts:
-            action.help = texts[action.dest]
-    return parser
-
-
-class _Parser(jsonargparse.ArgumentParser):
-    def __init__(self, verb: str) -> None:
-        super().__init__(prog=f"train.py {verb}", exit_on_error=False, allow_abbrev=False)
-        self.verb = verb
-
-    def print_help(self, file: Any = None) -> None:
-        """Show the options that people use."""
-        self._print_message(short_help(self), file or sys.stdout)
-
-    def print_help_all(self) -> None:
-        """Show all options, as jsonargparse does."""
-        super().print_help()
-
-
-class _HelpAll(argparse._HelpAction):
-    def __call__(self, parser: Any, *_: Any) -> None:
-        parser.print_help_all()
-        parser.exit()
-
-
-def short_help(parser: _Parser) -> str:
+def short_help(verb: str) -> str:
     """Return the help of a verb: a line for each of the options that people use."""
-    usage, what, shown = VERBS[parser.verb]
-    actions = {name: action for action in parser._actions for name in action.option_strings}
-    rows = [(f"--{name}", actions[f"--{name}"]) for name in shown]
-    lines = [(name, _as_typed(action.default), action.help or "") for name, action in rows]
+    usage, what, shown = VERBS[verb]
+    options = options_of(verb)
+    lines = [(f"--{name}", _default(options[name]), options[name].text) for name in shown]
     widths = [max(len(line[column]) for line in lines) for column in (0, 1)]
-    room = shutil.get_terminal_size((110, 0)).columns - sum(widths) - 6
-    body = [
-        f"  {name:<{widths[0]}}  {default:<{widths[1]}}  {_first_sentence(text, room)}"
-        for name, default, text in lines
-    ]
-    count = sum(name.startswith("--") for name in actions)
+    room = max(shutil.get_terminal_size((110, 0)).columns - sum(widths) - 6, 30)
+    body = []
+    for name, default, text in lines:
+        sentence = re.split(r"(?<=\.)\s", text, maxsplit=1)[0].removesuffix(".")
+        sentence = shorten(sentence, room, placeholder=" ...")
+        body.append(f"  {name:<{widths[0]}}  {default:<{widths[1]}}  {sentence}")
     return "\n".join(
         [
             f"usage: train.py {usage}\n\n{what}\n",
             *body,
             "\nDefaults without a configuration; what holds with one: "
-            f"train.py {parser.verb} ... --print_config",
-            f"All {count} options, with their types: train.py {parser.verb} {ALL}\n",
+            f"train.py {verb} ... --print_config",
+            f"All {len(options)} options, with their types: train.py {verb} --help-all",
         ]
     )
 
 
-def _as_typed(default: Any) -> str:
-    if default is None or default is argparse.SUPPRESS:
+def long_help(verb: str) -> str:
+    """Return the help of a verb with all options, their types and defaults."""
+    width = shutil.get_terminal_size((100, 0)).columns
+    parts = [f"usage: train.py {VERBS[verb][0]}\n\n{VERBS[verb][1]}"]
+    for name, option in options_of(verb).items():
+        kind = getattr(option.hint, "__name__", str(option.hint).replace("typing.", ""))
+        head = f"--{name}" + (f"  {kind}" if option.hint is not None else "")
+        default = _default(option)
+        head += f", default {default}" if default else ""
+        parts.append(
+            f"{head}\n{fill(option.text, width, initial_indent='    ', subsequent_indent='    ')}"
+        )
+    return "\n\n".join(parts)
+
+
+def _default(option: Option) -> str:
+    if option.default is None:
         return ""
-    return default if isinstance(default, str) else json.dumps(default)
-
-
-def _first_sentence(text: str, room: int) -> str:
-    sentence = re.split(r"(?<=\.)\s", " ".join(text.split()), maxsplit=1)[0]
-    return shorten(sentence.removesuffix("."), max(room, 30), placeholder=" ...")
-
-
-def _texts(options: type) -> dict[str, str]:
-    """Return what the docstrings of a dataclass, and of its bases, say of each field."""
-    from docstring_parser import parse
-
-    metrics = ", ".join(one.name for one in METRICS.values() if one.kind)
-    found: dict[str, str] = {}
-    for cls in reversed(options.__mro__):
-        for one in parse(cls.__dict__.get("__doc__") or "").params:
-            found[one.arg_name] = " ".join((one.description or "").split())
-    return {name: text.replace("{metrics}", metrics) for name, text in found.items()}
-
-
-def option_names(parser: jsonargparse.ArgumentParser) -> list[str]:
-    """Return the names of all options of a verb, without the dashes."""
-    names = {name for action in parser._actions for name in action.option_strings}
-    return sorted(name.removeprefix("--") for name in names if name.startswith("--"))
-
-
-def _normalized(
-    words: Sequence[str], parser: jsonargparse.ArgumentParser
-) -> tuple[list[str], set[str], str | None]:
-    """Return the words as the parser takes them, the names of their options, and the file's stem.
-
-    Files come first, so that words win wherever they stand. Both ``--a-b`` and ``--a_b`` are
-    options. Text arrives as it was typed, where YAML would take it for something else.
-    """
-    actions = {name: action for action in parser._actions for name in action.option_strings}
-    files, given, typed, stem = list[str](), list[str](), set[str](), None
-    rest = iter(words)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        name = {"-c": "--config", "-o": "--output"}.get(name, name)
-        if name.startswith("--") and name not in actions:
-            name = "--" + name[2:].replace("-", "_")
-        action = actions.get(name)
-        if action is None or action.nargs == 0 or name == "--print_config":
-            given.append(f"{name}{equals}{value}" if action else word)
-            continue
-        if not equals:
-            following = next(rest, None)
-            if following is None or (following.startswith("--") and len(following) > 2):
-                raise ConfigError(f"{name} needs a value")
-            value = following
-        if name == "--config":
-            files.append(f"--config={resolve_config(value)}")
-            stem = Path(resolve_config(value)).stem
-            continue
-        typed.add(action.dest)
-        given.append(f"{name}={_as_text(name, value, action)}")
-    return [*files, *given], typed, stem
-
-
-def _as_text(name: str, value: str, action: argparse.Action) -> str:
-    """Mark a text, which YAML might read as a comment, nothing or a list.
-
-    ``null`` stands for no value, but where a column is named: a column may have that name.
-    """
-    kind = str(getattr(action, "_typehint", ""))
-    if not re.search(r"\bstr\b", kind) or re.search(r"\b(int|Literal)\b", kind):
-        return value
-    columns = name.endswith(("_column", "_columns", "_columns+"))
-    if value == "" and not name.startswith("--data.units"):
-        raise ConfigError(f"{name} is empty: give a value, or leave it out")
-    if "None" not in kind or (value == "null" and not columns):
-        return value
-    is_list = value.startswith("[") and value.endswith("]")
-    return value if is_list else f"{_AS_TYPED}{value}"
-
-
-def _unmarked(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _unmarked(one) for name, one in value.items()}
-    return value.removeprefix(_AS_TYPED) if isinstance(value, str) else value
+    return option.default if isinstance(option.default, str) else json.dumps(option.default)
 
 
 def require_data(request: Request) -> None:
-    """Raise a ConfigError if nothing says which data, rather than download some."""
+    """Raise a ConfigError if no data are named, rather than download some."""
     if request.name is None and not any(name.startswith("data.") for name in request.typed):
         raise ConfigError(
             "which data? Give a configuration, for example -c quickstart (there are "
@@ -301,50 +267,7 @@ def require_data(request: Request) -> None:
         )
 
 
-def refuse_shape(request: Request) -> None:
-    """Raise a ConfigError for typed options of a shape that a pre-trained network decides.
-
-    In a configuration they have no effect; who types one means it.
-    """
-    backbone = request.config.model.from_pretrained
-    shape = {f"model.{name}" for name in {*GraphormerConfig.names()} - {*REGULARISATION}}
-    shape &= {f"model.{name}" for name in ModelConfig.names()}
-    if backbone and (named := sorted(shape & request.typed)):
-        raise ConfigError(
-            f"--{named[0]} is decided by the pre-trained network {backbone}: leave it out, or give "
-            "--model.from_pretrained null"
-        )
-
-
-def _one_line(message: str, names: Collection[str]) -> str:
-    message = " ".join(message.split())
-    if unknown := re.search(r"unrecognized arguments: (\S+)", message):
-        word = unknown[1]
-        if not word.startswith("-"):
-            return f"unexpected argument '{word}': options are given as --name value"
-        name = word.lstrip("-").partition("=")[0]
-        return f"unknown option --{name}{_suggest(name, names)}"
-    if key := re.search(r"does not accept option '([\w.]+)'", message):  # in a configuration file
-        return f"unknown option {key[1]} in a configuration{_suggest(key[1], names)}"
-    if value := re.fullmatch(r'(?:Parser|Validation).*?key "([\w.]+)": (.*)', message):
-        return f"--{value[1]}{_expected(value[2])}"
-    return message
-
-
-def _expected(message: str) -> str:
-    """Say in our words which kind of value jsonargparse did not get."""
-    given = re.search(r"(?:Given|Got) value: (.*)", message)
-    if given is None:
-        return f": {message}"
-    literal = re.findall(r"'([^']+)'", message.partition("iteral[")[2].partition("]")[0])
-    kinds = {"int": "a whole number", "float": "a number", "bool": "true or false"}
-    named = [word for kind, word in kinds.items() if f"class '{kind}'" in message]
-    wanted = literal or named or ["another kind of value"]
-    close = did_you_mean(given[1], literal) if literal else ""
-    return f" is {given[1]}{close}: it must be {' or '.join(wanted)}"
-
-
-def _suggest(name: str, names: Collection[str]) -> str:
+def _suggest(name: str, names: Mapping[str, Any]) -> str:
     """Suggest an option; one whose last part is the same, such as model.norm for norm, first."""
     end = name.rpartition(".")[2]
     same_end = [known for known in names if known.rpartition(".")[2] == end]

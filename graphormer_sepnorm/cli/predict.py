@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.cli import embed, explain
 from graphormer_sepnorm.cli.main import OneLineParser, check_least, run
@@ -23,18 +23,16 @@ from graphormer_sepnorm.cli.table_verbs import (
     check_molecules,
     finished,
     job_of,
-    limits_of,
-    what_is_left,
+    run_job,
 )
-from graphormer_sepnorm.errors import ConfigError, DataError, Interrupted, did_you_mean
+from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
 from graphormer_sepnorm.formatting import aligned
 from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.process import command, ended_in_a_child, name_and_version
 from graphormer_sepnorm.streams import standard_output
-from graphormer_sepnorm.tables.formats import FORMATS
 
 if TYPE_CHECKING:
-    from graphormer_sepnorm.inference.predictor import Predictor
+    from graphormer_sepnorm.inference.predictor import Predictions, Predictor
 
 INFO_USAGE = "predict.py info MODEL [--markdown]"
 
@@ -71,7 +69,7 @@ exit status: 0, or 1 if there is no prediction for any row; 2 after a mistake, 1
 
 
 def _info(arguments: list[str]) -> None:
-    what = "Say what a model predicts, how well, and from what."
+    what = "Print what a model predicts, how well, and from what."
     parser = OneLineParser(prog="predict.py info", usage=INFO_USAGE, description=what)
     parser.add_argument("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
     parser.add_argument("--markdown", action="store_true", help="as a card to go with it")
@@ -81,13 +79,13 @@ def _info(arguments: list[str]) -> None:
         in_one_line,
         read_checkpoint,
     )
-    from graphormer_sepnorm.inference.description import describe, model_card
+    from graphormer_sepnorm.inference.model_card import describe, model_card
 
     file = find_checkpoint(options.model)
     checkpoint = read_checkpoint(file)
     with in_one_line(file):
         text = (model_card if options.markdown else describe)(checkpoint, file)
-    _say(text)
+    _print(text)
 
 
 # Verb -> its usage, and what runs it: takes the words after it, may return an exit status.
@@ -131,18 +129,11 @@ def _parser() -> OneLineParser:
         epilog=EXAMPLES,
     )
     parser.add_argument("--version", action="version", version=name_and_version())
-    add_table(
-        parser,
-        "table to write, .sdf from .sdf; - (default) writes CSV to standard output",
-        "-",
-        True,
-    )
-    add = parser.add_argument
-    formats = f"{', '.join(FORMATS)}; default: by the name of the file"
-    add("--output_format", metavar="FORMAT", choices=FORMATS, help=formats)
+    what = "table to write, .sdf from .sdf; - (default) writes CSV to standard output"
+    add_table(parser, what, "-", molecules=True)
     values = ", ".join(metric.label for metric in metrics_of("regression"))
     classes = ", ".join(metric.label for metric in metrics_of("binary"))
-    add(
+    parser.add_argument(
         "--evaluate",
         metavar="COLUMN",
         action="append",
@@ -150,12 +141,7 @@ def _parser() -> OneLineParser:
         help=f"compare with the labels in this column: {values}, or {classes}; of several targets "
         "once for each, with columns that are called like them, or in their order",
     )
-    add(
-        "--resume",
-        action="store_true",
-        help="continue an interrupted job, on a CPU to the identical file; not with --evaluate",
-    )
-    sure = parser.add_argument_group("how sure (models that train.py fit made of a table)")
+    sure = parser.add_argument_group("uncertainty (models that train.py fit made of a table)")
     sure.add_argument(
         "--interval",
         metavar="LEVEL",
@@ -165,7 +151,7 @@ def _parser() -> OneLineParser:
     )
     near = "name the K most similar molecules of training"
     sure.add_argument("--neighbours", type=int, metavar="K", help=near)
-    add = parser.add_argument_group("many machines (docs/clusters.md)").add_argument
+    add = parser.add_argument_group("many machines (docs/how-to/clusters.md)").add_argument
     add("--shard", metavar="K/N", help="predict part K of N of a table only")
     what = "through Ray: -i is a folder, file or 'pattern' of Parquet or CSV files, -o a folder"
     add("--ray", action="store_true", help=what)
@@ -215,8 +201,8 @@ def _level(text: str) -> float | str:
         raise argparse.ArgumentTypeError(f"it is {text}: give a number, or none") from None
 
 
-def _say(text: str) -> None:
-    """Print what a command was asked for."""
+def _print(text: str) -> None:
+    """Print the result of a command; raise a DataError where that cannot be."""
     standard_output()  # is there
     try:
         print(text, flush=True)
@@ -228,49 +214,55 @@ def _say(text: str) -> None:
 
 def _predict_arguments(options: argparse.Namespace) -> bool:
     """Predict what stands on the command line; return whether any of it could be."""
-    from graphormer_sepnorm.inference.stream import rounded
-    from graphormer_sepnorm.inference.table_job import TableJob, check_places, forget_progress
+    from graphormer_sepnorm.inference.predict_table import rounded
+    from graphormer_sepnorm.inference.table_job import check_places, forget_progress
     from graphormer_sepnorm.tables.writer import create_table
 
-    job = TableJob("-", options.output, overwrite=options.overwrite)
+    job = job_of(options)
     check_places(job)
     predictor = _ready(options, options.device)
-    predictions = predictor.predict(options.smiles, **limits_of(options))
-    rows = zip(
-        predictions.smiles,
-        predictions.numbers,
-        predictions.texts or ((),) * len(predictions.smiles),
-        predictions.warnings,
-        predictions.errors,
-        strict=True,
-    )
-    task, names = predictor.task, [*predictor.columns, *predictor.text_columns]
+    found = predictor.predict(options.smiles, job.batch_size, job.max_atoms)
     if not job.to_file and options.output_format is None and sys.stdout.isatty():
-        shown = {f"{kind}_{name}": kind for kind in _SHORT for name in task.targets}
-        for name, unit in zip(task.targets, task.units, strict=True):
-            shown[f"pred_{name}"] = f"{name} [{unit}]" if unit else name
-        table = [["smiles", *(shown.get(name, name) for name in names), ""]]
-        for smiles, numbers, texts, warning, error in rows:
-            # An interval may be missing where there is a value.
-            cells = ["" if math.isnan(number) else f"{number:.6g}" for number in numbers]
-            table.append([smiles, *cells, *texts, error or warning])
-        _say(aligned(table))
-        return not all(predictions.errors)
-    types = dict.fromkeys(predictor.columns, "float64")
-    columns = ["smiles", *names, "warning", "error"]
+        _print(_for_terminal(predictor, found))
+        return not all(found.errors)
+    types = dict.fromkeys(found.columns, "float64")
+    columns = ["smiles", *found.table, "warning", "error"]
+    cells = [
+        [*map(rounded, cells)] if name in types else cells for name, cells in found.table.items()
+    ]
     writer = create_table(job.destination, columns, format=options.output_format, types=types)
     try:
         forget_progress(job)
-        writer.write((one[0], *map(rounded, one[1]), *one[2], *one[3:]) for one in rows)
+        writer.write(zip(found.smiles, *cells, found.warnings, found.errors, strict=True))
         writer.commit()
     except BaseException:
         writer.discard()
         raise
-    return not all(predictions.errors)
+    return not all(found.errors)
+
+
+def _for_terminal(predictor: Predictor, found: Predictions) -> str:
+    """Return predictions as aligned lines, with short names of their columns."""
+
+    def short(cell: Any) -> str:
+        if not isinstance(cell, float):
+            return cell
+        return "" if math.isnan(cell) else f"{cell:.6g}"  # an interval may be missing
+
+    task = predictor.task
+    shown = {f"{kind}_{name}": kind for kind in _SHORT for name in task.targets}
+    for name, unit in zip(task.targets, task.units, strict=True):
+        shown[f"pred_{name}"] = f"{name} [{unit}]" if unit else name
+    cells = [[*map(short, column)] for column in found.table.values()]
+    remarks = [
+        error or warning for error, warning in zip(found.errors, found.warnings, strict=True)
+    ]
+    header = ["smiles", *(shown.get(name, name) for name in found.table), ""]
+    return aligned([header, *zip(found.smiles, *cells, remarks, strict=True)])
 
 
 def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
-    """Load the model, tell it what its predictions shall come with, and say what to know of it."""
+    """Load the model, and set what its predictions come with."""
     from graphormer_sepnorm.datasets.catalogue import PRETRAINING
     from graphormer_sepnorm.inference.predictor import Predictor
     from graphormer_sepnorm.runs.directory import RunDirectory
@@ -278,12 +270,12 @@ def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
     predictor = Predictor.load(options.model, device)
     if predictor.facts["dataset"] == PRETRAINING:
         raise ConfigError(
-            f"{options.model} is a network to begin with: what it says are standardised "
-            "descriptors, no property. Fine-tune it: python train.py fit --model.from_pretrained "
-            f"{options.model}; or take its vectors: python predict.py embed {options.model}"
+            f"{options.model} is a pre-trained network, whose outputs are standardised descriptors "
+            f"and no property: train with --model.from_pretrained {options.model}, or take its "
+            f"vectors with python predict.py embed {options.model}"
         )
     if options.asked:
-        asked = {"interval": predictor.asked.interval, **options.asked}
+        asked = {"interval": predictor.interval, **options.asked}
         if asked["interval"] == "none":
             asked["interval"] = None
         predictor.ask(**asked)
@@ -299,30 +291,20 @@ def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
 
 def _predict_file(options: argparse.Namespace, arguments: list[str]) -> int:
     """Predict a file; return the exit status."""
-    from graphormer_sepnorm.inference.checkpoint import find_checkpoint
-    from graphormer_sepnorm.inference.stream import predict_table
-    from graphormer_sepnorm.inference.table_job import Outcome, Shard
+    from graphormer_sepnorm.inference.table_job import Shard
 
     job = job_of(
         options,
-        output_format=options.output_format,
-        jobs=options.jobs,
         evaluate=tuple(options.evaluate),
-        resume=options.resume,
         asked=json.dumps(options.asked) if options.asked else "",
         shard=Shard.parse(options.shard) if options.shard else None,
     )
-    outcome = Outcome()
-    try:
-        predictor = _ready(options, options.device)
-        started = time.monotonic()
-        predict_table(predictor, job, find_checkpoint(options.model), outcome)
-    except KeyboardInterrupt:
-        raise Interrupted(what_is_left(job, outcome, arguments)) from None
-    status = finished(job, outcome, started)
+    status, outcome = run_job(
+        job, options.model, lambda _: _ready(options, options.device), arguments
+    )
     if outcome.evaluation is not None:
         if job.to_file:
-            _say(outcome.evaluation.text())
+            _print(outcome.evaluation.text())
         else:
             print(outcome.evaluation.text(), file=sys.stderr)
     return status
@@ -334,11 +316,10 @@ def _predict_by_ray(options: argparse.Namespace) -> int:
         return status
     from graphormer_sepnorm.inference.checkpoint import find_checkpoint
     from graphormer_sepnorm.inference.ray_engine import predict_library
-    from graphormer_sepnorm.inference.table_job import Outcome, TableJob
+    from graphormer_sepnorm.inference.table_job import Outcome
 
-    names = {"smiles_column": options.smiles_column, "output_format": "parquet"}
-    folder = options.output.rstrip("/")
-    job = TableJob(options.input, folder, quiet=options.quiet, **names, **limits_of(options))
+    options.output = options.output.rstrip("/")
+    job = job_of(options, output_format="parquet", evaluate=())
     predictor, outcome, started = _ready(options, "cpu"), Outcome(), time.monotonic()
     model = find_checkpoint(options.model).absolute()
     predict_library(predictor, job, model, outcome, options.device, options.num_actors)

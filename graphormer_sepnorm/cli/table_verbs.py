@@ -1,4 +1,4 @@
-"""What all verbs of predict.py share: which molecules, how many at once, and what came of them."""
+"""What all verbs of predict.py share: molecules, limits, and what is printed at the end."""
 
 from __future__ import annotations
 
@@ -7,25 +7,22 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.errors import ConfigError, Interrupted
 from graphormer_sepnorm.process import command
 from graphormer_sepnorm.tables.formats import FORMATS
 
 if TYPE_CHECKING:
+    from graphormer_sepnorm.inference.predictor import Predictor
     from graphormer_sepnorm.inference.table_job import Outcome, TableJob
 
 EXIT_NOTHING_PREDICTED = 1
-_NOUNS = {
-    "predicted": "a prediction",
-    "embedded": "an embedding",
-    "explained": "an explanation",
-}
+_NOUNS = {"predicted": "a prediction", "embedded": "an embedding", "explained": "an explanation"}
 # The least that these options may be.
 COUNTS = {"batch_size": 1, "max_atoms": 1, "jobs": 1, "header_row": 1}
-
-
 LAYOUT = ("smiles_column", "sheet", "header_row")  # what part of a file is the table
 
 
@@ -35,15 +32,16 @@ def add_table(
     default: str | None = None,
     molecules: bool = False,
 ) -> None:
-    """Add which model, which molecules, and where to.
+    """Add the model, the molecules and the output.
 
     Args:
         parser: Of a verb.
         output: Help of the file that is written.
-        default: What is written to; None: it has to be said.
+        default: The output; None: it is required, and a page.
         molecules: Whether they may stand on the command line in place of a table.
     """
     add = parser.add_argument
+    formats = f"{', '.join(FORMATS)}; default: by the name of the file"
     add("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
     if molecules:
         add("smiles", metavar="SMILES", nargs="*", help="molecules, one argument each")
@@ -56,8 +54,11 @@ def add_table(
     add("--sheet", metavar="NAME|N", help=what)
     what = "row (line) of Excel, CSV and TSV that names the columns; default: found"
     add("--header_row", type=int, metavar="N", help=what)
-    what = f"{', '.join(FORMATS)}; default: by the name of the file"
-    add("--input_format", metavar="FORMAT", choices=FORMATS, help=what)
+    add("--input_format", metavar="FORMAT", choices=FORMATS, help=formats)
+    if not needed:
+        add("--output_format", metavar="FORMAT", choices=FORMATS, help=formats)
+        what = "continue an interrupted job, on a CPU to the identical file (.csv .tsv .sdf)"
+        add("--resume", action="store_true", help=what)
     add("--overwrite", action="store_true", help="replace an output file that is there")
     add("--quiet", action="store_true", help="no progress and no summary")
 
@@ -72,43 +73,45 @@ def add_computing(parser: argparse._ActionsContainer, what: str = "processes") -
 
 
 def job_of(options: argparse.Namespace, **more: Any) -> TableJob:
-    """Return what is to be done with a table, and `more` than all verbs know of it.
+    """Return what is to be done with a table: the options that were given, and `more`."""
+    from graphormer_sepnorm.inference.table_job import TableJob
 
-    Raises:
-        DataError: There is no input, or the output is there already.
+    names = {field.name for field in fields(TableJob)}
+    given = {n: value for n, value in vars(options).items() if n in names and value is not None}
+    return TableJob(options.input or "-", options.output, **(given | more))
+
+
+def run_job(
+    job: TableJob, model: str, load: Callable[[Outcome], Predictor], words: list[str]
+) -> tuple[int, Outcome]:
+    """Predict or embed a table.
+
+    Args:
+        job: Is checked before the model is loaded: mistakes are answered at once.
+        model: Its name.
+        load: Loads it.
+        words: Of the command line, for the command that resumes the job.
+
+    Returns:
+        The exit status, and the outcome.
     """
-    from graphormer_sepnorm.inference.table_job import TableJob, check_places
+    from graphormer_sepnorm.inference.checkpoint import find_checkpoint
+    from graphormer_sepnorm.inference.predict_table import predict_table
+    from graphormer_sepnorm.inference.table_job import Outcome, check_places
 
-    job = TableJob(
-        source=options.input or "-",
-        destination=options.output,
-        smiles_column=options.smiles_column,
-        sheet=options.sheet,
-        header_row=options.header_row,
-        input_format=options.input_format,
-        overwrite=options.overwrite,
-        quiet=options.quiet,
-        **limits_of(options),
-        **more,
-    )
-    check_places(job)  # before the model is loaded: mistakes are answered at once
-    return job
-
-
-def limits_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the limits that were given; the defaults are the predictor's."""
-    given = {"batch_size": options.batch_size, "max_atoms": options.max_atoms}
-    return {name: value for name, value in given.items() if value is not None}
+    check_places(job)
+    outcome = Outcome()
+    try:
+        predictor = load(outcome)
+        started = time.monotonic()
+        predict_table(predictor, job, find_checkpoint(model), outcome)
+    except KeyboardInterrupt:
+        raise Interrupted(what_is_left(job, outcome, words)) from None
+    return finished(job, outcome, started), outcome
 
 
 def check_molecules(options: argparse.Namespace, verb: str, of_tables: tuple[str, ...]) -> None:
-    """Raise a ConfigError for no molecules, and for molecules in two ways.
-
-    Args:
-        options: With ``smiles`` and ``input``.
-        verb: What is done with them.
-        of_tables: Options that say something of a table.
-    """
+    """Raise a ConfigError for no molecules, for molecules in two ways, and options `of_tables`."""
     if options.input is None:
         if not options.smiles:
             raise ConfigError(f"nothing to {verb}: give SMILES, or a table with -i FILE")
@@ -125,7 +128,7 @@ def check_molecules(options: argparse.Namespace, verb: str, of_tables: tuple[str
 
 
 def what_is_left(job: TableJob, outcome: Outcome, arguments: list[str]) -> str:
-    """Say what an interrupted job leaves, and how to go on, if that can be."""
+    """Return what an interrupted job leaves, and how to resume it, if that can be."""
     if not job.can_resume:
         return f"interrupted after {outcome.rows:,} rows; the output is incomplete"
     if not outcome.safe_rows:
@@ -139,7 +142,7 @@ def what_is_left(job: TableJob, outcome: Outcome, arguments: list[str]) -> str:
 
 
 def finished(job: TableJob, outcome: Outcome, started: float) -> int:
-    """Say what has come of a job that began then (`time.monotonic`); return the exit status."""
+    """Print the outcome of a job that started then (`time.monotonic`); return the exit status."""
     seconds, failed = time.monotonic() - started, outcome.errors.total()
     if not job.quiet:
         text = f"{outcome.rows:,} rows, {outcome.rows - failed:,} {job.verb}"

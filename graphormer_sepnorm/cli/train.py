@@ -6,13 +6,11 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from graphormer_sepnorm.cli.compare import compare
-from graphormer_sepnorm.cli.crossvalidate import crossvalidate
+from graphormer_sepnorm.cli.compare import compare, crossvalidate
 from graphormer_sepnorm.cli.fit import evaluate, fit, pretrain
 from graphormer_sepnorm.cli.main import run
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
-from graphormer_sepnorm.process import name_and_version
-from graphormer_sepnorm.runs.lifetime import end_with_the_command
+from graphormer_sepnorm.process import end_with_the_command, name_and_version
 
 # Verb -> its line in --help, and what runs it: takes the words after it, may return an exit status.
 VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {

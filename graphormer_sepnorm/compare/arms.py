@@ -18,16 +18,7 @@ NORM = "model.norm"
 
 
 class _Loader(yaml.SafeLoader):
-    """A number may be written as 1e-3, and a name stands there once."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
-        names = [key.value for key, _ in node.value]
-        for name in names:
-            if names.count(name) > 1:
-                raise yaml.MarkedYAMLError(
-                    problem=f"{name} is there twice", problem_mark=node.start_mark
-                )
-        return super().construct_mapping(node, deep)
+    """A number may be written as 1e-3."""
 
 
 _NUMBER = re.compile(r"[-+]?\d[\d.]*[eE][-+]?\d+$")
@@ -48,41 +39,33 @@ def parse_arms(text: str, refused: Collection[str] = ()) -> tuple[Arm, ...]:
             not for arms.
     """
     path = Path(text).expanduser()
-    if path.is_file() or path.suffix in (".yaml", ".yml"):
-        return read_arms(path, refused)
-    if (bundled := arms_path(text)) is not None:
-        return read_arms(bundled, refused)
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        try:
-            norm_name(name)
-        except ConfigError as error:
-            raise ConfigError(f"{error}, a YAML file, or {' or '.join(arms_names())}") from None
-    return tuple(Arm(name, {NORM: name}) for name in names)
-
-
-def read_arms(path: Path, refused: Collection[str] = (), what: str = "arm") -> tuple[Arm, ...]:
-    """Read a YAML file ``{arm: {option: value}}``; see `parse_arms`.
-
-    Args:
-        path: Of the file.
-        refused: Options that no entry may have.
-        what: The entries are called in messages.
-    """
+    if not path.is_file() and path.suffix not in (".yaml", ".yml"):
+        bundled = arms_path(text)
+        if bundled is None:
+            return tuple(_norm_arm(name.strip()) for name in text.split(","))
+        path = bundled
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        raise ConfigError(f"{path}: the {what}s cannot be read ({error})") from error
+        raise ConfigError(f"{path}: the arms cannot be read ({error})") from error
     if not isinstance(content, dict) or not content:
-        raise ConfigError(f"{path}: expected {what}s, as {{{what}: {{option: value}}}}")
+        raise ConfigError(f"{path}: expected arms, as {{arm: {{option: value}}}}")
     arms = []
     for name, own in content.items():
-        where = f"{path}, {what} '{name}'"
         if not isinstance(own, dict | None):
-            raise ConfigError(f"{where}: expected options, as {{model.norm: sepnorm}}")
+            raise ConfigError(f"{path}, arm '{name}': expected options, as {{model.norm: sepnorm}}")
         options = flat(own or {})
-        for option in options:
-            if option in refused:
-                raise ConfigError(f"{where}: --{option} is the same for all of them: take it out")
+        for option in options.keys() & {*refused}:
+            raise ConfigError(
+                f"{path}, arm '{name}': --{option} is the same for all of them: remove it"
+            )
         arms.append(Arm(str(name), options))
     return tuple(arms)
+
+
+def _norm_arm(name: str) -> Arm:
+    try:
+        norm_name(name)
+    except ConfigError as error:
+        raise ConfigError(f"{error}, a YAML file, or {' or '.join(arms_names())}") from None
+    return Arm(name, {NORM: name})

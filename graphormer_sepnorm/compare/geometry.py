@@ -1,28 +1,62 @@
-"""The geometry of clouds of embeddings: how far a model spreads [CLS], and what stands in it.
+"""The geometry of embeddings: how far a model spreads [CLS], and what can be read from it.
 
-All functions take ``[n, d]`` clouds, one embedding a row, and compute in float64. Embeddings have
-no unit. What is undefined is nan: where an embedding is zero (it has no direction) or not finite,
-or there is only one (no pairs).
+First the formulas, of ``[n, d]`` clouds with one embedding a row, in float64 and without units.
+What is undefined is nan: where an embedding is zero (it has no direction) or not finite, or there
+is only one (no pairs). Then the clouds of a trained run after each of its layers; `geometry_of`
+stores what it measures in the directory of the run.
 
 Sources: Wang & Isola (ICML 2020) for uniformity, as in Chen et al. (NeurIPS 2023, "SepNorm"),
 Eq. 4 and Figs. 2, 4b, 4c, 6a; Roy & Vetterli (EUSIPCO 2007) for the effective rank.
 
-    n embeddings · d channels · G graphs · M atoms
+    n embeddings · d channels · G graphs · M sampled atoms
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from scipy.special import hyp0f1
 from scipy.stats import entropy
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import r2_score
 from sklearn.preprocessing import StandardScaler
+from torch import Tensor, nn
 
-# Penalties among which a probe chooses, for standardised features: from next to none to the mean.
+from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.files import read_json, typed, write_json
+from graphormer_sepnorm.graphs.loading import in_order, make_loader
+from graphormer_sepnorm.graphs.store import GraphStore
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+from graphormer_sepnorm.inference.checkpoint import (
+    KEY,
+    build_network,
+    model_weights,
+    read_checkpoint,
+)
+from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.runs.directory import RunDirectory
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+
+OUTPUT = "output"
+GRAPH_TOKEN, ATOMS = "graph token", "atoms"
+# Uniformity holds the distances of all pairs, and there are two dozen clouds in a model.
+_UNIFORMITY_OF = 2000
+_FEATURES, _BINS = 50, 60  # the first features, of which histograms are taken (paper, Fig. 2)
+# Of a run at most so many test molecules, whose embeddings are measured, and training molecules,
+# from which probes learn; and the atoms of both, so that some 10,000 are left of the former.
+_TEST_MOLECULES, _TRAINING_MOLECULES, _ATOMS = 10_000, 2000, 30_000
+_SEED = 0
+_VERSION = 3  # of what is stored in the directory of a run
+# Penalties among which a probe chooses, for standardized features: from next to none to the mean.
 PROBE_PENALTIES = tuple(10.0 ** (power / 2) for power in range(-6, 13))
 
 
@@ -64,7 +98,7 @@ def singular_values(embeddings: ArrayLike, *, centred: bool = False) -> np.ndarr
     Args:
         embeddings: ``[n, d]``, finite, at least one.
         centred: Subtract the mean embedding first. Without it (as far as the SepNorm paper says,
-            which mentions no centring) the first value is mostly the length of the mean; with it
+            which mentions no centering) the first value is mostly the length of the mean; with it
             the squares, divided by n, are the variances along the principal axes.
 
     Returns:
@@ -72,7 +106,7 @@ def singular_values(embeddings: ArrayLike, *, centred: bool = False) -> np.ndarr
         within rounding error of 0 are 0.
     """
     cloud = np.asarray(embeddings, dtype=np.float64)
-    # The rounding error is that of the cloud as given: centring a collapsed cloud leaves nothing
+    # The rounding error is that of the cloud as given: centering a collapsed cloud leaves nothing
     # but error, which must not pass for a spectrum.
     rounding = np.finfo(np.float64).eps * max(cloud.shape) * np.linalg.norm(cloud)
     if centred:
@@ -82,7 +116,7 @@ def singular_values(embeddings: ArrayLike, *, centred: bool = False) -> np.ndarr
 
 
 def effective_rank(spectrum: np.ndarray) -> float:
-    """Return the effective rank of a spectrum: exp of the entropy of its normalised values.
+    """Return the effective rank of a spectrum: exp of the entropy of its normalized values.
 
     Roy & Vetterli 2007: ``exp(- sum p log p)`` with ``p = s / sum s``, natural logarithm. From 1
     (one direction) to q (all singular values ``[q]`` are equal); 0 if all of them are 0.
@@ -116,7 +150,7 @@ def linear_probe(
 ) -> float:
     """Return how much of a quantity a linear read-out finds in embeddings, as R^2 on other rows.
 
-    Ridge regression on features standardised by the training rows, with that of `PROBE_PENALTIES`
+    Ridge regression on features standardized by the training rows, with that of `PROBE_PENALTIES`
     whose leave-one-out squared error on the training rows is least. Where LayerNorm has erased
     the length of [CLS], what is proportional to that length (atom count, an additive target) is
     not to be found by it any more.
@@ -151,3 +185,248 @@ def _directions(embeddings: ArrayLike) -> np.ndarray:
         return cloud[:0]
     directions = cloud / largest
     return directions / np.linalg.norm(directions, axis=1, keepdims=True)
+
+
+class LayerEmbeddings(NamedTuple):
+    """[CLS] ``[G, d]`` and the sampled atoms ``[M, d]`` at ``layer 1`` and so on, or ``output``."""
+
+    name: str
+    graph_token: np.ndarray
+    atoms: np.ndarray
+
+
+class ModelEmbeddings(NamedTuple):
+    """The embeddings of some graphs throughout a model.
+
+    Attributes:
+        layers: One per encoder layer, in order, then the output. With ``norm_position: pre`` a
+            layer gives the residual stream, which no norm has touched yet; the output is what the
+            last norm made of it. With ``post`` the output is the last layer again.
+        graph_of_atom: int64 ``[M]``, row of the graph that each sampled atom belongs to.
+        num_atoms: int64 ``[G]``, atoms of each graph, sampled or not.
+    """
+
+    layers: tuple[LayerEmbeddings, ...]
+    graph_of_atom: np.ndarray
+    num_atoms: np.ndarray
+
+
+@dataclass(frozen=True)
+class CloudGeometry:
+    """The geometry of n embeddings at one layer of a model; nan is what they do not have.
+
+    Attributes:
+        layer: ``layer 1`` and so on, or ``output``.
+        what: ``graph token`` or ``atoms``.
+        embeddings: n.
+        uniformity: Of at most 2,000 of them, sampled with a fixed seed.
+        uniformity_floor: Of this width.
+        effective_rank: Of their spectrum as it is, like the paper's.
+        effective_rank_centred: Without the mean.
+        histogram: Of the first 50 features at the output: 61 ``edges`` that all of them share, and
+            the ``counts`` of each.
+        cosine_to_atoms: Mean over the molecules, of the graph token.
+        probes: R² of each quantity that is read from the graph token.
+    """
+
+    layer: str
+    what: str
+    embeddings: int = 0
+    uniformity: float = math.nan
+    uniformity_floor: float = math.nan
+    effective_rank: float = math.nan
+    effective_rank_centred: float = math.nan
+    histogram: dict[str, Any] | None = None
+    cosine_to_atoms: float = math.nan
+    probes: dict[str, float] | None = None
+
+
+def collect_embeddings(
+    model: Graphormer,
+    store: GraphStore,
+    vocabulary: GraphVocabulary,
+    indices: np.ndarray,
+    *,
+    batch_size: int = 64,
+    max_atoms: int = 10_000,
+    seed: int = 0,
+) -> ModelEmbeddings:
+    """Run a model in evaluation mode and return its embeddings.
+
+    Which atoms are sampled depends on `seed`, `max_atoms` and the set of graphs alone, not on the
+    model, so that arms are compared on the same atoms.
+
+    Args:
+        model: The network (`GraphormerModule.model`), on any device; set to evaluation mode.
+        store: The graphs.
+        vocabulary: What the model knows of them.
+        indices: int64 ``[G]``, which of them, at least one.
+        batch_size: Graphs that are computed at once.
+        max_atoms: Largest M. All atoms are taken if there are no more.
+        seed: Of the sample.
+
+    Returns:
+        Rows in the order of `indices`, in the floating type of the model (float32 at least).
+    """
+    num_atoms = store.num_atoms(indices)
+    # The atoms with the smallest random numbers, which depend on (seed, graph, index in the graph).
+    keys = [
+        np.random.default_rng([seed, index]).random(count)
+        for index, count in zip(indices.tolist(), num_atoms.tolist(), strict=True)
+    ]
+    chosen = np.zeros(int(num_atoms.sum()), dtype=bool)
+    chosen[np.argsort(np.concatenate(keys), kind="stable")[:max_atoms]] = True
+    names = [*(f"layer {number}" for number in range(1, len(model.layers) + 1)), OUTPUT]
+    found: dict[str, list[list[np.ndarray]]] = {name: [] for name in names}
+    after_layers: list[Tensor] = []  # packed rows [graphs + atoms of a batch, d]
+
+    def record(layer: nn.Module, given: Any, made: tuple[Tensor, Tensor | None]) -> None:
+        after_layers.append(made[0])
+
+    def to_numpy(rows: Tensor) -> np.ndarray:
+        wide = rows if rows.dtype == torch.float64 else rows.float()
+        return wide.cpu().numpy().copy()  # or it would keep the whole batch alive
+
+    hooks = [layer.register_forward_hook(record) for layer in model.layers]
+    device = next(model.parameters()).device
+    model.eval()
+    first = 0
+    try:
+        with torch.no_grad():
+            for batch in make_loader(store, vocabulary, in_order(store, indices, batch_size)):
+                after_layers.clear()
+                outputs = torch.cat(model.encode(batch.to(device)))
+                end = first + len(batch.graph_of_atom)
+                atoms = torch.from_numpy(np.flatnonzero(chosen[first:end])).to(device)
+                first = end
+                for of_layer, rows in zip(found.values(), [*after_layers, outputs], strict=True):
+                    parts = rows[: batch.num_graphs], rows[batch.num_graphs + atoms]
+                    of_layer.append([to_numpy(part) for part in parts])
+    finally:
+        for hook in hooks:
+            hook.remove()
+    layers = [
+        LayerEmbeddings(name, *map(np.concatenate, zip(*of_layer, strict=True)))
+        for name, of_layer in found.items()
+    ]
+    graph_of_atom = np.repeat(np.arange(len(indices)), num_atoms)[chosen]
+    return ModelEmbeddings(tuple(layers), graph_of_atom, num_atoms)
+
+
+def geometry_per_layer(
+    embeddings: ModelEmbeddings,
+    properties: Mapping[str, np.ndarray],
+    tested: np.ndarray,
+) -> tuple[CloudGeometry, ...]:
+    """Measure the clouds of [CLS] and of the atoms after each layer and at the output.
+
+    Args:
+        embeddings: Of G molecules.
+        properties: Quantities that probes read from [CLS]: ``[G]``, nan where they are unknown.
+        tested: bool ``[G]``: the molecules whose embeddings are measured and that probes are tested
+            on; they are fitted to the others.
+
+    Returns:
+        Two per layer, that of the graph token first.
+    """
+    graphs, clouds = embeddings.graph_of_atom, []
+    for layer, token, atoms in embeddings.layers:
+        probes = {}
+        for name, column in properties.items():
+            values = column.astype(np.float64)
+            fit, test = (~np.isnan(values) & part for part in (~tested, tested))
+            probes[name] = linear_probe(token[fit], values[fit], token[test], values[test])
+        cosines = cosine_to(token, atoms, graphs)
+        cosines = cosines[tested] if len(cosines) else cosines
+        known = cosines[~np.isnan(cosines)]  # a graph of which no atom was sampled has none
+        cosine = float(known.mean()) if len(known) else math.nan
+        of_token = cloud_geometry(layer, GRAPH_TOKEN, token[tested])
+        of_atoms = cloud_geometry(layer, ATOMS, atoms[tested[graphs]])
+        clouds += [replace(of_token, cosine_to_atoms=cosine, probes=probes), of_atoms]
+    return tuple(clouds)
+
+
+def cloud_geometry(layer: str, what: str, cloud: np.ndarray) -> CloudGeometry:
+    """Measure what embeddings ``[n, C]`` have by themselves."""
+    floor = uniformity_floor(cloud.shape[1])
+    if not len(cloud) or not np.isfinite(cloud).all():
+        return CloudGeometry(layer, what, len(cloud), uniformity_floor=floor)
+    sampled = cloud
+    if len(cloud) > _UNIFORMITY_OF:
+        sampled = cloud[np.random.default_rng(0).choice(len(cloud), _UNIFORMITY_OF, replace=False)]
+    spectrum, counted = singular_values(cloud), None
+    if layer == OUTPUT:
+        values = cloud[:, :_FEATURES].astype(np.float64)
+        edges = np.histogram_bin_edges(values, _BINS)
+        counts = [np.histogram(column, edges)[0].tolist() for column in values.T]
+        counted = {"edges": edges.tolist(), "counts": counts}
+    return CloudGeometry(
+        layer,
+        what,
+        len(cloud),
+        uniformity=uniformity(sampled),
+        uniformity_floor=floor,
+        effective_rank=effective_rank(spectrum),
+        effective_rank_centred=effective_rank(singular_values(cloud, centred=True)),
+        histogram=counted,
+    )
+
+
+def geometry_of(
+    run: RunDirectory, data: MoleculeDataModule, *, accelerator: str | None = "cpu"
+) -> tuple[CloudGeometry, ...]:
+    """Measure the embeddings of the tested checkpoint of a run, see `geometry_per_layer`.
+
+    The result is stored in the directory of the run and taken from there the next time, also where
+    the checkpoint was deleted meanwhile. No other checkpoint is measured instead.
+
+    Args:
+        run: Its directory.
+        data: What it was trained on.
+        accelerator: That of its trainer: one that may be a GPU is one here if there is one.
+
+    Raises:
+        CheckpointError: The checkpoint cannot be read, or it is gone and nothing was stored.
+    """
+    named = (run.summary() or {}).get("checkpoint")
+    file = run.checkpoints / Path(named).name if named else run.tested or run.best
+    wanted = {"version": _VERSION, "dataset_fingerprint": data.splits.fingerprint}
+    if file.is_file():
+        wanted["checkpoint"] = f"{file.name} {file.stat().st_mtime_ns}"
+    stored = read_json(run.geometry_file) or {}
+    of_this = str(stored.get("checkpoint")).startswith(f"{file.name} ")
+    if of_this and wanted.items() <= stored.items():
+        return typed(tuple[CloudGeometry, ...], stored["clouds"])
+    if not file.is_file():
+        raise CheckpointError(
+            f"{file} is gone, and what the report needs of it was not stored: put it back, or "
+            f"remove {run.path} and start the comparison again to train this run anew"
+        )
+    on_gpu = accelerator in (None, "auto", "gpu", "cuda") and torch.cuda.is_available()
+    device = "cuda" if on_gpu else "cpu"
+    checkpoint = read_checkpoint(file, device)
+    model = build_network(checkpoint[KEY]["model"], model_weights(checkpoint)).to(device)
+    # The same molecules for every arm, in their order.
+    test, train = (
+        np.sort(np.random.default_rng(_SEED).permutation(data.indices(split))[:most])
+        for split, most in (("test", _TEST_MOLECULES), ("train", _TRAINING_MOLECULES))
+    )
+    indices = np.concatenate([train, test])
+    embeddings = collect_embeddings(
+        model,
+        data.store,
+        GraphVocabulary.from_plain(checkpoint[KEY]["vocabulary"]),
+        indices,
+        batch_size=data.eval_batch_size,
+        max_atoms=_ATOMS,
+        seed=_SEED,
+    )
+    properties = {
+        "atoms": embeddings.num_atoms,
+        "target": data.store.targets[indices, 0],
+    }
+    tested = np.isin(indices, test)
+    clouds = geometry_per_layer(embeddings, properties, tested)
+    plain = [asdict(cloud) for cloud in clouds]
+    write_json(run.geometry_file, {**wanted, "clouds": plain}, indent=None)
+    return clouds

@@ -1,6 +1,6 @@
-"""What runs came to, read into one table; of a comparison as results.json and predictions.csv.
+"""The results of a comparison: read from its runs, stored as results.json.
 
-A number that could not be had is nan here and null in a file, and a run that is not finished has
+A number that is not available is nan here and null in a file, and a run that is not finished has
 none. What a file lacks has its default.
 """
 
@@ -10,72 +10,43 @@ import functools
 import json
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.baselines.evaluation import baselines_of
-from graphormer_sepnorm.compare.model_geometry import CloudGeometry, geometry_of
-from graphormer_sepnorm.compare.statistics import PairedDifference, holm, paired_difference, verdict
-from graphormer_sepnorm.config import FitConfig
+from graphormer_sepnorm.compare.arms import NORM
+from graphormer_sepnorm.compare.geometry import CloudGeometry, geometry_of
+from graphormer_sepnorm.compare.statistics import (
+    PairedDifference,
+    holm,
+    norm_effects,
+    paired_difference,
+    verdict,
+)
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import read_json, typed, write_columns, write_json
+from graphormer_sepnorm.files import read_json, typed, write_json
 from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.metrics import METRICS
+from graphormer_sepnorm.model.config import NORM_ALIASES
 from graphormer_sepnorm.runs.directory import Record, RunDirectory, Summary
-from graphormer_sepnorm.runs.plan import Comparison, RunSpec, other_format
+from graphormer_sepnorm.runs.plan import COMPARISON, Plan, RunSpec, other_format
 
 log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
-RESULTS, PREDICTIONS = "results.json", "predictions.csv"
+RESULTS = "results.json"
 
 
-@dataclass(frozen=True)
-class Finished:
-    """A finished run, as a comparison and a cross-validation read it.
-
-    Attributes:
-        run: Which.
-        summary: What it came to.
-        record: What it was made with; None: not recorded, as of an ensemble.
-        rows: Of ``test_predictions.csv``; empty where it has left none.
-    """
-
-    run: RunSpec
-    summary: Summary
-    record: Record | None
-    rows: list[dict[str, str]]
-
-    @classmethod
-    def read(cls, run: RunSpec) -> Self | None:
-        """Read a run; None if it is not finished.
-
-        Raises:
-            DataError: It is damaged.
-        """
-        summary = run.files.summary()
-        if summary is None:
-            return None
-        return cls(run, summary, run.files.record(), run.files.test_predictions())
-
-    @property
-    def fingerprint(self) -> str:
-        """Of the molecules, labels and splits that it had; empty if not recorded."""
-        return self.summary.get("dataset_fingerprint", "")
-
-    def values(self, of: str, targets: Sequence[str]) -> np.ndarray:
-        """The ``label`` or ``pred`` of each test molecule, ``[G, T]``; nan where there is none."""
-        cells = [[float(row.get(f"{of}_{name}") or "nan") for name in targets] for row in self.rows]
-        return np.array(cells, dtype=np.float64).reshape(-1, len(targets))
+_FACTORIALS = ({"ln+ln", "ln+bn", "bn+ln", "bn+bn"}, {"shared-ln", "shared-bn", "ln+ln", "bn+bn"})
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """What is known at the end of an epoch, counted from 1."""
+    """The logged values at the end of an epoch; epochs are counted from 1."""
 
     epoch: int
     step: int
@@ -99,8 +70,6 @@ class RunResult:
     validation: float = math.nan
     test: float = math.nan
     seconds: float = math.nan
-    training_seconds: float = math.nan
-    graphs_per_second: float = math.nan
     ms_per_step: float = math.nan
     curve: tuple[CurvePoint, ...] = ()
     geometry: tuple[CloudGeometry, ...] = ()
@@ -144,8 +113,7 @@ class ArmComparison:
         arm: Its name.
         baseline: The baseline's.
         seeds: Which they are.
-        validation: Difference of the metric; None where it is undefined for some seed.
-        test: The same on the test split.
+        test: Difference of the test metric; None where it is undefined for some seed.
         holm_p: The p-value of `test`, adjusted for all arms; nan without it.
         smallest_holm_p: The smallest that so many seeds and arms allow.
         verdict: What may be said of the test metric, see `statistics.verdict`.
@@ -154,7 +122,6 @@ class ArmComparison:
     arm: str
     baseline: str
     seeds: tuple[int, ...]
-    validation: PairedDifference | None
     test: PairedDifference | None
     holm_p: float = math.nan
     smallest_holm_p: float = math.nan
@@ -172,9 +139,6 @@ class Results:
         command: One that does all of this.
         configuration: Of ``fit``, before an arm's options.
         complete: Whether all runs are finished.
-        baselines: Simple models beside the arms: ``name``, ``validation``, ``test``, and whether
-            they are ``comparable`` (means over the same targets).
-        baselines_left_out: What they leave out.
         environment: ``packages``, ``commit``, ``machine`` and ``python`` of the first run.
         environments_differ: Values of those of them that other runs do not share.
     """
@@ -192,8 +156,6 @@ class Results:
     complete: bool
     arms: tuple[ArmResult, ...]
     configuration: dict[str, Any] = field(default_factory=dict)
-    baselines: tuple[dict[str, Any], ...] = ()
-    baselines_left_out: str | None = None
     environment: dict[str, Any] = field(default_factory=dict)
     environments_differ: dict[str, Any] = field(default_factory=dict)
 
@@ -215,29 +177,28 @@ class Results:
         return None if plain is None else typed(cls, plain)
 
     def write(self, directory: Path) -> None:
-        """Write them to a directory, and what follows from them."""
+        """Write them to a directory, with the comparisons that follow from them."""
         plain = {"format_version": FORMAT_VERSION, **asdict(self)}
-        plain["comparisons"] = [asdict(one) for one in self.comparisons]
-        for plain_one, one in zip(plain["comparisons"], self.comparisons, strict=True):
-            for split in ("validation", "test"):
-                if (difference := getattr(one, split)) is not None:
-                    plain_one[split]["resolved"] = difference.resolved
-        if not self.baselines:
-            del plain["baselines"], plain["baselines_left_out"]
+        plain["comparisons"] = [
+            asdict(one) | {"test": one.test and {**asdict(one.test), "resolved": one.test.resolved}}
+            for one in self.comparisons
+        ]
         write_json(directory / RESULTS, plain, indent=None)
 
     @functools.cached_property
     def comparisons(self) -> tuple[ArmComparison, ...]:
         """Each arm that has a seed in common with the baseline against it."""
-        before, found = {run.seed: run for run in self.arms[0].finished}, []
+        before, found = {run.seed: run.test for run in self.arms[0].finished}, []
         for arm in self.arms[1:]:
-            pairs = [(before[run.seed], run) for run in arm.finished if run.seed in before]
-            if pairs:
-                validation, test = (_difference(pairs, part) for part in ("validation", "test"))
-                seeds = tuple(run.seed for _, run in pairs)
-                found.append(ArmComparison(arm.name, self.baseline, seeds, validation, test))
-        adjusted = holm([one.test.p_value if one.test else math.nan for one in found])
-        smallest = holm([one.test.smallest_p if one.test else math.nan for one in found])
+            after = {run.seed: run.test for run in arm.finished if run.seed in before}
+            if after:
+                sides = [before[seed] for seed in after], [*after.values()]
+                test = paired_difference(*sides) if np.isfinite(sides).all() else None
+                found.append(ArmComparison(arm.name, self.baseline, tuple(after), test))
+        p, least = (
+            holm([getattr(one.test, name, math.nan) for one in found]).tolist()
+            for name in ("p_value", "smallest_p")
+        )
         return tuple(
             replace(
                 one,
@@ -245,60 +206,102 @@ class Results:
                 smallest_holm_p=least,
                 verdict=verdict(one.test, p, self.better) if one.test else "",
             )
-            for one, p, least in zip(found, adjusted.tolist(), smallest.tolist(), strict=True)
+            for one, p, least in zip(found, p, least, strict=True)
         )
 
     def comparison(self, arm: str) -> ArmComparison | None:
-        """That of an arm, if its metric is defined for all seeds."""
+        """Return that of an arm, if its metric is defined for all seeds."""
         return next((one for one in self.comparisons if one.arm == arm and one.test), None)
 
+    def effects(self) -> list[tuple[str, PairedDifference, float]]:
+        """Return the effects of the norms' factors, where the arms form a factorial of norms.
 
-def _difference(
-    pairs: Sequence[tuple[RunResult, RunResult]], split: str
-) -> PairedDifference | None:
-    """None where the metric is undefined for a seed, or there was no validation."""
-    sides = np.array([[getattr(run, split) for run in pair] for pair in pairs]).T
-    return paired_difference(*sides) if np.isfinite(sides).all() else None
+        Arms that differ from the baseline in other options too are no cells of it. An effect is
+        left out if no seed is finished under all arms that it is taken from.
+
+        Returns:
+            Name, difference of the test metric, and its p-value, adjusted for all effects.
+        """
+        common = self.configuration.get("model", {}).get("norm")
+        others = [
+            {name: value for name, value in arm.options.items() if name != NORM}
+            for arm in self.arms
+        ]
+        tests = {}
+        for arm, own in zip(self.arms, others, strict=True):
+            if own == others[0]:
+                norm = str(arm.options.get(NORM) or common).lower()
+                tests[NORM_ALIASES.get(norm, norm)] = arm.tests
+        if not any(norms <= tests.keys() for norms in _FACTORIALS):
+            return []
+        found = norm_effects(tests)
+        adjusted = holm([one.p_value for one in found.values()]).tolist()
+        return [(name, one, p) for (name, one), p in zip(found.items(), adjusted, strict=True)]
+
+    @functools.cached_property
+    def decimals(self) -> int:
+        """Of values of the metric: as many as show four digits of the largest one."""
+        values = [np.abs(arm.values(part)) for arm in self.arms for part in ("validation", "test")]
+        largest = np.concatenate(values).max(initial=0)
+        return max(0, 3 - math.floor(math.log10(largest))) if largest else 4
+
+    @property
+    def label(self) -> str:
+        """The metric as it is printed."""
+        return METRICS[self.metric].label
+
+    @property
+    def in_unit(self) -> str:
+        """The unit in parentheses, with a blank before it; empty if there is none."""
+        return f" ({self.unit})" if self.unit else ""
 
 
 def collect(directory: Path, baseline: str | None = None) -> None:
     """Read the runs of a comparison, measure their embeddings, write the results.
 
-    Against its own baseline, unless another arm is named.
+    Against its own baseline, unless another arm is named. Where no finished run is there any more
+    (they are large), the results are those that were written before.
 
     Raises:
-        DataError: No comparison was begun there, no run has finished, the data are not those
-            that the runs were trained on, or earlier results are of another version.
+        DataError: There is no comparison, no run has finished, the data are not those that the
+            runs were trained on, or earlier results are of another version.
         CheckpointError: Of a finished run something has to be computed, and it has no readable
             checkpoint.
     """
-    comparison = Comparison.read(directory)
-    if comparison is None:
-        raise DataError(f"{directory} holds no comparison: there is no compare.yaml in it")
-    earlier, runs = Results.read(directory), comparison.runs(directory)
-    finished = {run: found for run in runs if (found := Finished.read(run)) is not None}
-    if not finished:
-        raise DataError(f"{directory}: no run has finished, there is nothing to report yet")
+    earlier = Results.read(directory)
+    before = [directory / r.directory for arm in earlier.arms for r in arm.runs] if earlier else []
+    # Where no run is left its plan is not needed: it may be of an earlier version.
+    left = not before or any(run.is_dir() for run in before)
+    plan = Plan.read(directory / COMPARISON) if left else None
+    runs = plan.runs(directory) if plan is not None else []
+    finished = {run: found for run in runs if (found := run.files.summary()) is not None}
+    if plan is None or not finished:
+        if earlier is None:
+            raise DataError(f"{directory}: no run of a comparison has finished: nothing to report")
+        if baseline is not None:
+            Plan.check_baseline(baseline, [arm.name for arm in earlier.arms])
+            replace(earlier, baseline=baseline).write(directory)
+        return
+    if baseline is not None:
+        Plan.check_baseline(baseline, [arm.name for arm in plan.arms])
+    records = {run: found for run in finished if (found := run.files.record()) is not None}
     data, geometry = _measure(finished)
     splits, task = data.splits, data.splits.task
-    _write_predictions(directory / PREDICTIONS, data, finished)
-    baselines, left_out = _baselines(comparison, data, earlier)
-    environment, differing = _environments(finished.values())
+    environment, differing = _environments(records.values())
     arms = []
-    for arm in comparison.arms:
+    for arm in plan.arms:
         own = [run for run in runs if run.arm == arm.name]
-        of_arm = [finished[run] for run in own if run in finished]
-        first = of_arm[0] if of_arm else None
+        first = next((run for run in own if run in finished), None)
         arms.append(
             ArmResult(
                 name=arm.name,
                 options=arm.options,
-                parameters=first.summary["parameters"] if first else math.nan,
+                parameters=finished[first]["parameters"] if first else math.nan,
                 runs=tuple(
                     _result(run, finished.get(run), geometry.get(run, ()), task.metric)
                     for run in own
                 ),
-                selected_on=first.record.selected_on if first and first.record else None,
+                selected_on=records[first].selected_on if first in records else None,
             )
         )
     Results(
@@ -309,127 +312,60 @@ def collect(directory: Path, baseline: str | None = None) -> None:
         metric=task.metric,
         better=task.main.better,
         unit=task.unit_of(task.main),
-        command=tuple(comparison.command_line()),
-        configuration=comparison.configuration,
-        seeds=comparison.seeds,
-        baseline=baseline or comparison.baseline,
+        command=tuple(plan.command_line()),
+        configuration=plan.configuration,
+        seeds=plan.seeds,
+        baseline=baseline or plan.baseline,
         complete=len(finished) == len(runs),
         arms=tuple(arms),
-        baselines=baselines,
-        baselines_left_out=left_out,
         environment=environment,
         environments_differ=differing,
     ).write(directory)
 
 
-def runs_are_gone(directory: Path) -> bool:
-    """Whether results were collected of finished runs whose directories are no longer there.
-
-    A run that was begun again since is not gone, whatever came of it; if none got so far as to
-    begin, all are.
-
-    Raises:
-        DataError: Of some they are, of others not; or the results are of another version.
-    """
-    earlier = Results.read(directory)
-    collected = [
-        RunSpec(arm.name, FitConfig(), directory / run.directory)
-        for arm in (earlier.arms if earlier else ())
-        for run in arm.finished
-    ]
-    begun = [run.finished or run.files.record_file.is_file() for run in collected]
-    if not any(begun):
-        return bool(collected)
-    if not all(there or run.failure.is_file() for there, run in zip(begun, collected, strict=True)):
-        raise DataError(
-            f"{directory}: some of the runs in {RESULTS} are gone, others are there: put them back "
-            f"to report on all, or remove {RESULTS} to report on those that are there"
-        )
-    return False
-
-
 def _measure(
-    finished: Mapping[RunSpec, Finished],
+    finished: Mapping[RunSpec, Summary],
 ) -> tuple[MoleculeDataModule, dict[RunSpec, tuple[CloudGeometry, ...]]]:
     """Return the data of the first run, and the geometry of each finished one."""
     loaded: dict[str, MoleculeDataModule] = {}
     found: dict[RunSpec, tuple[CloudGeometry, ...]] = {}
-    for place, (run, one) in enumerate(finished.items(), start=1):
+    for number, (run, summary) in enumerate(finished.items(), start=1):
         config = run.files.configuration()
         length = config["model"]["max_path_length"]
         options = config["data"] | {"max_path_length": length, "num_workers": 0}
         key = json.dumps(options, sort_keys=True)  # most runs have the same
         if key not in loaded:
             loaded[key] = MoleculeDataModule(**options)
-        data = loaded[key]
-        if data.splits.fingerprint != one.fingerprint:
+        if loaded[key].splits.fingerprint != summary.get("dataset_fingerprint", ""):
             raise DataError(
-                f"{run.directory} was trained on other data than those that are there now (or on "
-                "another split of them): what it predicts for these would mean nothing; put the "
-                "data back, or compare anew in another directory"
+                f"{run.directory} was trained on other data, or another split, than are there now: "
+                "put the data back, or compare anew in another directory"
             )
-        log.info("analysing %s (%d of %d)", run.name, place, len(finished))
-        # Histograms of one run per arm say enough, and are the largest part of the results.
-        first = run.arm not in {other.arm for other in found}
+        log.info("analyzing %s (%d of %d)", run.name, number, len(finished))
         accelerator = (config.get("trainer") or {}).get("accelerator")
-        found[run] = geometry_of(run.files, data, histograms=first, accelerator=accelerator)
+        clouds = geometry_of(run.files, loaded[key], accelerator=accelerator)
+        if run.arm in {other.arm for other in found}:
+            # Histograms of one run per arm say enough, and are the largest part of the results.
+            clouds = tuple(replace(cloud, histogram=None) for cloud in clouds)
+        found[run] = clouds
     return next(iter(loaded.values())), found
 
 
-def _write_predictions(
-    path: Path, data: MoleculeDataModule, finished: Mapping[RunSpec, Finished]
-) -> None:
-    """Write what each arm predicts of the test molecules, the mean over its seeds."""
-    numbers, targets = data.indices("test"), data.splits.task.targets
-    smiles = data.splits.smiles
-    columns: dict[str, Iterable[object]] = {
-        "number": range(len(numbers)),
-        "smiles": [""] * len(numbers) if smiles is None else smiles["test"],
-        "atoms": data.store.num_atoms(numbers).tolist(),
-    }
-    of_arms: dict[str, list[np.ndarray]] = {}
-    for run, one in finished.items():
-        if len(one.rows) == len(numbers):
-            of_arms.setdefault(f"pred_{run.arm}", []).append(one.values("pred", targets))
-    tables = {"target": data.labels(numbers)}
-    tables |= {name: np.mean(values, axis=0) for name, values in of_arms.items()}
-    for name, table in tables.items():
-        for target, column in zip(targets, table.T, strict=True):
-            title = f"{name}:{target}" if len(targets) > 1 else name
-            columns[title] = ["" if math.isnan(value) else f"{value:.9g}" for value in column]
-    write_columns(path, columns)
-
-
-def _baselines(
-    comparison: Comparison, data: MoleculeDataModule, earlier: Results | None
-) -> tuple[tuple[dict[str, Any], ...], str | None]:
-    """The simple models, if ``--baselines`` asks for them: computed once, then taken from there."""
-    if not comparison.configuration.get("baselines"):
-        return (), None
-    same = earlier and earlier.dataset_fingerprint == data.splits.fingerprint
-    if earlier and same and earlier.baselines:
-        return earlier.baselines, earlier.baselines_left_out
-    found, left_out, _ = baselines_of(data)
-    metric = data.splits.task.metric
-    return tuple(one.by(metric) for one in found), left_out
-
-
 def _result(
-    run: RunSpec, finished: Finished | None, geometry: tuple[CloudGeometry, ...], metric: str
+    run: RunSpec, summary: Summary | None, geometry: tuple[CloudGeometry, ...], metric: str
 ) -> RunResult:
-    kept: dict[str, Any] = {"seed": run.seed, "directory": f"{run.arm}/{run.directory.name}"}
-    if finished is not None:
-        summary = finished.summary
-        kept = summary | kept | {"status": "finished"}
-        kept |= {"validation": summary.validation(metric), "test": summary.test(metric)}
+    found: dict[str, Any] = {"seed": run.seed, "directory": f"{run.arm}/{run.directory.name}"}
+    if summary is not None:
+        found = summary | found | {"status": "finished"}
+        found |= {"validation": summary.validation(metric), "test": summary.test(metric)}
         steps, seconds = summary.get("steps"), summary.get("training_seconds")
-        kept["ms_per_step"] = 1000 * seconds / steps if steps and seconds else None
+        found["ms_per_step"] = 1000 * seconds / steps if steps and seconds else None
     elif run.failure.is_file():
-        kept |= {"status": "failed", "error": run.failure.read_text(encoding="utf-8").strip()}
+        found |= {"status": "failed", "error": run.failure.read_text(encoding="utf-8").strip()}
     else:
-        kept["status"] = "unfinished" if run.directory.is_dir() else "missing"
+        found["status"] = "unfinished" if run.directory.is_dir() else "missing"
     curve = learning_curve(run.files, metric)
-    return replace(typed(RunResult, kept), curve=curve, geometry=geometry)
+    return replace(typed(RunResult, found), curve=curve, geometry=geometry)
 
 
 def learning_curve(run: RunDirectory, metric: str) -> tuple[CurvePoint, ...]:
@@ -445,12 +381,9 @@ def learning_curve(run: RunDirectory, metric: str) -> tuple[CurvePoint, ...]:
     return tuple(points[step] for step in sorted(points))
 
 
-def _environments(finished: Iterable[Finished]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Where the runs were trained: the first one's first session, and what differs from it.
-
-    A run that was continued has several sessions; all of them, of all runs, are looked through.
-    """
-    sessions = [session for one in finished if one.record for session in one.record.sessions]
+def _environments(records: Iterable[Record]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Where the runs were trained: the first one's first session, and what differs in others."""
+    sessions = [session for record in records for session in record.sessions]
     first, differing = {}, {}
     for name in ("packages", "commit", "machine", "python"):
         values = [getattr(session, name) for session in sessions]

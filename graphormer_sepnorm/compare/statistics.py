@@ -1,4 +1,4 @@
-"""The statistics of a paired comparison: the same seeds, or the same molecules, under two arms.
+"""The statistics of a paired comparison: the same seeds, folds or molecules under two arms.
 
 Every difference is treatment minus baseline, so for an error a negative one is an improvement.
 Comparisons of floats allow for rounding: two runs that give the same metric but for the order of
@@ -9,7 +9,7 @@ minute where the signs of four thousand molecules are sampled.)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,20 @@ _PARTS = 50
 # Relative to the values compared: far above what summation in float64 loses, far below what a
 # metric can mean.
 _ROUNDING = 1e-12
+
+# Norms ([CLS] + atoms) without and with a factor, and what the difference of their means is
+# multiplied by: an interaction is a difference of effects, twice that of means. Of all six norms
+# half of [CLS] and half of the atoms have BatchNorm on both sides, so that separation differs.
+_SHARED, _SEPARATE = ("shared-ln", "shared-bn"), ("ln+ln", "ln+bn", "bn+ln", "bn+bn")
+_EFFECTS = {
+    "BatchNorm on the atoms": (("ln+ln", "bn+ln"), ("ln+bn", "bn+bn"), 1),
+    "BatchNorm on [CLS]": (("ln+ln", "ln+bn"), ("bn+ln", "bn+bn"), 1),
+    "interaction of the two": (("ln+bn", "bn+ln"), ("ln+ln", "bn+bn"), 2),
+    "separation of LayerNorm": (("shared-ln",), ("ln+ln",), 1),
+    "separation of BatchNorm": (("shared-bn",), ("bn+bn",), 1),
+    "separation, the same kind on both": (_SHARED, ("ln+ln", "bn+bn"), 1),
+    "separation, all six arms": (_SHARED, _SEPARATE, 1),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,11 +124,13 @@ class _Pairs:
         self.mean, sd = mean_sd(self.differences)
         self.sd = 0.0 if sd <= _ROUNDING * float(scale.max()) else sd
 
-    def interval(self, standard_error: float) -> dict[str, float]:
-        """Student's interval of the mean, nan of one difference."""
-        half = float(stdtrit(self.n - 1, (1 + CONFIDENCE) / 2)) * standard_error
-        ends = {"low": self.mean - half, "high": self.mean + half}
-        return {"mean": self.mean, **ends, "confidence": CONFIDENCE}
+
+def _t_test(mean: float, error: float, n: int) -> dict[str, float]:
+    """Student's interval and p-value of a mean of n values; nan of one of them."""
+    half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * error
+    p = 2 * float(stdtr(n - 1, -abs(mean) / error)) if error > 0 else math.nan
+    ends = {"low": mean - half, "high": mean + half}
+    return {"mean": mean, **ends, "confidence": CONFIDENCE, "p_value": p}
 
 
 def mean_sd(values: ArrayLike) -> tuple[float, float]:
@@ -136,22 +152,23 @@ def paired_difference(baseline: ArrayLike, treatment: ArrayLike) -> PairedDiffer
     """
     pairs = _Pairs(baseline, treatment)
     reference = abs(pairs.means["baseline_mean"])
+    p_value = sign_flip_p(pairs.differences, pairs.rounding)
+    interval = _t_test(pairs.mean, pairs.sd / math.sqrt(pairs.n), pairs.n)
     return PairedDifference(
         seeds=pairs.n,
         sd=pairs.sd,
         **pairs.means,
-        **pairs.interval(pairs.sd / math.sqrt(pairs.n)),
-        p_value=sign_flip_p(pairs.differences, pairs.rounding),
-        smallest_p=smallest_sign_flip_p(pairs.n),
+        **(interval | {"p_value": p_value}),
+        smallest_p=2.0 ** (1 - pairs.n) if pairs.n <= EXACT_UP_TO else 1 / (DRAWS + 1),
         relative_percent=100 * pairs.mean / reference if reference > 0 else math.nan,
     )
 
 
 def verdict(difference: MeanDifference, adjusted_p: float, better: str = "") -> str:
-    """Say what may be said of a difference, by the one rule of all reports.
+    """Return what may be stated of a difference, by the one rule of all reports.
 
     It is significant if the p-value, adjusted for several comparisons, is below `SIGNIFICANT` and
-    the interval leaves out 0; *not significant* if only the interval does, which few seeds cannot
+    the interval excludes 0; *not significant* if only the interval does, which few seeds cannot
     change; and *not resolved* else.
 
     Args:
@@ -189,18 +206,12 @@ def fold_difference(
     """
     pairs = _Pairs(baseline, treatment)
     error = pairs.sd * math.sqrt(1 / pairs.n + test / train)
-    t = -abs(pairs.mean) / error if error > 0 else math.nan
-    return FoldDifference(
-        folds=pairs.n,
-        standard_error=error,
-        **pairs.means,
-        **pairs.interval(error),
-        p_value=2 * float(stdtr(pairs.n - 1, t)),
-    )
+    tested = _t_test(pairs.mean, error, pairs.n)
+    return FoldDifference(folds=pairs.n, standard_error=error, **pairs.means, **tested)
 
 
 def jackknifed(value: Callable[[np.ndarray], float], molecules: int) -> MeanDifference:
-    """Judge a difference of two models over molecules, as of a metric that is no mean of losses.
+    """Evaluate a difference of two models over molecules, as of an area under the ROC curve.
 
     By the jackknife that leaves out a part of the molecules at a time (Shao and Wu 1989, Annals of
     Statistics 17:1176-1197). Of a mean of no more losses than parts it is the paired t-test.
@@ -218,11 +229,7 @@ def jackknifed(value: Callable[[np.ndarray], float], molecules: int) -> MeanDiff
     count = len(without)
     # Of the jackknife, from its standard deviation.
     error = (count - 1) / math.sqrt(count) * mean_sd(without)[1] if count > 1 else math.nan
-    half = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * error
-    p = 2 * float(stdtr(count - 1, -abs(whole) / error)) if error > 0 else math.nan
-    return MeanDifference(
-        mean=whole, low=whole - half, high=whole + half, confidence=CONFIDENCE, p_value=p
-    )
+    return MeanDifference(**_t_test(whole, error, count))
 
 
 def sign_flip_p(differences: ArrayLike, tolerance: float = 0.0) -> float:
@@ -259,11 +266,6 @@ def sign_flip_p(differences: ArrayLike, tolerance: float = 0.0) -> float:
     return (int((np.abs(sums) >= threshold).sum()) + 1) / (DRAWS + 1)
 
 
-def smallest_sign_flip_p(seeds: int) -> float:
-    """Return the smallest value that `sign_flip_p` can take of so many differences."""
-    return 2.0 ** (1 - seeds) if seeds <= EXACT_UP_TO else 1 / (DRAWS + 1)
-
-
 def holm(p_values: ArrayLike) -> np.ndarray:
     """Adjust p-values for several comparisons by Holm's step-down method.
 
@@ -284,3 +286,27 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     adjusted = np.full(len(raw), np.nan)
     adjusted[ascending] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return adjusted
+
+
+def norm_effects(values: Mapping[str, Mapping[int, float]]) -> dict[str, PairedDifference]:
+    """Return the effects of BatchNorm and of separation, by name, as far as the norms allow.
+
+    An effect is the mean of the norms that have something minus the mean of those that have not,
+    for each seed; over the seeds it is treated as the difference of two arms is.
+
+    Args:
+        values: A metric by canonical name of the norm, and by seed. The seeds that all norms of an
+            effect have are taken.
+    """
+    found = {}
+    for name, (without, having, times) in _EFFECTS.items():
+        if not {*without, *having} <= values.keys():
+            continue
+        seeds = [s for s in values[without[0]] if all(s in values[n] for n in (*without, *having))]
+        if seeds:
+            sides = (
+                [times * sum(values[norm][seed] for norm in side) / len(side) for seed in seeds]
+                for side in (without, having)
+            )
+            found[name] = paired_difference(*sides)
+    return found

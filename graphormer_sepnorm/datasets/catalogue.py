@@ -11,38 +11,29 @@ from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 
 
-def _loader(module: str, function: str, **options: Any) -> Callable[[Path], DatasetSplits]:
+def _loader(module: str, **options: Any) -> Callable[[Path], DatasetSplits]:
     """Return what loads a data set, whose module is imported when it is loaded."""
 
     def load(root: Path) -> DatasetSplits:
-        found = getattr(import_module(f"graphormer_sepnorm.datasets.{module}"), function)
-        return found(root, **options)
+        found = import_module(f"graphormer_sepnorm.datasets.{module}")
+        return getattr(found, f"load_{module}")(root, **options)
 
     return load
 
 
 DATASETS: dict[str, Callable[[Path], DatasetSplits]] = {
-    "zinc-subset": _loader("zinc", "load_zinc", subset=True),
-    "zinc": _loader("zinc", "load_zinc", subset=False),
-    "ogbg-molhiv": _loader("molhiv", "load_molhiv"),
-    "sample": _loader("sample", "load_sample"),
+    "zinc-subset": _loader("zinc", subset=True),
+    "zinc": _loader("zinc", subset=False),
+    "ogbg-molhiv": _loader("molhiv"),
+    "sample": _loader("sample"),
 }
-
-# A file of the user's: it has options of its own, so it is not loaded by name alone.
-TABLE = "table"
-# Molecules of the user's, without labels.
-PRETRAINING = "pretraining"
-
+# Those of the user's, which have options of their own: a table, and molecules without labels.
+TABLE, PRETRAINING = "table", "pretraining"
 # Other names the same data sets go by; "_" and capitals are already taken care of.
 ALIASES = {
-    "zinc12k": "zinc-subset",
-    "zinc-12k": "zinc-subset",
-    "zinc-full": "zinc",
-    "zinc250k": "zinc",
-    "zinc-250k": "zinc",
-    "molhiv": "ogbg-molhiv",
-    "ogb-molhiv": "ogbg-molhiv",
-    "hiv": "ogbg-molhiv",
+    **dict.fromkeys(("zinc12k", "zinc-12k"), "zinc-subset"),
+    **dict.fromkeys(("zinc-full", "zinc250k", "zinc-250k"), "zinc"),
+    **dict.fromkeys(("molhiv", "ogb-molhiv", "hiv"), "ogbg-molhiv"),
 }
 
 
@@ -52,8 +43,7 @@ def canonical_name(name: str) -> str:
     Raises:
         ConfigError: No data set goes by this name.
     """
-    plain = _plain(name)
-    plain = ALIASES.get(plain, plain)
+    plain = ALIASES.get(_plain(name), _plain(name))
     known = {_plain(one): one for one in (*DATASETS, TABLE, PRETRAINING)}
     if plain not in known:
         raise ConfigError(
@@ -79,9 +69,7 @@ def load_dataset(name: str, root: str | Path) -> DatasetSplits:
         ConfigError: No data set goes by this name.
         DataError: Raw files are missing and cannot be downloaded, or are damaged.
     """
-    plain = canonical_name(name)
-    if plain == TABLE:
-        raise ConfigError("a table is loaded by load_table, which takes its options")
-    if plain == PRETRAINING:
-        raise ConfigError("molecules without labels are for train.py pretrain")
-    return DATASETS[plain](Path(root).expanduser())
+    found = canonical_name(name)
+    if found not in DATASETS:
+        raise ConfigError(f"a {found} data set is loaded by a MoleculeDataModule with its options")
+    return DATASETS[found](Path(root).expanduser())

@@ -22,11 +22,12 @@ from graphormer_sepnorm.datasets.catalogue import (
     canonical_name,
     load_dataset,
 )
-from graphormer_sepnorm.datasets.graph_numbers import GraphNumbers, MemberFolds
-from graphormer_sepnorm.datasets.splits import DatasetSplits, Graphs
-from graphormer_sepnorm.datasets.training_labels import (
+from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.datasets.training_graphs import (
+    GraphIndices,
+    MemberFolds,
     check_labels,
-    labels_digest,
+    digest_of,
     scaling,
 )
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
@@ -77,9 +78,7 @@ class MoleculeDataModule(LightningDataModule):
                     f"{name} is {value!r}: it must be a whole number, {least} or more"
                 )
         self.config = config
-        self.dataset = canonical_name(
-            config.dataset or ("table" if config.table else "zinc-subset")
-        )
+        self.dataset = canonical_name(config.dataset or (TABLE if config.table else "zinc-subset"))
         self._check_kind()
         self.table_options = config.of_table() if self.dataset == TABLE else None
         config.check_seed()
@@ -95,35 +94,28 @@ class MoleculeDataModule(LightningDataModule):
         if splits is not None:
             self.dataset = splits.name
         self._store: GraphStore | None = None
-        self._numbers: GraphNumbers | None = None
+        self._numbers: GraphIndices | None = None
         self._labels: np.ndarray | None = None
         self._position = (0, 0)
-        # Training batches are numbers of graphs, where the graphs themselves are on the device.
+        # Training batches are indices of graphs, where the graphs themselves are on the device.
         self.numbers_only = False
         if config.member_folds is not None:
             self.deal_members(MemberFolds(config.member_folds, config.member_fold))
 
     def _check_kind(self) -> None:
         """Refuse options of another kind of data, and data without their file."""
-        config = self.config
-        if self.dataset == PRETRAINING and config.molecules is None:
-            raise ConfigError("which molecules? Give a file of SMILES: --data.molecules FILE")
-        if self.dataset != PRETRAINING and config.molecules is not None:
-            raise ConfigError(
-                f"--data.molecules {config.molecules} is for train.py pretrain, and this is "
-                f"{self.dataset}: pre-train on them first, then --model.from_pretrained"
-            )
-        if self.dataset == TABLE:
-            if config.table is None:
-                raise ConfigError("which table? Give your file: --data.table FILE")
-            return
-        layout = ("smiles_column", "sheet", "header_row") * (self.dataset == PRETRAINING)
-        default = DataConfig()
-        for name in config.of_table():
-            if name not in layout and getattr(config, name) != getattr(default, name):
+        config, default, of_table = self.config, DataConfig(), [*self.config.of_table()]
+        file = {PRETRAINING: "molecules", TABLE: "table"}.get(self.dataset)
+        if file and getattr(config, file) is None:
+            raise ConfigError(f"which molecules? Give your file: --data.{file} FILE")
+        layout = ["smiles_column", "sheet", "header_row"]
+        own = {PRETRAINING: ["molecules", *layout], TABLE: of_table}.get(self.dataset, [])
+        for name in (*of_table, "molecules"):
+            if name not in own and getattr(config, name) != getattr(default, name):
+                kind = "train.py pretrain" if name == "molecules" else "a table of your own"
                 raise ConfigError(
-                    f"--data.{name} is for a table of your own, and this is {self.dataset}: give "
-                    "--data.table FILE alone, or leave it out"
+                    f"--data.{name} is for {kind}, and this is {self.dataset}: leave it out, or "
+                    "name that instead"
                 )
 
     @classmethod
@@ -132,8 +124,7 @@ class MoleculeDataModule(LightningDataModule):
     ) -> MoleculeDataModule:
         """Make a data module of your own PyG data sets.
 
-        Their graph store is found again by what `splits` say of the graphs (`fingerprint`,
-        `feature_version`) and by the labels, which are read from all graphs at each start.
+        Their graph store is found again by the graphs, all of which are read at each start.
 
         Args:
             splits: The graphs of the three splits and what their labels mean.
@@ -184,39 +175,37 @@ class MoleculeDataModule(LightningDataModule):
         """The structure of all graphs: training, validation, test, one after the other."""
         if self._store is None:
             splits = self.splits
+            parts = splits.parts.values()
             key: dict[str, str | int] = {
                 "dataset": splits.name,
                 "fingerprint": splits.fingerprint,
                 "feature_version": splits.feature_version,
-                "graphs": sum(len(part) for part in splits.parts.values()),
+                "graphs": sum(map(len, parts)),
             }
-            if not self._vouched_for:
-                key["labels"] = labels_digest(splits)
+            # Somebody else may not have thought of all that graphs and labels depend on.
+            own = all(hasattr(part, "packed") for part in parts)
+            if not own:
+                key["labels"] = digest_of(parts)
             # Releases that store the structure in other ways can use the same root.
             text = json.dumps([key, self.max_path_length, STRUCTURE_VERSION], sort_keys=True)
             digest = hashlib.sha256(text.encode()).hexdigest()[:12]
             store = GraphStore.open_or_build(
                 self.root / "store" / f"{splits.name}-{digest}",
                 key,
-                lambda: itertools.chain(*map(_packed_or_single, splits.parts.values())),
+                # Many graphs at once where a split knows how to.
+                lambda: itertools.chain(*(getattr(one, "packed", one.__iter__)() for one in parts)),
                 self.max_path_length,
             )
-            if not self._vouched_for:
+            if not own:
                 check_labels(store.targets, splits)
             self._store = store
         return self._store
 
     @property
-    def _vouched_for(self) -> bool:
-        """Whether the data were loaded by this package, whose fingerprints follow the labels."""
-        own = all(hasattr(part, "packed") for part in self.splits.parts.values())
-        return own and not self._given
-
-    @property
-    def numbers(self) -> GraphNumbers:
+    def numbers(self) -> GraphIndices:
         """Which graphs of the store belong to what."""
         if self._numbers is None:
-            self._numbers = GraphNumbers(self.splits, lambda: self.store.weights, self.member_folds)
+            self._numbers = GraphIndices(self.splits, lambda: self.store.weights, self.member_folds)
         return self._numbers
 
     def indices(self, split: str) -> np.ndarray:
@@ -238,17 +227,17 @@ class MoleculeDataModule(LightningDataModule):
 
     def target_scaling(self) -> tuple[list[float], list[float]]:
         """Mean and standard deviation of the training labels, per target, see `scaling`."""
-        numbers = self.numbers.described
-        labels, weights = self.labels(numbers), self.row_weights(numbers)
+        train = self.numbers.described
+        labels, weights = self.labels(train), self.row_weights(train)
         return scaling(labels, weights, self.splits.task, self.splits.name)
 
-    def row_weights(self, numbers: np.ndarray) -> np.ndarray | None:
+    def row_weights(self, indices: np.ndarray) -> np.ndarray | None:
         """Return the weights of graphs, float64 ``[n]``; None if all weigh the same."""
-        weights = np.asarray(self.store.weights[numbers], np.float64)
+        weights = np.asarray(self.store.weights[indices], np.float64)
         return None if (weights == weights[:1]).all() else weights
 
     def extra_scaling(self) -> tuple[np.ndarray, np.ndarray]:
-        """By what the numbers beside the graphs are standardised, see `standardisation`."""
+        """By what the extra inputs are standardised, see `standardisation`."""
         return standardisation(self.store.extra[self.numbers.weighed(self.numbers.described)])
 
     def own_columns(self, split: str) -> np.ndarray:
@@ -257,10 +246,9 @@ class MoleculeDataModule(LightningDataModule):
         return np.asarray(self.store.extra[self.indices(split)][:, first:])
 
     def missing_inputs(self) -> list[str]:
-        """Say which numbers beside the graphs are missing, and which say nothing."""
-        inputs = self.splits.extra_inputs
+        """Say which extra inputs are missing, and which are constant."""
         _, factors = self.extra_scaling()
-        return inputs.in_report(np.asarray(self.store.extra), factors)
+        return self.splits.extra_inputs.in_report(np.asarray(self.store.extra), factors)
 
     def weight_scale(self) -> float:
         """The factor that brings the weights of the training graphs to a mean of 1.
@@ -280,12 +268,9 @@ class MoleculeDataModule(LightningDataModule):
         """
         train = self.numbers.described
         atoms = self.store.num_atoms(train)
+        low, mean, high = int(atoms.min()), float(atoms.mean()), int(atoms.max())
         return {
-            "atoms": {
-                "min": int(atoms.min()),
-                "mean": float(atoms.mean()),
-                "max": int(atoms.max()),
-            },
+            "atoms": {"min": low, "mean": mean, "max": high},
             "elements": np.unique(self.store.atom_codes_of(train)[:, 0]).tolist(),
             "connected": self.store.are_connected(train),
             "targets": [
@@ -308,9 +293,9 @@ class MoleculeDataModule(LightningDataModule):
         trainer = self.trainer
         return (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
 
-    def labels(self, numbers: np.ndarray) -> np.ndarray:
+    def labels(self, indices: np.ndarray) -> np.ndarray:
         """Return the labels of graphs of the store, float64 ``[n, T]``; nan: missing."""
-        return np.asarray(self.store.targets[numbers], np.float64)
+        return np.asarray(self.store.targets[indices], np.float64)
 
     def bounds(self, split: str) -> np.ndarray:
         """Return of missing labels of a split the values that they lie beyond, ``[n, T]``.
@@ -319,14 +304,14 @@ class MoleculeDataModule(LightningDataModule):
         """
         return np.fmax(*np.moveaxis(self.sides(self.indices(split)), 2, 0))
 
-    def sides(self, numbers: np.ndarray) -> np.ndarray:
+    def sides(self, indices: np.ndarray) -> np.ndarray:
         """Return what missing labels of graphs of the store are at least, and at most.
 
         float64 ``[n, T, 2]``; nan where there is a label, or nothing is known.
         """
-        known = np.asarray(self.store.bounds[numbers], np.float64)
+        known = np.asarray(self.store.bounds[indices], np.float64)
         if not known.shape[1]:
-            return np.full((*self.store.targets[numbers].shape, 2), np.nan)
+            return np.full((*self.store.targets[indices].shape, 2), np.nan)
         return np.stack(np.split(known, 2, axis=1), axis=2)
 
     def labels_per_graph(self) -> np.ndarray:
@@ -395,18 +380,20 @@ class MoleculeDataModule(LightningDataModule):
         return self.test_dataloader()
 
     def _evaluation_batches(self, split: str) -> list[list[int]]:
-        numbers = self._require(split, self.indices(split))
-        return in_order(self.store, numbers, self.eval_batch_size, *self._processes())
+        indices = self._require(split, self.indices(split))
+        return in_order(self.store, indices, self.eval_batch_size, *self._processes())
 
-    def _require(self, split: str, numbers: np.ndarray) -> np.ndarray:
-        if not len(numbers):
+    def _require(self, split: str, indices: np.ndarray) -> np.ndarray:
+        if not len(indices):
             raise DataError(f"{self.splits.name}: the {split} split holds no graphs: give it some")
-        return numbers
+        return indices
 
     def transfer_batch_to_device(
-        self, batch: GraphBatch, device: torch.device, dataloader_idx: int
-    ) -> GraphBatch:
+        self, batch: GraphBatch | np.ndarray, device: torch.device, dataloader_idx: int
+    ) -> GraphBatch | np.ndarray:
         """Move a batch; pinned batches are copied while the device works."""
+        if isinstance(batch, np.ndarray):  # indices, of which captured steps make a batch
+            return batch
         return batch.to(device, non_blocking=True)
 
     def _loader(self, batches: TrainingOrder | list[list[int]]) -> DataLoader:
@@ -432,9 +419,3 @@ class MoleculeDataModule(LightningDataModule):
                 "the same features"
             )
         return GraphVocabulary.from_plain(facts["vocabulary"])
-
-
-def _packed_or_single(graphs: Graphs) -> Iterable[Any]:
-    """Give the graphs of a split, many at once if it knows how to."""
-    packed = getattr(graphs, "packed", None)
-    return packed() if packed else graphs

@@ -1,11 +1,9 @@
-"""Graphs that are made from text when they are asked for.
-
-Of a data set of SMILES the graphs are needed once, when the graph store is built; later starts find
-the store and make none.
-"""
+"""Graphs that are made from text when they are asked for, and data sets of molecules in memory."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -13,36 +11,40 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch_geometric.data import Data
 
 from graphormer_sepnorm.chem.descriptors import compute_descriptors
+from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.chem.featuriser import Featuriser
-from graphormer_sepnorm.chem.molecules import ParsedMolecule, parse_smiles
+from graphormer_sepnorm.chem.molecules import (
+    RDKIT_VERSION,
+    ParsedMolecule,
+    canonical_smiles,
+    parse_smiles,
+)
+from graphormer_sepnorm.chem.standardise import standardised
+from graphormer_sepnorm.datasets import raw_graphs
+from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import StatusLine
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_numbers
+from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.process import cores, in_processes
 
-_PACKED = 512  # graphs made at once
+_VERSION = 3  # changes whenever the same texts come to other graphs than before
 _MANY = 2000  # molecules whose descriptors are worth several processes
 
 
-class LazyGraphs:
-    """A sequence of PyG ``Data`` objects, made anew whenever they are asked for.
+class LazyGraphs(raw_graphs.MadeGraphs):
+    """Graphs of molecules, made anew whenever they are asked for.
 
     Attributes:
         texts: The molecules, one text each: SMILES, or what else `parse` reads.
         y: float32 ``[n, targets]``; nan = missing.
-        weights: float32 ``[n]`` or None; the weight of each graph in the training loss.
+        weights: float32 ``[n]``, of each graph in the training loss; 1 where none are given.
 
     Args:
-        texts: See above.
-        targets: ``[n, targets]``.
-        featuriser: Makes the graphs.
-        weights: See above.
-        parse: Reads a text.
         descriptors: Names of RDKit's descriptors that `packed` computes of each molecule.
-        columns: Further numbers beside each graph, ``[n, C]``; nan = missing.
+        columns: Further extra inputs, ``[n, C]``; nan = missing.
         bounds: As `PackedGraphs.bounds`.
     """
 
@@ -57,76 +59,56 @@ class LazyGraphs:
         columns: np.ndarray | None = None,
         bounds: np.ndarray | None = None,
     ) -> None:
+        super().__init__(len(texts), self._graphs)
         self.texts = texts
-        labels = np.asarray(targets, np.float32)
-        self.y = torch.from_numpy(labels if labels.ndim == 2 else labels[:, None])
-        self.weights = None if weights is None else torch.from_numpy(np.float32(weights))
-        self._featuriser = featuriser
-        self._parse = parse
-        self._descriptors = tuple(descriptors)
-        beside = (
-            no_numbers(len(texts)) if numbers is None else np.asarray(numbers, np.float32)
-            for numbers in (columns, bounds)
-        )
-        self._columns, self._bounds = beside
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def __getitem__(self, index: int, /) -> Data:
-        """Make one graph.
-
-        Raises:
-            DataError: Its text is no molecule, though it was one when the data set was loaded.
-        """
-        graph = self._featuriser.featurise(self._molecule(index))
-        data = Data(
-            x=torch.from_numpy(graph.atom_codes),
-            edge_index=torch.from_numpy(graph.edge_index),
-            edge_attr=torch.from_numpy(graph.bond_codes),
-            y=self.y[index],
-        )
-        if self.weights is not None:
-            data.weight = self.weights[index].reshape(1)
-        return data
-
-    def __iter__(self) -> Iterator[Data]:
-        return map(self.__getitem__, range(len(self)))
+        targets = np.asarray(targets, np.float32)
+        self.y = torch.from_numpy(targets if targets.ndim == 2 else targets[:, None])
+        self.weights = torch.ones(len(texts)) if weights is None else torch.tensor(weights).float()
+        self._featuriser, self._parse, self._descriptors = featuriser, parse, tuple(descriptors)
+        none = no_numbers(len(texts))
+        self._columns = none if columns is None else np.asarray(columns, np.float32)
+        self._bounds = none if bounds is None else np.asarray(bounds, np.float32)
 
     def packed(self) -> Iterator[PackedGraphs]:
-        """Make all graphs in order, with the numbers beside them, many at once: for the store.
+        """Make all graphs in order, with their extra inputs, many at once: for the store.
 
         Raises:
-            DataError: As for one graph.
+            DataError: A text is no molecule, though it was one when the data set was loaded.
         """
-        starts = range(0, len(self), _PACKED)
         with closing(self._computed_descriptors()) as computed:
-            for start, descriptors in zip(starts, computed, strict=True):
-                yield self._block(start, descriptors)
+            for block, descriptors in zip(self._blocks(), computed, strict=True):
+                yield replace(block, extra=np.hstack([descriptors, block.extra]))
 
-    def _block(self, start: int, descriptors: np.ndarray) -> PackedGraphs:
-        chosen = slice(start, start + _PACKED)
-        molecules = [self._molecule(index) for index in range(len(self))[chosen]]
-        graphs, reasons = self._featuriser.featurise_many(molecules)
-        for index, reason in enumerate(reasons, start):
+    def _graphs(self, some: range) -> PackedGraphs:
+        chosen = slice(some.start, some.stop)
+        parsed = [self._parse(text) for text in self.texts[chosen]]
+        molecules = [one.molecule for one in parsed if one.molecule is not None]
+        graphs, reasons = None, [one.reason * (one.molecule is None) for one in parsed]
+        if len(molecules) == len(parsed):
+            graphs, reasons = self._featuriser.featurise_many(molecules)
+        for index, reason in zip(some, reasons, strict=True):
             if reason:
                 raise DataError(f"graph {index}: {reason}")
         assert graphs is not None  # there is a molecule, and each has a graph
-        weights = graphs.weights if self.weights is None else self.weights[chosen].numpy()
-        extra = np.hstack([descriptors, self._columns[chosen]])
-        targets, bounds = self.y[chosen].numpy(), self._bounds[chosen]
-        return replace(graphs, targets=targets, weights=weights, extra=extra, bounds=bounds)
+        return replace(
+            graphs,
+            targets=self.y[chosen].numpy(),
+            weights=self.weights[chosen].numpy(),
+            extra=self._columns[chosen],
+            bounds=self._bounds[chosen],
+        )
 
     def _computed_descriptors(self) -> Generator[np.ndarray, None, None]:
-        """Give the descriptors of each block, ``[n, K]``, with a line that says how far that is."""
-        blocks = [self.texts[start : start + _PACKED] for start in range(0, len(self), _PACKED)]
+        """Give the descriptors of each block, ``[n, K]``, showing how far that is."""
+        size = raw_graphs.AT_ONCE
+        blocks = [self.texts[start : start + size] for start in range(0, len(self), size)]
         if not self._descriptors:
             yield from map(no_numbers, map(len, blocks))
             return
         given = [(block, self._parse, self._descriptors) for block in blocks]
-        processes = cores() if len(self) >= _MANY else 1
         line, done = StatusLine(), 0
         try:
+            processes = cores() if len(self) >= _MANY else 1
             with in_processes(_descriptors_of, given, processes) as computed:
                 for values in computed:
                     done += len(values)
@@ -136,11 +118,13 @@ class LazyGraphs:
         finally:
             line.clear()
 
-    def _molecule(self, index: int) -> Any:
-        parsed = self._parse(self.texts[index])
-        if parsed.molecule is None:
-            raise DataError(f"graph {index}: {parsed.reason}")
-        return parsed.molecule
+    def digest(self) -> str:
+        """Hash all that the graphs, and what stands beside each, are made of."""
+        digest = hashlib.sha256(json.dumps([_VERSION, RDKIT_VERSION, self._descriptors]).encode())
+        digest.update("\0".join(self.texts).encode("utf-8", "surrogateescape"))
+        for array in (self.y.numpy(), self.weights.numpy(), self._columns, self._bounds):
+            digest.update(f"{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
 
 
 def _descriptors_of(
@@ -149,3 +133,87 @@ def _descriptors_of(
     """Return the descriptors of some molecules; runs in any process."""
     texts, parse, names = given
     return compute_descriptors([parse(text).molecule for text in texts], names)
+
+
+def fingerprint_of(parts: Sequence[LazyGraphs], feature_version: str, task: Task) -> str:
+    """Return what the graphs of three splits, and their labels, are known by."""
+    known = [feature_version, task.kind, task.targets, *(part.digest() for part in parts)]
+    return hashlib.sha256(json.dumps(known).encode()).hexdigest()
+
+
+def load_arrays(
+    smiles: Sequence[str],
+    canonical: Sequence[str],
+    labels: np.ndarray,
+    task: Task,
+    weights: np.ndarray | None,
+    validation: np.ndarray,
+    featuriser: str,
+    feature_version: str,
+    steps: Sequence[str],
+) -> DatasetSplits:
+    """Make a data set of arrays, of which `validation`, bool ``[n]``, are validated on.
+
+    Its test split is empty.
+
+    There are n `smiles`, those of `read_texts` after the same `steps`, and as many `canonical`
+    ones, `labels` ``[n, targets]`` (nan = missing) and `weights` in the training loss.
+    """
+    rows = {
+        "train": np.flatnonzero(~validation),
+        "validation": np.flatnonzero(validation),
+        "test": np.empty(0, np.int64),
+    }
+    texts: dict[str, Sequence[str]] = {
+        name: [smiles[int(row)] for row in chosen] for name, chosen in rows.items()
+    }
+    make = get_featuriser(featuriser)
+    parts = [
+        LazyGraphs(texts[name], labels[chosen], make, None if weights is None else weights[chosen])
+        for name, chosen in rows.items()
+    ]
+    return DatasetSplits(
+        "arrays",
+        *parts,
+        smiles=texts,
+        # Folds of an ensemble are by chance, but a molecule stays in one.
+        groups={
+            name: [("", canonical[int(row)]) for row in chosen] for name, chosen in rows.items()
+        },
+        task=task,
+        fingerprint=fingerprint_of(parts, feature_version, task),
+        feature_version=feature_version,
+        featuriser=featuriser,
+        standardise=tuple(steps),
+    )
+
+
+def read_texts(
+    smiles: Sequence[Any], featuriser: str, steps: Sequence[str]
+) -> tuple[list[str], list[str], list[tuple[int, str]]]:
+    """Return the SMILES that graphs are made of, after some `steps` of `standardised`.
+
+    And the canonical ones, and the rows of which no graph can be made, each with the reason.
+    """
+    prepare = get_featuriser(featuriser).prepare
+    texts: list[str] = []
+    canonical: list[str] = []
+    bad: list[tuple[int, str]] = []
+    for row, text in enumerate(smiles):
+        parsed = standardised(parse_smiles(text), steps)
+        texts.append(parsed.standard or text)
+        canonical.append("" if parsed.molecule is None else canonical_smiles(parsed.molecule))
+        try:
+            if parsed.molecule is None:
+                raise DataError(parsed.reason)
+            prepare(parsed.molecule)
+        except DataError as error:
+            bad.append((row, str(error)))
+    return texts, canonical, bad
+
+
+def unusable(rows: Sequence[tuple[int, str]]) -> DataError:
+    """Return the error that says which rows of X cannot be used, and why the first cannot."""
+    row, reason = rows[0]
+    more = f"; {len(rows) - 1:,} more cannot be used either" if len(rows) > 1 else ""
+    return DataError(f"X[{row}]: {reason}{more}: mend or leave them out")

@@ -19,7 +19,7 @@ import numpy as np
 from torch_geometric.data import download_url, extract_zip
 
 from graphormer_sepnorm.datasets.raw_graphs import RawGraphs
-from graphormer_sepnorm.datasets.sources import fingerprint, one_line, require_files
+from graphormer_sepnorm.datasets.sources import one_line, require_files
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_numbers
@@ -53,6 +53,7 @@ PUBLISHED = {
 }
 # Of the others only their sizes are known.
 _MOLECULES, _FEATURE_BYTES = 41_127, {ATOMS: 616_919, BONDS: 268_628}
+_AGAIN = "remove the file and put it there again, or remove the whole folder to download it"
 
 
 def load_molhiv(root: Path) -> DatasetSplits:
@@ -66,48 +67,31 @@ def load_molhiv(root: Path) -> DatasetSplits:
             graphs are read when these are asked for.
     """
     folder = root / "ogbg_molhiv"
-    require_files(
-        "ogbg-molhiv",
-        folder,
-        RAW_FILES,
-        _download,
-        f"put {', '.join(RAW_FILES)} (from {URL}) into {folder}",
-        PUBLISHED,
-    )
-    digest = fingerprint("ogbg-molhiv", folder, RAW_FILES)
-    smiles = _read_smiles(folder / SMILES)
-    positions = {name: _integers(folder / file, 1)[:, 0] for name, file in SPLIT_FILES.items()}
-    everything = np.sort(np.concatenate(list(positions.values())))
+    instead = f"put {', '.join(RAW_FILES)} (from {URL}) into {folder}"
+    digest = require_files("ogbg-molhiv", folder, RAW_FILES, _download, instead, PUBLISHED)
+    path = folder / SMILES
+    with _damage_is_named(path), gzip.open(path, "rt", encoding="utf-8", newline="") as lines:
+        smiles = [row["smiles"] for row in csv.DictReader(lines)]
+    indices = {name: _integers(folder / file, 1)[:, 0] for name, file in SPLIT_FILES.items()}
+    everything = np.sort(np.concatenate(list(indices.values())))
     if not np.array_equal(everything, np.arange(len(smiles))):
         raise DataError(
             f"ogbg-molhiv: the files in {folder / 'split/scaffold'} do not hold each of the "
             f"{len(smiles):,} molecules of {SMILES} once; {_AGAIN}"
         )
+    own = all((folder / file).stat().st_size == size for file, size in _FEATURE_BYTES.items())
+    note = "The features of atoms and bonds are not those of OGB's own files, and some differ."
     read = cache(partial(read_graphs, folder, len(smiles)))
     return DatasetSplits(
         "ogbg-molhiv",
-        *(RawGraphs(read, indices) for indices in positions.values()),
+        *(RawGraphs(read, of) for of in indices.values()),
         task=TASK,
         fingerprint=digest,
         feature_version="ogb-1.3.6",
         featuriser="molecule-1",
-        smiles={name: [smiles[i] for i in index] for name, index in positions.items()},
-        note=_note(folder, len(smiles)),
+        smiles={name: [smiles[at] for at in of] for name, of in indices.items()},
+        note="" if own or len(smiles) != _MOLECULES else note,
     )
-
-
-def _note(folder: Path, molecules: int) -> str:
-    """Say where the features cannot be OGB's own."""
-    own = all((folder / file).stat().st_size == size for file, size in _FEATURE_BYTES.items())
-    if own or molecules != _MOLECULES:
-        return ""
-    return (
-        "The features of atoms and bonds are not those of OGB's own files: they were computed "
-        "anew, and some differ."
-    )
-
-
-_AGAIN = "remove the file and put it there again, or remove the whole folder to download it"
 
 
 def _download(folder: Path) -> Path:
@@ -117,11 +101,7 @@ def _download(folder: Path) -> Path:
 
 
 def read_graphs(folder: Path, molecules: int) -> PackedGraphs:
-    """Read OGB's raw files of so many molecules.
-
-    Raises:
-        DataError: A file is damaged or they do not fit together.
-    """
+    """Read OGB's raw files of so many molecules."""
     edges, bonds, atoms = (
         _integers(folder / name, columns) for name, columns in ((EDGES, 2), (BONDS, 3), (ATOMS, 9))
     )
@@ -132,17 +112,13 @@ def read_graphs(folder: Path, molecules: int) -> PackedGraphs:
         len(labels) == len(num_atoms) == len(num_bonds) == molecules
         and len(atoms) == num_atoms.sum()
         and len(bonds) == len(edges) == num_bonds.sum()
+        and (edges >= 0).all()
+        and (edges < num_atoms.repeat(num_bonds)[:, None]).all()
     )
     if not fit:
         raise DataError(
-            f"ogbg-molhiv: the files in {folder / 'raw'} do not fit together ({len(labels):,} "
-            f"labels of {molecules:,} molecules, {num_atoms.sum():,} atoms counted and "
-            f"{len(atoms):,} there, {num_bonds.sum():,} bonds counted and {len(edges):,} there); "
-            "remove the folder to download it again"
-        )
-    if len(edges) and (edges.min() < 0 or (edges >= num_atoms.repeat(num_bonds)[:, None]).any()):
-        raise DataError(
-            f"ogbg-molhiv: {folder / EDGES} names an atom that its molecule does not have; {_AGAIN}"
+            f"ogbg-molhiv: the files in {folder / 'raw'} do not fit together; remove the folder to "
+            "download it again"
         )
     # Each bond gives two directed edges, one after the other, with the same codes.
     both = np.stack([edges, edges[:, ::-1]], axis=1).reshape(-1, 2)
@@ -162,19 +138,9 @@ def read_graphs(folder: Path, molecules: int) -> PackedGraphs:
 def _integers(path: Path, columns: int) -> np.ndarray:
     with _damage_is_named(path):
         table = np.loadtxt(path, np.int64, delimiter=",", ndmin=2)
-    if table.shape[1] != columns:
-        raise DataError(
-            f"ogbg-molhiv: {path} has {table.shape[1]} columns instead of {columns}; {_AGAIN}"
-        )
+        if table.shape[1] != columns:
+            raise ValueError(f"{table.shape[1]} columns instead of {columns}")
     return table
-
-
-def _read_smiles(path: Path) -> list[str]:
-    with _damage_is_named(path), gzip.open(path, "rt", encoding="utf-8", newline="") as lines:
-        smiles = [row.get("smiles", "") for row in csv.DictReader(lines)]
-    if not any(smiles):
-        raise DataError(f"ogbg-molhiv: {path} does not have a column 'smiles'; {_AGAIN}")
-    return smiles
 
 
 @contextlib.contextmanager

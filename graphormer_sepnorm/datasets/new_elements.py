@@ -1,9 +1,9 @@
 """Molecules with an element that no training molecule has.
 
 `predict.py` gives no value for them: to the model such an atom is nothing at all. If it is
-fine-tuned and has seen the element before, it gives one with a warning. Validation and
-test keep them, since the published splits are evaluated whole; so how many there are, and what the
-metric is without them, is said wherever it is shown.
+fine-tuned and has seen the element before, it gives one with a warning. Validation and test keep
+them, since the published splits are evaluated whole; so how many there are, and what the metric is
+without them, is printed wherever it is shown.
 """
 
 from __future__ import annotations
@@ -15,30 +15,26 @@ import numpy as np
 
 from graphormer_sepnorm.chem.features import get_featuriser
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.formatting import listed
 
 
 def new_elements(data: MoleculeDataModule, split: str, known: Sequence[int]) -> dict[int, str]:
     """Find the molecules of a split that have an element that did not occur in training.
 
-    Args:
-        data: The data set.
-        split: ``validation`` or ``test``.
-        known: Codes of the elements that occurred in training.
-
-    Returns:
-        The elements by the molecule's position in its split, as ``B, Se`` (with `zinc-1` the atom
-        types); empty for graphs that are not made from SMILES, which no prediction is asked for.
+    `known` are the codes of those that did. Returns the elements by the molecule's index in its
+    split, as ``B, Se`` (with `zinc-1` the atom types); empty for graphs that are not made from
+    SMILES, which no prediction is asked for.
     """
     indices = data.indices(split)
     if data.splits.featuriser is None or not len(indices):
         return {}
-    codes = data.store.atom_codes_of(indices)
-    new = np.flatnonzero(~np.isin(codes[:, 0], known))
+    codes = data.store.atom_codes_of(indices)[:, 0]
+    new = np.flatnonzero(~np.isin(codes, known))
     molecules = np.arange(len(indices)).repeat(data.store.num_atoms(indices))[new]
     featuriser = get_featuriser(data.splits.featuriser)
     values = featuriser.atom_tables[0].values
     found: dict[int, set[str]] = defaultdict(set)
-    for molecule, code in zip(molecules.tolist(), codes[new, 0].tolist(), strict=True):
+    for molecule, code in zip(molecules.tolist(), codes[new].tolist(), strict=True):
         found[molecule].add(featuriser.label_of(values[min(code, len(values) - 1)]))
     return {molecule: ", ".join(sorted(elements)) for molecule, elements in found.items()}
 
@@ -46,12 +42,9 @@ def new_elements(data: MoleculeDataModule, split: str, known: Sequence[int]) -> 
 def in_words(found: dict[int, str], split: str, of: int, fine_tuned: bool) -> str:
     """Say how many molecules `new_elements` has found among `of`."""
     elements = sorted({element for one in found.values() for element in one.split(", ")})
-    shown = ", ".join(elements[:6]) + (", ..." if len(elements) > 6 else "")
     have = "molecules has" if len(found) == 1 else "molecules have"
-    then = "predict.py gives no value"
-    if fine_tuned:
-        then += ", or a warning where pre-training had them"
+    then = ", or a warning where pre-training had them" if fine_tuned else ""
     return (
-        f"{len(found):,} of {of:,} {split} {have} elements that training lacks ({shown}), for "
-        f"which {then}"
+        f"{len(found):,} of {of:,} {split} {have} elements that training lacks "
+        f"({listed(elements, most=6)}), for which predict.py gives no value{then}"
     )

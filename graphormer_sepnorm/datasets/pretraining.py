@@ -8,8 +8,6 @@ one molecule of a hundred at least. All are standardised and clipped to six devi
 from __future__ import annotations
 
 import hashlib
-import os
-import time
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +19,9 @@ from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS, morgan_counts
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, is_smiles, parse_smiles
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.datasets.user_table.splits import random_split
+from graphormer_sepnorm.datasets.splitting import random_split
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import cannot_be_written, read_json, write_json
+from graphormer_sepnorm.files import cannot_be_written, replacing
 from graphormer_sepnorm.formatting import StatusLine
 from graphormer_sepnorm.graphs.extra_inputs import CLIPPED, standardisation
 from graphormer_sepnorm.graphs.task import Task
@@ -37,16 +35,12 @@ FRACTIONS = (0.98, 0.01, 0.01)
 RAREST = 0.01  # share of the molecules that an environment must be in, and may be missing in
 _LABELS = b"2"  # other ones from the same molecules, since outliers are clipped until none is left
 _FEWEST = 100  # to standardise by, and to split
-_FILES = ("descriptors.npy", "counts.npy")
-_CHUNK = 500
-_CHUNKS_BETWEEN_NOTES = 20
+# Molecules of a stored part, and those that a process computes at once.
+_PART, _CHUNK = 20_000, 500
 
 
 def load_pretraining(path: Path, root: Path, layout: Layout | None = None) -> DatasetSplits:
-    """Load molecules and compute what is to be learned of them.
-
-    Descriptors and counts are computed once and kept under `root`; interrupted, that goes on where
-    it was.
+    """Load molecules and compute what is to be learned of them, once, stored under `root`.
 
     Args:
         path: SMILES, one on each line, or a table with a column of them.
@@ -54,7 +48,7 @@ def load_pretraining(path: Path, root: Path, layout: Layout | None = None) -> Da
         layout: Which part of the file it is, and its column of SMILES; None finds them.
 
     Returns:
-        98 : 1 : 1 of the molecules that can be read and have no more than 100 atoms, by chance.
+        98 : 1 : 1 of the molecules that can be read and have no more than 100 atoms, at random.
 
     Raises:
         DataError: The file cannot be read, or holds fewer than a hundred molecules.
@@ -106,69 +100,54 @@ def _standardised(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Column by column: sums of so many rows need float64, and a copy of all in it much memory.
     """
-    scores = np.empty(values.shape, np.float32)
-    varying = np.zeros(values.shape[1], bool)
-    for place in range(values.shape[1]):
-        column = values[:, place]
-        [mean], [factor] = standardisation(column[:, None])
-        varying[place] = factor > 0
-        scores[:, place] = np.clip((column - mean) * factor, -CLIPPED, CLIPPED)
-    return scores[:, varying], varying
+    scaling = [standardisation(column[:, None]) for column in values.T]
+    mean, factor = (np.concatenate(of).astype(np.float32) for of in zip(*scaling, strict=True))
+    varying = factor > 0
+    scores = (values[:, varying] - mean[varying]) * factor[varying]
+    return np.clip(scores, -CLIPPED, CLIPPED, out=scores), varying
 
 
 def _features(smiles: list[str], folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Return descriptors ``[n, K]`` and Morgan counts ``[n, 2048]``, kept in the folder.
+    """Return descriptors ``[n, K]`` and Morgan counts ``[n, 2048]``, stored in parts in the folder.
 
-    Descriptors of a molecule that cannot be used are nan.
-
-    Raises:
-        DataError: They cannot be written.
+    Descriptors of a molecule that cannot be used are nan. Parts of an earlier call are not made
+    again.
     """
+    line, parts = StatusLine(), []
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.with_suffix(".lock")):
-            if not folder.is_dir():
-                partial = folder.with_suffix(".partial")
-                _compute(smiles, partial)
-                os.replace(partial, folder)
+            for first in range(0, len(smiles), _PART):
+                file = folder / f"{first}.npz"
+                if not file.is_file():
+                    made = _compute(smiles[first : first + _PART], first, len(smiles), line)
+                    with replacing(file) as partial, partial.open("wb") as stream:
+                        np.savez_compressed(stream, descriptors=made[0], counts=made[1])
+                with np.load(file) as stored:
+                    parts.append((stored["descriptors"], stored["counts"]))
     except OSError as error:
         what = f"the folder of descriptors {folder}"
         raise DataError(cannot_be_written(what, error, "give another --data.root")) from error
-    descriptors, counts = (np.load(folder / name, mmap_mode="r") for name in _FILES)
-    return descriptors, counts
-
-
-def _compute(smiles: list[str], folder: Path) -> None:
-    progress = folder / "progress.json"
-    done = int((read_json(progress) or {}).get("done", 0))
-    folder.mkdir(exist_ok=True)
-    mode = "r+" if done else "w+"
-    shapes = (len(smiles), len(descriptor_names())), (len(smiles), ENVIRONMENTS)
-    descriptors, counts = (
-        np.lib.format.open_memmap(folder / name, mode, dtype, shape)
-        for name, dtype, shape in zip(_FILES, (np.float32, np.uint8), shapes, strict=True)
-    )
-    starts = range(done, len(smiles), _CHUNK)
-    chunks = (smiles[start : start + _CHUNK] for start in starts)
-    line, began = StatusLine(), time.monotonic()
-    try:
-        with in_processes(_of_chunk, chunks, cores()) as computed:
-            for number, (start, rows) in enumerate(zip(starts, computed, strict=True), start=1):
-                now = slice(start, start + _CHUNK)
-                descriptors[now], counts[now] = rows
-                if number % _CHUNKS_BETWEEN_NOTES == 0:
-                    descriptors.flush()
-                    counts.flush()
-                    write_json(progress, {"done": start + _CHUNK})
-                if line.is_due():
-                    so_far = min(start + _CHUNK, len(smiles))
-                    rate = f"{(so_far - done) / (time.monotonic() - began):,.0f} a second"
-                    line.show(f"descriptors: {so_far:,} of {len(smiles):,} molecules, {rate}")
     finally:
         line.clear()
-    descriptors.flush()
-    counts.flush()
-    progress.unlink(missing_ok=True)
+    descriptors, counts = zip(*parts, strict=True)
+    return np.concatenate(descriptors), np.concatenate(counts)
+
+
+def _compute(
+    smiles: list[str], before: int, total: int, line: StatusLine
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute a part; the line shows how many molecules are done, with those before it."""
+    chunks = (smiles[start : start + _CHUNK] for start in range(0, len(smiles), _CHUNK))
+    parts = []
+    with in_processes(_of_chunk, chunks, cores()) as computed:
+        for part in computed:
+            parts.append(part)
+            if line.is_due():
+                done = before + len(parts) * _CHUNK
+                line.show(f"descriptors: {done:,} of {total:,} molecules")
+    descriptors, counts = zip(*parts, strict=True)
+    return np.concatenate(descriptors), np.concatenate(counts)
 
 
 def _of_chunk(smiles: list[str]) -> tuple[np.ndarray, np.ndarray]:

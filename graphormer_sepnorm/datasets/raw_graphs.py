@@ -1,11 +1,12 @@
-"""Graphs of a published data set, read from its raw files when they are asked for.
+"""Sequences of graphs that are made, many at once, when they are asked for.
 
-They are needed once, when the graph store is built; later starts find the store and read none.
+They are needed once, when the graph store is built; later starts find the store and make none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,81 +15,82 @@ from torch_geometric.data import Data
 
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 
-_PACKED = 512  # graphs given at once
+AT_ONCE = 512  # graphs made together
 
 
-class RawGraphs:
-    """Some graphs of raw files, as PyG ``Data`` objects in a sequence.
+class MadeGraphs:
+    """A sequence of PyG ``Data`` objects.
 
     Args:
-        read: Gives the graphs of the files; where that takes long it remembers them.
-        indices: Which of them, in this order.
+        size: How many.
+        make: Makes those of some indices.
     """
+
+    def __init__(self, size: int, make: Callable[[range], PackedGraphs]) -> None:
+        self._size, self._make = size, make
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: int, /) -> Data:
+        at = range(self._size)[index]
+        return next(_graphs_of(self._make(range(at, at + 1))))
+
+    def __iter__(self) -> Iterator[Data]:
+        for block in self._blocks():
+            yield from _graphs_of(block)
+
+    def packed(self) -> Iterator[PackedGraphs]:
+        """Give all graphs in order, many at once: for the graph store."""
+        return self._blocks()
+
+    def _blocks(self) -> Iterator[PackedGraphs]:
+        for start in range(0, self._size, AT_ONCE):
+            yield self._make(range(self._size)[start : start + AT_ONCE])
+
+
+def _graphs_of(block: PackedGraphs) -> Iterator[Data]:
+    for number, (targets, weight) in enumerate(zip(block.targets, block.weights, strict=True)):
+        graph = block[number]
+        yield Data(
+            x=torch.from_numpy(graph.atom_codes),
+            edge_index=torch.from_numpy(graph.edge_index),
+            edge_attr=torch.from_numpy(graph.bond_codes),
+            y=torch.from_numpy(targets),
+            weight=torch.tensor([weight]),
+        )
+
+
+class RawGraphs(MadeGraphs):
+    """The graphs of some indices, in this order, of the raw files of a published data set."""
 
     def __init__(
         self, read: Callable[[], PackedGraphs], indices: Sequence[int] | np.ndarray
     ) -> None:
-        self._read = read
-        self._indices = np.asarray(indices, np.int64)
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def __getitem__(self, index: int, /) -> Data:
-        """Return one graph."""
-        return next(_graphs_of(self.of(index)))
-
-    def __iter__(self) -> Iterator[Data]:
-        for block in self.packed():
-            yield from _graphs_of(block)
-
-    def of(self, index: int) -> PackedGraphs:
-        """Return one graph alone."""
-        return self._read().take([self._indices[index]])
-
-    def packed(self) -> Iterator[PackedGraphs]:
-        """Give all graphs in order, many at once: for the graph store."""
-        for start in range(0, len(self), _PACKED):
-            yield self._read().take(self._indices[start : start + _PACKED])
-
-
-def _graphs_of(block: PackedGraphs) -> Iterator[Data]:
-    for number, targets in enumerate(block.targets):
-        graph = block[number]
-        arrays: dict[str, Any] = {
-            "x": graph.atom_codes,
-            "edge_index": graph.edge_index,
-            "edge_attr": graph.bond_codes,
-            "y": targets,
-        }
-        yield Data(**{name: torch.from_numpy(array) for name, array in arrays.items()})
+        chosen = np.asarray(indices, np.int64)
+        super().__init__(len(chosen), lambda some: read().take(chosen[some.start : some.stop]))
 
 
 class SmilesOfGraphs(Sequence[str]):
     """The SMILES of each graph, as far as its codes allow, written when it is asked for.
 
-    Args:
-        graphs: The graphs.
-        featuriser: Name of that of the codes, which knows the way back. The SMILES is empty where
-            codes make no molecule.
+    The featuriser of the codes knows the way back. A SMILES is empty where codes make no molecule.
     """
 
-    def __init__(self, graphs: RawGraphs, featuriser: str) -> None:
-        self._graphs = graphs
-        self._featuriser = featuriser
-        self._written: dict[int, str] = {}
+    def __init__(self, graphs: MadeGraphs, featuriser: str) -> None:
+        self._graphs, self._featuriser = graphs, featuriser
+        self._written = cache(self._write)
 
     def __len__(self) -> int:
         return len(self._graphs)
 
     def __getitem__(self, index: Any, /) -> Any:
+        at = range(len(self))[index]
+        return self._written(at) if isinstance(at, int) else [self._written(one) for one in at]
+
+    def _write(self, at: int) -> str:
         from graphormer_sepnorm.chem.features import get_featuriser  # RDKit is for those who ask
 
-        if isinstance(index, slice):
-            return [self[one] for one in range(*index.indices(len(self)))]
-        index = range(len(self))[index]
-        if index not in self._written:
-            way_back = get_featuriser(self._featuriser).smiles_of
-            assert way_back is not None
-            self._written[index] = way_back(self._graphs.of(index)[0])
-        return self._written[index]
+        way_back = get_featuriser(self._featuriser).smiles_of
+        assert way_back is not None
+        return way_back(self._graphs._make(range(at, at + 1))[0])

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from pathlib import Path
 
-from graphormer_sepnorm.chem.molecules import RDKIT_VERSION
 from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.user_table.load import load_table
@@ -31,6 +29,4 @@ def load_sample(root: Path | None = None) -> DatasetSplits:
         raise DataError(
             f"the bundled sample is damaged ({error}); install the package again"
         ) from error
-    # The graphs are made from the text here, so they depend on RDKit's release as well.
-    fingerprint = hashlib.sha256(path.read_bytes() + RDKIT_VERSION.encode()).hexdigest()
-    return dataclasses.replace(splits, name="sample", fingerprint=fingerprint, report=None)
+    return dataclasses.replace(splits, name="sample", report=None)

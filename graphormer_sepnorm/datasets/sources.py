@@ -9,7 +9,7 @@ import os
 import socket
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from filelock import FileLock
@@ -22,8 +22,7 @@ DOWNLOAD_TIMEOUT_SECONDS = 30.0
 
 def one_line(error: BaseException) -> str:
     """Return an exception as ``Type: first line of its message``."""
-    text = str(error).strip()
-    first = text.splitlines()[0] if text else ""
+    first = next(iter(str(error).strip().splitlines()), "")
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
@@ -34,7 +33,7 @@ def require_files(
     fetch: Callable[[Path], Path],
     instead: str,
     published: Mapping[str, str] | None = None,
-) -> None:
+) -> str:
     """Make sure that the raw files are there, downloading them if none of them is.
 
     Where some are there and others are not, nothing is downloaded or removed: they are the user's.
@@ -48,38 +47,42 @@ def require_files(
         instead: What to do without a network, for the message.
         published: SHA-256 of those of which it is known; a download of others is refused.
 
-    Raises:
-        DataError: Files are missing and cannot be had.
+    Returns:
+        A SHA-256 over their names and contents.
     """
     lock = folder / ".download.lock"  # there while a download is under way
     under_way = lock.exists()  # asked first: it may end, all files being there, at any moment
     missing = _missing(folder, names)
-    if not missing:
-        return
-    if len(missing) < len(names) and not under_way:
+    if missing and len(missing) < len(names) and not under_way:
         raise DataError(
             f"{label}: {', '.join(missing)} missing in {folder}, while the other raw files are "
             f"there; {instead}"
         )
     made = [path for path in (folder, *folder.parents) if not path.exists()]
+    before = socket.getdefaulttimeout()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # Of several processes one downloads, and the others wait for it.
-        with FileLock(lock):
-            try:
-                if _missing(folder, names):
-                    _download(folder, names, fetch, published or {})
-            finally:
-                lock.unlink(missing_ok=True)
+        if missing:
+            folder.mkdir(parents=True, exist_ok=True)
+            # PyG's download sets no time limit: some networks would hang it for good.
+            socket.setdefaulttimeout(DOWNLOAD_TIMEOUT_SECONDS)
+            # Of several processes one downloads, and the others wait for it.
+            with FileLock(lock):
+                try:
+                    if _missing(folder, names):
+                        _download(folder, names, fetch, published or {})
+                finally:
+                    lock.unlink(missing_ok=True)
+        digests = "".join(f"{name}\0{sha256_of(folder / name)}\n" for name in names)
     except (OSError, EOFError, http.client.HTTPException, zipfile.BadZipFile) as error:
         # A mistyped root leaves no empty folders behind.
         for path in made:
             with contextlib.suppress(OSError):
                 path.rmdir()
-        raise DataError(
-            f"{label}: no raw files in {folder}, and the download failed "
-            f"({one_line(error)}); {instead}"
-        ) from error
+        what = f"no raw files in {folder}, and the download failed" if missing else "unreadable"
+        raise DataError(f"{label}: {what} ({one_line(error)}); {instead}") from error
+    finally:
+        socket.setdefaulttimeout(before)
+    return hashlib.sha256(digests.encode()).hexdigest()
 
 
 def _missing(folder: Path, names: Sequence[str]) -> list[str]:
@@ -93,10 +96,8 @@ def _download(
     published: Mapping[str, str],
 ) -> None:
     with tempfile.TemporaryDirectory(dir=folder, prefix="download.") as staging:
-        with _socket_timeout(DOWNLOAD_TIMEOUT_SECONDS):
-            fetched = fetch(Path(staging))
-        lacking = _missing(fetched, names)
-        if lacking:
+        fetched = fetch(Path(staging))
+        if lacking := _missing(fetched, names):
             raise OSError(f"{', '.join(lacking)} not among the files")
         other = [name for name, known in published.items() if sha256_of(fetched / name) != known]
         if other:
@@ -106,27 +107,3 @@ def _download(
             if path.is_file() and not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 os.replace(path, target)
-
-
-@contextlib.contextmanager
-def _socket_timeout(seconds: float) -> Iterator[None]:
-    # PyG's download sets no time limit: a network that swallows packets would hang it for good.
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
-
-
-def fingerprint(label: str, folder: Path, names: Sequence[str]) -> str:
-    """Return a SHA-256 over the names and contents of raw files.
-
-    Raises:
-        DataError: One cannot be read.
-    """
-    try:
-        digests = "".join(f"{name}\0{sha256_of(folder / name)}\n" for name in names)
-    except OSError as error:
-        raise DataError(f"{label}: cannot read the raw files ({one_line(error)})") from error
-    return hashlib.sha256(digests.encode()).hexdigest()

@@ -22,17 +22,11 @@ class Graphs(Protocol):
     every bond, ``edge_attr`` int64 ``[E, K]`` or ``[E]`` or none at all, and ``y`` float.
     """
 
-    def __len__(self) -> int:
-        """Return the number of graphs."""
-        ...
+    def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int, /) -> Any:
-        """Return one graph."""
-        ...
+    def __getitem__(self, index: int, /) -> Any: ...
 
-    def __iter__(self) -> Iterator[Any]:
-        """Go through the graphs in order."""
-        ...
+    def __iter__(self) -> Iterator[Any]: ...
 
 
 @dataclass(frozen=True)
@@ -45,21 +39,20 @@ class DatasetSplits:
         validation: Graphs to select a model by.
         test: Graphs to report on.
         task: What the targets are.
-        fingerprint: SHA-256 of the source files' contents (not of where they lie); with
-            `feature_version` it says which graphs these are.
+        fingerprint: With `feature_version` it identifies the graphs and labels, wherever the files
+            lie.
         feature_version: The atom and bond codes, for example ``zinc-28`` or ``ogb-1.3.6``.
-        featuriser: Name of the chem featuriser that makes such graphs from SMILES, or None where
-            there is none.
+        featuriser: Name of the chem featuriser that makes such graphs from SMILES; None: there is
+            none.
         smiles: The SMILES of each split (``train``, ``validation``, ``test``) in the order of its
             graphs, or None where there are none.
-        groups: Of each molecule of each split its scaffold, empty where scaffolds do not decide
-            about splits, and its canonical SMILES: by them molecules are dealt into folds. None
+        groups: Of each molecule of each split its scaffold, or group, empty where neither decides
+            about splits, and its canonical SMILES: by them molecules are assigned to folds. None
             where the splits are fixed.
-        report: What is in a user's table and which of its rows are left out; None for the data
-            sets that are known by name.
-        extra_inputs: What the numbers are that stand beside each graph; mostly there are none.
+        report: What is in a user's table; None for the data sets that are known by name.
+        extra_inputs: The network's extra inputs; mostly there are none.
         standardise: What was done to the molecules before all else, see `standardised`.
-        note: What has to be said beside any result on these data; mostly nothing.
+        note: What has to be said of any result on these data; mostly nothing.
     """
 
     name: str
@@ -82,13 +75,12 @@ class DatasetSplits:
         """The three splits by name: ``train``, ``validation``, ``test``."""
         return {name: getattr(self, name) for name in SPLITS}
 
-    def smiles_of(self, numbers: Iterable[int]) -> list[str]:
-        """Return the SMILES of some graphs, whose numbers go through the three splits.
+    def smiles_of(self, indices: Iterable[int]) -> list[str]:
+        """Return the SMILES of some graphs, whose indices go through the three splits; empty: none.
 
-        Empty where there are none. One is looked up at a time: those of ZINC are written when they
-        are asked for.
+        One is looked up at a time: those of ZINC are written when they are asked for.
         """
         if self.smiles is None:
-            return ["" for _ in numbers]
-        places = [(name, place) for name in SPLITS for place in range(len(self.smiles[name]))]
-        return [self.smiles[name][place] for name, place in (places[int(one)] for one in numbers)]
+            return ["" for _ in indices]
+        places = [(name, at) for name in SPLITS for at in range(len(self.smiles[name]))]
+        return [self.smiles[name][at] for name, at in (places[int(one)] for one in indices)]

@@ -25,7 +25,7 @@ from torch._utils import _rebuild_tensor_v2 as rebuild_tensor
 from torch_geometric.datasets import ZINC
 
 from graphormer_sepnorm.datasets.raw_graphs import RawGraphs, SmilesOfGraphs
-from graphormer_sepnorm.datasets.sources import fingerprint, one_line, require_files
+from graphormer_sepnorm.datasets.sources import one_line, require_files
 from graphormer_sepnorm.datasets.splits import SPLITS as SPLIT_NAMES
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import DataError
@@ -48,75 +48,48 @@ PUBLISHED = {
 TASK = Task("regression", ("logP_SA_cycle_normalized",), ("",), "mae")
 
 
-class _Download(ZINC):
-    """PyG's way of downloading alone: construction does nothing."""
+class _Parts:
+    """What a tensor is put together from: the file that torch made of its numbers, and a layout.
 
-    def __init__(self, root: Path) -> None:
-        self.root = str(root)
+    This is done later, as far as they are asked for.
+    """
+
+    def __init__(self, numbers: bytes, *layout: Any) -> None:
+        self.numbers, self.layout = numbers, layout
+
+    def __array__(self, *arguments: Any, **options: Any) -> np.ndarray:
+        try:
+            storage = torch.load(io.BytesIO(self.numbers), weights_only=True)
+        except pickle.UnpicklingError:  # a long text about how to run the code
+            raise pickle.UnpicklingError("a tensor in it is more than numbers") from None
+        return np.asarray(rebuild_tensor(storage, *self.layout))
+
+
+# What torch and numpy write of a tensor, without what runs code; None: as pickle finds it.
+_OF_TENSORS = {
+    ("torch.storage", "_load_from_bytes"): lambda numbers: numbers,
+    ("torch._utils", "_rebuild_tensor_v2"): _Parts,
+    # How some releases of Python write torch.from_numpy: getattr(_VariableFunctionsClass, ...).
+    ("torch._C", "_VariableFunctionsClass"): None,
+    ("builtins", "getattr"): lambda owner, name: {"from_numpy": torch.from_numpy}[name],
+    ("collections", "OrderedDict"): None,
+    ("torch", "from_numpy"): None,
+    ("numpy", "ndarray"): None,
+    ("numpy", "dtype"): None,
+    ("numpy.core.multiarray", "_reconstruct"): None,
+    ("numpy.core.numeric", "_frombuffer"): None,
+    ("_codecs", "encode"): None,
+}
 
 
 class _Tensors(pickle.Unpickler):
-    """Reads a pickle of tensors and plain values, and makes nothing else.
-
-    The tensors are put together later (`_array`), as far as they are asked for.
-    """
+    """Reads a pickle of tensors and plain values, and makes nothing else."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) == ("torch.storage", "_load_from_bytes"):
-            return _as_it_is
-        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-            return _Parts
-        # How some releases of Python write torch.from_numpy: getattr(_VariableFunctionsClass, ...).
-        if (module, name) == ("torch._C", "_VariableFunctionsClass"):
-            return _FUNCTIONS
-        if (module, name) == ("builtins", "getattr"):
-            return _from_numpy
-        if (module.replace("numpy._core", "numpy.core"), name) not in _OF_TENSORS:
+        wanted = (module.replace("numpy._core", "numpy.core"), name)
+        if wanted not in _OF_TENSORS:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}")
-        return super().find_class(module, name)
-
-
-def _as_it_is(numbers: bytes) -> bytes:
-    return numbers
-
-
-class _Parts:
-    """What a tensor is put together from: the file that torch made of its numbers, and a shape."""
-
-    def __init__(self, numbers: bytes, *layout: Any) -> None:
-        self.numbers = numbers
-        self.layout = layout
-
-
-def _array(value: Any) -> np.ndarray:
-    if isinstance(value, _Parts):
-        try:
-            storage = torch.load(io.BytesIO(value.numbers), weights_only=True)
-        except pickle.UnpicklingError:  # a long text about how to run the code
-            raise pickle.UnpicklingError("a tensor in it is more than numbers") from None
-        value = rebuild_tensor(storage, *value.layout)
-    return np.asarray(value)
-
-
-_FUNCTIONS = object()
-
-
-def _from_numpy(owner: object, name: str) -> Any:
-    if owner is not _FUNCTIONS or name != "from_numpy":
-        raise pickle.UnpicklingError(f"it asks for the attribute {name}")
-    return torch.from_numpy
-
-
-# What torch and numpy write of a tensor, without what runs code.
-_OF_TENSORS = {
-    ("collections", "OrderedDict"),
-    ("torch", "from_numpy"),
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-    ("numpy.core.multiarray", "_reconstruct"),
-    ("numpy.core.numeric", "_frombuffer"),
-    ("_codecs", "encode"),
-}
+        return _OF_TENSORS[wanted] or super().find_class(module, name)
 
 
 def load_zinc(root: Path, subset: bool) -> DatasetSplits:
@@ -127,33 +100,26 @@ def load_zinc(root: Path, subset: bool) -> DatasetSplits:
         subset: The 12,000 molecules of the benchmark instead of the whole set.
 
     Raises:
-        DataError: Raw files are missing and cannot be downloaded. Those that are damaged, or hold
-            only the subset where the whole set is asked for, are noticed when they are read.
+        DataError: Raw files are missing and cannot be downloaded, or are damaged.
     """
     name, home = ("zinc-subset" if subset else "zinc"), root / "ZINC"
     raw = home / "raw"
-    require_files(
-        name,
-        raw,
-        RAW_FILES,
-        _download,
+    instead = (
         f"put train.pickle, val.pickle and test.pickle (folder molecules of {ZINC.url}) and "
         "train.index, val.index and test.index (data/molecules of "
-        f"https://github.com/graphdeeplearning/benchmarking-gnns) into {raw}",
-        PUBLISHED,
+        f"https://github.com/graphdeeplearning/benchmarking-gnns) into {raw}"
     )
-    digest = fingerprint(name, raw, RAW_FILES)
-    reads = {split: cache(partial(_read, name, raw, subset, split)) for split in SPLITS}
+    digest = require_files(name, raw, RAW_FILES, _download, instead, PUBLISHED)
+    reads = [cache(partial(_read, name, raw, subset, split)) for split in SPLITS]
     known = read_json(home / f"{name}.json") or {}
     if known.get("fingerprint") != digest:
-        sizes = [len(read()) for read in reads.values()]
-        first = int(reads["train"]().num_atoms[0])
-        known = {"fingerprint": digest, "sizes": sizes, "first_atoms": first}
+        sizes = [len(read()) for read in reads]
+        known = {"fingerprint": digest, "sizes": sizes, "first_atoms": int(reads[0]().num_atoms[0])}
         with contextlib.suppress(OSError):  # it is read again
             write_json(home / f"{name}.json", known)
     parts = {
         split: RawGraphs(read, range(size))
-        for split, read, size in zip(SPLIT_NAMES, reads.values(), known["sizes"], strict=True)
+        for split, read, size in zip(SPLIT_NAMES, reads, known["sizes"], strict=True)
     }
     return DatasetSplits(
         name,
@@ -176,72 +142,52 @@ def _note(molecules: int, first_atoms: int, subset: bool) -> str:
             f"{first_atoms})."
         )
     if not subset and 0 < (missing := _TRAINING_MOLECULES - molecules) < 10:
-        return (
-            f"Of the {_TRAINING_MOLECULES:,} published training molecules {missing} "
-            f"{'is' if missing == 1 else 'are'} missing."
-        )
+        return f"{missing} of the {_TRAINING_MOLECULES:,} published training molecules missing."
     return ""
 
 
 def _download(folder: Path) -> Path:
     (folder / "raw").mkdir()
-    _Download(folder).download()
+    own = ZINC.__new__(ZINC)  # whose way of downloading is wanted alone
+    own.root = str(folder)
+    own.download()
     return folder / "raw"
 
 
 def _read(name: str, raw: Path, subset: bool, split: str) -> PackedGraphs:
-    """Read a split.
-
-    Raises:
-        DataError: A file of it is damaged, or holds only the subset where the whole set is asked
-            for.
-    """
+    """Read a split."""
     path, index = raw / f"{split}.pickle", raw / f"{split}.index"
     if not subset:
         print(f"Reading {path}: half a minute, 2 GB of memory", file=sys.stderr, flush=True)
     try:
         with path.open("rb") as file:
             molecules = _Tensors(file).load()
-        positions = _positions(index) if subset else range(len(molecules))
-        return _packed([molecules[position] for position in positions])
-    except DataError:
-        raise
+        text = index.read_text()
+        # Cut short, the last position may lack digits: another molecule, no error.
+        if not text.endswith("\n"):
+            raise ValueError(f"{index.name} is cut short, it has to end with a newline")
+        chosen = map(int, text.strip().split(",")) if subset else range(len(molecules))
+        return _packed([molecules[at] for at in chosen])
     except Exception as error:  # a damaged pickle can raise nearly anything
-        if not subset and isinstance(error, KeyError) and isinstance(error.args[0], int):
-            raise DataError(
-                f"zinc: {path} holds the molecules of zinc-subset only; put the pickles of the "
-                "whole set there, or ask for zinc-subset"
-            ) from error
-        culprit = f"{path}" + (f" or {index.name}" if subset else "")
+        only = ", or it holds zinc-subset only" if isinstance(error, KeyError) else ""
         raise DataError(
-            f"{name}: {culprit} cannot be read ({one_line(error)}); put it there again, or remove "
-            f"{raw} to download everything"
+            f"{name}: {path} or {index.name} cannot be read ({one_line(error)}){only}; put it "
+            f"there again, or remove {raw} to download everything"
         ) from error
 
 
-def _positions(index: Path) -> list[int]:
-    text = index.read_text()
-    # Of a file that was cut short the last position may lack digits: another molecule, no error.
-    if not text.endswith("\n"):
-        raise DataError(
-            f"zinc-subset: {index} is cut short, it has to end with a newline; put it there again"
-        )
-    return [int(position) for position in text.strip().split(",")]
-
-
 def _packed(molecules: Sequence[dict[str, Any]]) -> PackedGraphs:
-    atoms = [_array(molecule["atom_type"]).reshape(-1, 1) for molecule in molecules]
-    bonds = [_array(molecule["bond_type"]) for molecule in molecules]
+    atoms = [np.asarray(molecule["atom_type"]).reshape(-1, 1) for molecule in molecules]
+    bonds = [np.asarray(molecule["bond_type"]) for molecule in molecules]
     ends = [np.stack(matrix.nonzero()) for matrix in bonds]
-    labels = [_array(molecule["logP_SA_cycle_normalized"]) for molecule in molecules]
+    labels = [np.asarray(molecule["logP_SA_cycle_normalized"]) for molecule in molecules]
+    codes = [matrix[*pairs][:, None] for matrix, pairs in zip(bonds, ends, strict=True)]
     return PackedGraphs(
         num_atoms=np.array([len(codes) for codes in atoms]),
         num_bonds=np.array([pairs.shape[1] for pairs in ends]),
         atom_codes=np.concatenate(atoms).astype(np.int64),
         edge_index=np.concatenate(ends, axis=1),
-        bond_codes=np.concatenate(
-            [matrix[*pairs][:, None] for matrix, pairs in zip(bonds, ends, strict=True)]
-        ).astype(np.int64),
+        bond_codes=np.concatenate(codes).astype(np.int64),
         targets=np.stack(labels).astype(np.float32).reshape(len(molecules), 1),
         weights=np.ones(len(molecules), np.float32),
         extra=no_numbers(len(molecules)),

@@ -4,9 +4,12 @@ They go where scikit-learn's own go: `cross_val_score`, `GridSearchCV`, `Pipelin
 holds its network as the bytes of a checkpoint, which is read as plain values and tensors.
 """
 
-from graphormer_sepnorm.estimators.embedding import GraphormerEmbedding
+from graphormer_sepnorm.estimators.estimators import (
+    GraphormerClassifier,
+    GraphormerEmbedding,
+    GraphormerRegressor,
+)
 from graphormer_sepnorm.estimators.inputs import InputError, ParameterError
-from graphormer_sepnorm.estimators.supervised import GraphormerClassifier, GraphormerRegressor
 
 __all__ = [
     "GraphormerClassifier",

@@ -1,87 +1,114 @@
-"""A training inside somebody's program: quiet, with nothing left behind."""
+"""From the parameters of an estimator to a trained model, quietly and with nothing left behind."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
-import os
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from graphormer_sepnorm.config import FitConfig
+from graphormer_sepnorm.config import DataConfig, FitConfig, refuse_shape
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.errors import Interrupted
-from graphormer_sepnorm.estimators.options import in_memory
-from graphormer_sepnorm.inference.checkpoint import read_checkpoint, save_for_prediction
+from graphormer_sepnorm.errors import ConfigError, Interrupted
+from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.pipeline.fit import fit
+from graphormer_sepnorm.values import is_number
 
+# Parameter -> the option that it is.
+_OF_MODEL = ("from_pretrained", "learning_rate", "weight_decay", "loss", "norm", "dropout")
+_OPTIONS = {
+    "max_epochs": "trainer.max_epochs",
+    "batch_size": "data.batch_size",
+    "seed": "seed_everything",
+    "verbose": "trainer.enable_progress_bar",
+    **{name: f"model.{name}" for name in (*_OF_MODEL, "layers", "width", "heads", "ffn_width")},
+}
+# Of a recipe's data, of which the others are of files: how batches are made.
+_OF_DATA = ("batch_size", "eval_batch_size", "attention_blocks", "num_workers")
 # torch's random numbers and the filters of warnings are of the whole process: of two trainings in
 # threads of one, each would draw from the other's.
 _one_at_a_time = threading.Lock()
 
 
-def _forget_threads() -> None:
-    global _one_at_a_time
-    _one_at_a_time = threading.Lock()
+def options_of(parameters: Mapping[str, Any], recipe: str) -> FitConfig:
+    """Return the options for the parameters of an estimator: those of None are the recipe's."""
+    fraction, others = parameters["validation_fraction"], parameters["options"]
+    if not is_number(fraction) or not 0 <= fraction < 1:
+        raise ConfigError(f"validation_fraction is {fraction!r}: it must be from 0 to below 1")
+    if not isinstance(others, Mapping | None):
+        raise ConfigError(f"options is {others!r}: it must be a dictionary")
+    name = str(parameters["recipe"] or recipe)
+    config = FitConfig.read(name)
+    if config.data.descriptors or config.data.descriptor_columns:
+        raise ConfigError(f"{name} has data.descriptors, which are for tables: leave them out")
+    own = {
+        option: parameters[name]
+        for name, option in _OPTIONS.items()
+        if parameters[name] is not None or name == "seed"
+    }
+    # If one of them won in silence, a grid over the other would compare equal networks.
+    if twice := own.keys() & (others or {}).keys():
+        raise ConfigError(f"{min(twice)} is given twice, also in options: leave one out")
+    own |= others or {}
+    if "trainer.max_epochs" in own:
+        own["trainer.max_steps"] = -1
+    config = config.with_options(own | _on(parameters["device"]))
+    refuse_shape(config, own)
+    trainer = config.trainer
+    if trainer.max_epochs is None and trainer.max_steps == -1 and not config.model.from_pretrained:
+        raise ConfigError("nothing limits the training: give max_epochs")
+    return config
 
 
-# A child has none of the threads of its parent, one of which may have been training.
-os.register_at_fork(after_in_child=_forget_threads)
+def _on(device: Any) -> dict[str, Any]:
+    """The options for a device: cpu, cuda or cuda:1 ...; None: a GPU if there is one."""
+    kind, _, index = str(device or "auto").partition(":")
+    count = torch.cuda.device_count()
+    known = kind in ("auto", "cpu") and not index
+    known |= kind == "cuda" and (index or "0").isdecimal() and int(index or 0) < count
+    if not known:
+        raise ConfigError(
+            f"device is {device!r}: it must be cpu, or cuda, cuda:1 ..., of which torch finds "
+            f"{count} here; None takes one if there is one"
+        )
+    return {"trainer.accelerator": kind, "trainer.devices": [int(index)] if index else 1}
 
 
-def trained(config: FitConfig, splits: DatasetSplits) -> bytes:
-    """Train a model on data in memory; return its checkpoint, see `save_for_prediction`.
+def trained(config: FitConfig, splits: DatasetSplits) -> dict[str, Any]:
+    """Train a model on data in memory; return the contents of its checkpoint.
 
-    Nothing is written but to a temporary folder, which is gone afterwards; nothing is said, and
+    Nothing is written but to a temporary folder, which is gone afterwards; nothing is printed, and
     torch's random numbers go on as if nothing had been trained. Threads of a process train one
     after the other.
-
-    Raises:
-        GraphormerError: Training is impossible with these options or data.
-        KeyboardInterrupt: It was interrupted.
     """
     gpus = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    threads = torch.get_num_threads()
-    with (
-        _one_at_a_time,
-        tempfile.TemporaryDirectory(prefix="graphormer-") as folder,
-        torch.random.fork_rng(devices=gpus),
-        _quiet(),
-    ):
-        if config.ensemble > 1:  # as members that train side by side, each with a thread
-            torch.set_num_threads(1)
-        try:
-            outcome = fit(in_memory(config, Path(folder)), show=lambda _: None, splits=splits)
-        except Interrupted:
-            raise KeyboardInterrupt from None
-        finally:
-            torch.set_num_threads(threads)
-        assert outcome is not None
-        slim = Path(folder) / "model.ckpt"
-        save_for_prediction(read_checkpoint(outcome.network.checkpoint), slim)
-        return slim.read_bytes()
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Hide what Lightning says of devices, workers and other products, and give it back its voice.
-
-    Warnings of this package are messages of its own loggers, and stay.
-    """
-    loggers = [logging.getLogger(f"lightning.{part}") for part in ("pytorch", "fabric")]
-    levels = [logger.level for logger in loggers]
-    with warnings.catch_warnings():
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_one_at_a_time)
+        stack.enter_context(torch.random.fork_rng(devices=gpus))
+        stack.enter_context(warnings.catch_warnings())
+        # Warnings of this package stay, they are of its own loggers.
         for category in (UserWarning, FutureWarning, DeprecationWarning):
             warnings.filterwarnings("ignore", category=category, module=r"(lightning|torch)\b")
-        for logger in loggers:
+        for logger in (logging.getLogger(f"lightning.{part}") for part in ("pytorch", "fabric")):
+            stack.callback(logger.setLevel, logger.level)
             logger.setLevel(logging.ERROR)
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="graphormer-"))
+        batches = {name: getattr(config.data, name) for name in _OF_DATA}
+        data = DataConfig(dataset="sample", root=folder, **batches)
+        config = dataclasses.replace(config, data=data, output=str(Path(folder) / "run"))
+        if config.ensemble > 1:  # as members that train side by side, each with a thread
+            stack.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(1)
         try:
-            yield
-        finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
+            outcome = fit(config, show=lambda _: None, splits=splits)
+        except Interrupted:
+            raise KeyboardInterrupt from None
+        assert outcome is not None
+        return read_checkpoint(outcome.network.checkpoint)

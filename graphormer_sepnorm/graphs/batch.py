@@ -175,12 +175,8 @@ class GraphBatch(_TensorRecord):
 class Collator:
     """Makes batches of the graphs of a store.
 
-    Args:
-        store: The graphs.
-        vocabulary: The codes that the model knows.
-        attention_blocks: Blocks that a batch is divided into for attention, by size of the
-            graphs. More blocks mean less padding and more, smaller matrix products; results and
-            statistics are the same.
+    A batch is divided into `attention_blocks` by size of the graphs. More blocks mean less padding
+    and more, smaller matrix products; results and statistics are the same.
     """
 
     def __init__(
@@ -318,16 +314,11 @@ def kinds_of_types(store: GraphStore, types: np.ndarray) -> np.ndarray:
 def find_bonds(
     pairs: np.ndarray, sizes: np.ndarray, kinds: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """List the directed bonds of several graphs.
+    """List the directed bonds of several graphs, given the type of each ordered pair of atoms.
 
-    Args:
-        pairs: Type of each ordered pair of atoms, row-major within a graph, graph after graph.
-        sizes: Atoms of each graph.
-        kinds: Kind of bond of each type, -1 where it is none.
-
-    Returns:
-        Of each bond, in the order of `pairs`: graph, the atoms from and to which it leads (numbers
-        within the graph), kind.
+    `pairs` are row-major within a graph, graph after graph; `kinds` has the kind of bond of each
+    type, -1 where it is none. Returns of each bond, in the order of `pairs`: graph, the atoms from
+    and to which it leads (indices within the graph), kind.
     """
     place = np.flatnonzero((kinds >= 0)[pairs])
     ends = np.cumsum(sizes**2)

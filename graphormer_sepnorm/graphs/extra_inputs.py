@@ -52,11 +52,10 @@ class ExtraInputs:
         return " and ".join(parts)
 
     def in_report(self, values: np.ndarray, factors: np.ndarray) -> list[str]:
-        """Say which numbers are missing, and which columns say nothing, in a line each.
+        """Return a line on what is missing, and one on what is constant, if anything is.
 
-        Args:
-            values: Of all molecules, ``[n, D]``; nan = missing.
-            factors: Of `standardisation`.
+        `values` are those of all molecules, ``[n, D]``, nan = missing; `factors` of
+        `standardisation`.
         """
         missing = np.isnan(values)
         first = len(self.descriptors)
@@ -99,19 +98,13 @@ class ExtraInputs:
 
 
 def standardisation(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return by what numbers are standardised: the mean of training molecules, 1 / deviation.
+    """Return mean and 1 / deviation, float64 ``[D]``, of molecules ``[n, D]``; nan = missing.
 
     What lies beyond six deviations counts as six: one enormous value would make all others equal.
     It makes the deviation enormous too, so this is repeated until the deviation shrinks no more;
     but once where nine of ten molecules have one value, of which nothing but that would be left.
-    Of fewer than 38 molecules none lies beyond six deviations, whatever its value.
-
-    Args:
-        values: Of the training molecules, ``[n, D]``; nan = missing.
-
-    Returns:
-        Two float64 ``[D]``. The factor is 0 where training has no value, or no two different ones:
-        nothing can be learned from such a number.
+    Of fewer than 38 molecules none lies beyond six deviations, whatever its value. The factor is 0
+    where training has no value, or no two different ones: nothing can be learned from these.
     """
     present = ~np.isnan(values)
     values = np.where(present.any(axis=0), values, 0.0).astype(np.float64)

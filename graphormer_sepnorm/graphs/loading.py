@@ -23,18 +23,13 @@ _MAX_PAIRS = 4_000_000
 
 
 class EpochBatches(Sampler[list[int]]):
-    """Random batches of nearly equal size, drawn anew each epoch.
+    """Random batches of nearly equal size, sampled anew each epoch, by (seed, epoch).
 
-    Batches are random draws, not sorted by size: BatchNorm on the graph token must see the spread
-    of sizes in training that it meets in evaluation. The last batch is not smaller than the
-    others: n graphs make ceil(n / batch_size) batches whose sizes differ by one at most, so no
-    statistic is taken over a small remainder, and none over a single graph (for which variance is
-    undefined): rather than that, some batches hold one graph more than `batch_size`.
-
-    Args:
-        indices: Numbers of the graphs to draw from.
-        batch_size: Largest size of a batch, at least 2.
-        seed: With the epoch it decides the order.
+    Batches are not sorted by size: BatchNorm on the graph token must see the spread of sizes in
+    training that it meets in evaluation. The last batch is not smaller than the others: n graphs
+    make ceil(n / batch_size) batches whose sizes differ by one at most, so no statistic is taken
+    over a small remainder, and none over a single graph (for which variance is undefined): rather
+    than that, some batches hold one graph more than `batch_size`.
 
     Raises:
         DataError: If there are fewer than 2 graphs or `batch_size` is below 2.
@@ -82,14 +77,9 @@ class TrainingOrder(Sampler[list[int]]):
     """The batches of an epoch, as one process of a training that may have been resumed sees them.
 
     Several processes share each batch: `batch_size` is that of all of them together, and the order
-    does not depend on their number. Of the epoch in which a resumed run stopped only the batches
-    that are left are given; the length is that of whole epochs, as Lightning expects.
-
-    Args:
-        batches: The batches of all processes, of whole epochs.
-        position: Epoch and batch at which training starts.
-        rank: Number of this process.
-        world_size: Number of processes.
+    does not depend on their number. Of the epoch in which a resumed run stopped (its `position`:
+    epoch and batch) only the batches that are left are given; the length is that of whole epochs,
+    as Lightning expects.
 
     Raises:
         DataError: A batch has fewer graphs than there are processes.
@@ -124,13 +114,9 @@ class TrainingOrder(Sampler[list[int]]):
         return batch if self.batches.epoch == epoch else 0
 
     def counts(self, of_graphs: np.ndarray) -> np.ndarray:
-        """Sum of a number per graph over each batch of the epoch, those of all processes together.
+        """Sum a number per graph of the store ``[G]`` over each batch of the epoch, ``[batches]``.
 
-        Args:
-            of_graphs: The number of each graph of the store, ``[G]``.
-
-        Returns:
-            ``[batches]``, of the whole epoch.
+        Those of all processes are counted together.
         """
         return np.array([of_graphs[numbers].sum() for numbers in self.batches])
 
@@ -144,14 +130,9 @@ def bounded(
 ) -> Iterator[list[int]]:
     """Divide graphs into batches of a bounded number of padded pairs, and so of bounded memory.
 
-    Args:
-        order: Places in `atoms`, in the order in which the graphs are taken.
-        atoms: Of each graph, ``[n]``.
-        batch_size: Largest size of a batch.
-        max_pairs: Most pairs of tokens, padding among them; a larger graph is a batch of its own.
-
-    Yields:
-        Places in `atoms`.
+    `order` are indices in `atoms` ``[n]``, and so are those given. A batch has at most `batch_size`
+    graphs and `max_pairs` pairs of tokens, padding among them; a larger graph is a batch of its
+    own.
     """
     batch: list[int] = []
     widest = 0
@@ -176,14 +157,7 @@ def in_order(
     """Return batches for evaluation: each graph once, in the order given.
 
     Batches with very large graphs are smaller. Several processes share the graphs, none of which is
-    evaluated twice.
-
-    Args:
-        store: The graphs.
-        indices: Numbers of those to evaluate.
-        batch_size: Largest size of a batch, of all processes together.
-        rank: Number of this process.
-        world_size: Number of processes.
+    evaluated twice, and the `batch_size`.
 
     Raises:
         DataError: There are fewer graphs than processes.
@@ -221,7 +195,7 @@ def make_loader(
     Args:
         store: The graphs.
         vocabulary: The codes that the model knows.
-        batches: Numbers of the graphs of each batch: `in_order`, `EpochBatches`, `TrainingOrder`.
+        batches: Indices of the graphs of each batch: `in_order`, `EpochBatches`, `TrainingOrder`.
         num_workers: Processes that make batches; 0 makes them in this one.
         pin_memory: Copy batches to page-locked memory, for a GPU.
         attention_blocks: See `Collator`.

@@ -11,7 +11,7 @@ import numpy as np
 from graphormer_sepnorm.errors import DataError
 
 _BLOCK_PAIRS = 300_000  # pairs of atoms worked on at once: enough to vectorise, small in memory
-
+_LARGEST = float(np.finfo(np.float32).max)  # a larger weight would be stored as infinity
 # Numbers of atom features, bond features (None: there is no bond yet) and targets.
 _Widths = tuple[int, int | None, int]
 
@@ -79,11 +79,6 @@ class PackedGraphs:
     extra: np.ndarray
     bounds: np.ndarray
 
-    @property
-    def widths(self) -> tuple[int, int, int]:
-        """Numbers of atom features, bond features and targets."""
-        return self.atom_codes.shape[1], self.bond_codes.shape[1], self.targets.shape[1]
-
     @classmethod
     def of(cls, graphs: Sequence[MolecularGraph]) -> PackedGraphs:
         """Pack graphs, at least one, without targets."""
@@ -135,36 +130,28 @@ class PackedGraphs:
 def packed_blocks(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
     """Check graphs and pack them into blocks of bounded size.
 
-    A block without bonds may have another number of bond features than the others.
-
-    Args:
-        graphs: `MolecularGraph` or PyG ``Data`` objects, or `PackedGraphs`, which are passed on.
+    These are `MolecularGraph` or PyG ``Data`` objects, or `PackedGraphs`, which are passed on. A
+    block without bonds may have another number of bond features than the others.
 
     Raises:
         DataError: Naming the graph that is not of this form.
     """
     group: list[tuple[MolecularGraph, np.ndarray, float]] = []
-    position, pairs, widths, bond_codes = 0, 0, None, None
+    position, pairs, widths = 0, 0, None
     for data in graphs:
         if isinstance(data, PackedGraphs):
             if group:
                 yield _in_range(_packed(group), position - len(group))
-            atoms, bonds, targets = data.widths
-            own = (atoms, bonds if data.num_bonds.any() else None, targets)
-            widths = _agreed(position, own, widths)
+            own = data.atom_codes.shape[1], data.bond_codes.shape[1], data.targets.shape[1]
+            widths = _agreed(position, own, bool(data.num_bonds.any()), widths)
             yield _in_range(data, position)
             group, pairs, position = [], 0, position + len(data)
             continue
         graph, targets, weight = checked_graph(data, f"graph {position}")
-        if graph.edge_index.size and not isinstance(data, MolecularGraph):
-            has_codes = getattr(data, "edge_attr", None) is not None
-            if has_codes != (bond_codes := has_codes if bond_codes is None else bond_codes):
-                raise DataError(
-                    f"graph {position} has {'an' if has_codes else 'no'} edge_attr, unlike graphs "
-                    "before it: give one to all graphs with bonds, or to none"
-                )
-        bonds = graph.bond_codes.shape[1] if graph.edge_index.size else None
-        widths = _agreed(position, (graph.atom_codes.shape[1], bonds, len(targets)), widths)
+        # A graph without codes of its bonds is none among graphs that have one.
+        coded = isinstance(data, MolecularGraph) or getattr(data, "edge_attr", None) is not None
+        own = graph.atom_codes.shape[1], graph.bond_codes.shape[1] * coded, len(targets)
+        widths = _agreed(position, own, graph.edge_index.size > 0, widths)
         if group and pairs + graph.num_atoms**2 > _BLOCK_PAIRS:
             yield _in_range(_packed(group), position - len(group))
             group, pairs = [], 0
@@ -175,14 +162,27 @@ def packed_blocks(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
         yield _in_range(_packed(group), position - len(group))
 
 
+def _agreed(position: int, own: _Widths, bonds: bool, before: _Widths | None) -> _Widths:
+    """Return the widths of all graphs so far; without bonds that of their features says nothing."""
+    own = own if bonds else (own[0], None, own[2])
+    if before is None:
+        return own
+    own = own[0], before[1] if own[1] is None else own[1], own[2]
+    before = before[0], own[1] if before[1] is None else before[1], before[2]
+    if own != before:
+        raise DataError(
+            f"graph {position} has {own} (atom features, bond features, targets), the graphs "
+            f"before it {before}: all graphs of a data set must agree, also in having an edge_attr"
+        )
+    return own
+
+
 def _in_range(block: PackedGraphs, position: int) -> PackedGraphs:
     """Return a block whose bonds all name atoms that are there; its first graph has this number."""
-    outside = (block.edge_index < 0) | (
-        block.edge_index >= np.repeat(block.num_atoms, block.num_bonds)
-    )
+    atoms = np.repeat(block.num_atoms, block.num_bonds)
+    outside = (block.edge_index < 0) | (block.edge_index >= atoms)
     if outside.any():
-        bond = int(np.flatnonzero(outside.any(axis=0))[0])
-        graph = int(np.searchsorted(np.cumsum(block.num_bonds), bond, side="right"))
+        graph = np.repeat(np.arange(len(block)), block.num_bonds)[outside.any(axis=0)][0]
         raise DataError(
             f"graph {position + graph}: edge_index names atoms outside "
             f"0..{block.num_atoms[graph] - 1}"
@@ -218,24 +218,6 @@ def no_numbers(graphs: int) -> np.ndarray:
     return np.empty((graphs, 0), dtype=np.float32)
 
 
-def _agreed(position: int, own: _Widths, before: _Widths | None) -> _Widths:
-    """Return the widths of all graphs so far.
-
-    Raises:
-        DataError: The graph, or block, at `position` has others than those before it.
-    """
-    if before is None:
-        return own
-    own = (own[0], before[1] if own[1] is None else own[1], own[2])
-    before = (before[0], own[1] if before[1] is None else before[1], before[2])
-    if own != before:
-        raise DataError(
-            f"graph {position} has {own} (atom features, bond features, targets), the graphs "
-            f"before it {before}: all graphs of a data set must agree"
-        )
-    return own
-
-
 def checked_graph(data: Any, where: str) -> tuple[MolecularGraph, np.ndarray, float]:
     """Bring one graph, its targets and its weight into the form that the rest works on."""
     if isinstance(data, MolecularGraph):
@@ -245,73 +227,54 @@ def checked_graph(data: Any, where: str) -> tuple[MolecularGraph, np.ndarray, fl
             f"{where}, of the type {type(data).__name__}, has no x (atom features) or no "
             "edge_index: give Data of PyG with both, and y"
         )
-    atom_codes = _integer_columns(data.x, f"{where}: x (atom features)")
-    if not len(atom_codes):
-        raise DataError(f"{where} has no atoms: leave it out of the data set")
-    edge_index = _array(data.edge_index, f"{where}: edge_index")
-    if edge_index.ndim != 2 or len(edge_index) != 2 or not _holds_integers(edge_index):
+    atom_codes = _columns(_integers(data.x, f"{where}: x (atom features)"), f"{where}: x")
+    edge_index = _integers(data.edge_index, f"{where}: edge_index")
+    if edge_index.ndim != 2 or len(edge_index) != 2:
         raise DataError(
             f"{where}: edge_index must be integers [2, edges], one column per directed bond; "
             "without bonds, of shape [2, 0]"
         )
-    edge_index = edge_index.astype(np.int64)
     bonds = getattr(data, "edge_attr", None)
-    if bonds is None:
-        bond_codes = np.zeros((edge_index.shape[1], 1), dtype=np.int64)
-    else:
-        bond_codes = _integer_columns(bonds, f"{where}: edge_attr (bond features)")
-    if len(bond_codes) != edge_index.shape[1]:
+    bond_codes = np.zeros((edge_index.shape[1], 1), dtype=np.int64)
+    if bonds is not None:
+        what = f"{where}: edge_attr"
+        bond_codes = _columns(_integers(bonds, f"{what} (bond features)"), what)
+    if not len(atom_codes) or len(bond_codes) != edge_index.shape[1]:
         raise DataError(
-            f"{where}: edge_attr has {len(bond_codes)} rows for {edge_index.shape[1]} edges"
+            f"{where} has {len(atom_codes)} atoms, {edge_index.shape[1]} edges and edge_attr of "
+            f"{len(bond_codes)}: give an atom or more, and a row of edge_attr for each edge"
         )
-    return MolecularGraph(atom_codes, edge_index, bond_codes), *labels_and_weight(data, where)
-
-
-def labels_and_weight(data: Any, where: str) -> tuple[np.ndarray, float]:
-    """Return of one graph its targets, float32 ``[T]``, and its weight in the training loss.
-
-    Raises:
-        DataError: It has a weight or a label that cannot be.
-    """
-    targets = getattr(data, "y", None)
     try:
-        targets = np.empty(0) if targets is None else np.asarray(targets, dtype=np.float32)
-    except (TypeError, ValueError, RuntimeError) as error:  # the last of a label with a gradient
-        raise DataError(f"{where}: y (labels) does not hold numbers ({error})") from error
-    weight = getattr(data, "weight", None)
-    try:
+        targets, weight = getattr(data, "y", None), getattr(data, "weight", None)
+        targets = np.asarray(() if targets is None else targets, dtype=np.float32).reshape(-1)
         weight = 1.0 if weight is None else float(weight)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"{where}: its weight is no number ({error})") from error
-    if not 0 <= weight <= float(np.finfo(np.float32).max):  # beyond it would be stored as infinity
+    except (TypeError, ValueError, RuntimeError) as error:  # the last of a label with a gradient
+        raise DataError(f"{where}: y (labels) or weight does not hold numbers ({error})") from error
+    if not 0 <= weight <= _LARGEST:
         raise DataError(f"{where} has the weight {weight}: it must be a number from 0 to 3e38")
-    return targets.reshape(-1), weight
+    return MolecularGraph(atom_codes, edge_index, bond_codes), targets, weight
 
 
-def _integer_columns(values: Any, what: str) -> np.ndarray:
-    """Return integer features as int64 ``[n, columns]``."""
-    array = _array(values, what)
-    if not _holds_integers(array):
-        raise DataError(f"{what} are {array.dtype}: Graphormer embeds integer codes")
-    if not array.ndim:
-        raise DataError(f"{what} are a single number: give a row for each")
-    if not array.size and len(array):
-        raise DataError(f"{what} have no columns: give at least one, for example zeros")
-    if not array.size:  # a molecule without bonds: the number of columns is kept
-        return np.zeros((0, array.shape[1] if array.ndim == 2 else 1), dtype=np.int64)
-    return array.astype(np.int64).reshape(len(array), -1)
-
-
-def _array(values: Any, what: str) -> np.ndarray:
+def _integers(values: Any, what: str) -> np.ndarray:
     try:
-        return np.asarray(values)
+        array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:  # a tensor on a GPU, with a gradient
         raise DataError(f"{what} cannot be read as an array ({error})") from error
+    # An array without entries may be of floats: torch makes empty ones so.
+    if array.size and not (np.issubdtype(array.dtype, np.integer) or array.dtype == bool):
+        raise DataError(f"{what} are {array.dtype}: Graphormer embeds integer codes")
+    return array.astype(np.int64)
 
 
-def _holds_integers(array: np.ndarray) -> bool:
-    # An array without entries has no say: torch makes empty ones float.
-    return not array.size or np.issubdtype(array.dtype, np.integer) or array.dtype == bool
+def _columns(array: np.ndarray, what: str) -> np.ndarray:
+    """Return codes as ``[n, columns]``; without rows the number of columns stays."""
+    if array.ndim == 1:
+        return array[:, None]
+    if array.ndim != 2 or not array.shape[1]:
+        raise DataError(
+            f"{what} has the shape {array.shape}: give a row for each, of a column or more"
+        )
+    return array
 
 
 def _ranges_of(lengths: np.ndarray, numbers: Sequence[int] | np.ndarray) -> np.ndarray:
@@ -320,14 +283,6 @@ def _ranges_of(lengths: np.ndarray, numbers: Sequence[int] | np.ndarray) -> np.n
 
 
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return ``start, start + 1, ...``, `length` numbers of each, one after the other.
-
-    Args:
-        starts: int64 ``[n]``.
-        lengths: int64 ``[n]``.
-
-    Returns:
-        int64 ``[sum of the lengths]``.
-    """
+    """Return ``start, start + 1, ...``, `length` indices of each, one after the other."""
     ends = np.cumsum(lengths)
     return np.arange(lengths.sum()) + np.repeat(starts - ends + lengths, lengths)

@@ -82,16 +82,12 @@ class BatchShape:
 
 
 def plan_shape(sizes: np.ndarray, graphs: int) -> BatchShape:
-    """Choose the shape for random batches.
+    """Choose the shape for random batches of `graphs` of these numbers of atoms.
 
-    It holds a thousand batches drawn at random; a batch that does not fit needs another way. Sizes
-    have long tails, so no formula of mean and deviation does this well. Attention has one block,
-    as large as the largest graph, or a second one of few large graphs if that leaves less than
-    half of the pairs.
-
-    Args:
-        sizes: Atoms of every graph that batches are drawn from.
-        graphs: B.
+    It holds a thousand batches sampled at random; a batch that does not fit needs another way.
+    Sizes have long tails, so no formula of mean and deviation does this well. Attention has one
+    block, as large as the largest graph, or a second one of few large graphs if that leaves less
+    than half of the pairs.
     """
     drawn = np.random.default_rng(0).choice(sizes, (_DRAWN, graphs))
     atoms = int(drawn.sum(axis=1).max())
@@ -176,13 +172,10 @@ class ResidentGraphs:
         return 4 * numbers + 96 * store.num_graphs
 
     def batch(self, graphs: Tensor, shape: BatchShape) -> GraphBatch:
-        """Cut a batch.
+        """Cut a batch: the `Collator`'s, padded, with all pair types of the store.
 
-        It is the `Collator`'s, padded, with all pair types of the store.
-
-        Args:
-            graphs: Numbers of the graphs, int64 ``[B]``, on the device.
-            shape: It must hold them; nothing here looks at whether it does.
+        `graphs` are indices, int64 ``[B]``, on the device. The shape must hold them; nothing here
+        looks at whether it does.
         """
         device = graphs.device
         count = shape.graphs
@@ -264,12 +257,7 @@ class ResidentGraphs:
         return AttentionBlock(torch.where(is_token, rows, 0), pair_type, ways)
 
     def _numbered(self, ways: Callable[[Tensor, AttentionBlock], Tensor]) -> tuple[Tensor, Tensor]:
-        """Ask for the ways of all graphs, and number those that differ: there are few.
-
-        Returns:
-            The number of each pair of atoms, int32, as `GraphStore.pair_type`; what each number
-            stands for, float32 ``[numbers + 1, K]``, last of it zeros for all other tokens.
-        """
+        """Ask for the ways of all graphs, and number those that differ: there are few."""
         device = self._pair_type.device
         distance = torch.cat([self._type_distance.new_zeros(FIRST_ATOM_PAIR), self._type_distance])
         numbers, rows, known = [], [], 0
@@ -279,41 +267,17 @@ class ResidentGraphs:
             block = self._block(graphs, nowhere, nowhere, int(self._num_atoms[graphs].max()) + 1)
             found = ways((distance[block.pair_type] == 1).float(), block)
             found = found.permute(1, 2, 3, 0)[block.pair_type >= FIRST_ATOM_PAIR]
-            different, number = _distinct(found)
+            different, number = found.unique(dim=0, return_inverse=True)
             numbers.append(number + known)
             rows.append(different)
             known += len(different)
-        different, number = _distinct(torch.cat(rows))
+        different, number = torch.cat(rows).unique(dim=0, return_inverse=True)
         nothing = different.new_zeros(1, different.shape[1])
         return number[torch.cat(numbers)].int(), torch.cat([different, nothing])
 
 
-def _distinct(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows that differ, ``[n, K]``, and which of them each row ``[N, K]`` is, ``[N]``.
-
-    As ``rows.unique(dim=0, return_inverse=True)`` in another order, and many times faster than its
-    comparisons of whole rows: numbers are sorted that stand for them.
-    """
-    generator = torch.Generator().manual_seed(0)
-    factors = torch.randint(-(2**63), 2**63 - 1, (rows.shape[1],), generator=generator)
-    bits = rows.contiguous().view(torch.int32).long()
-    stands_for, number = (bits * factors.to(rows.device)).sum(1).unique(return_inverse=True)
-    place = torch.arange(len(rows), device=rows.device)
-    different = rows[torch.zeros_like(stands_for).scatter(0, number, place)]
-    if torch.equal(different[number], rows):
-        return different, number
-    different, number = rows.unique(dim=0, return_inverse=True)  # two rows with one number
-    return different, number
-
-
 class _ListedPairs:
-    """Some of the ordered pairs of atoms of each graph: bonds, or pairs that share a ring.
-
-    Args:
-        store: The graphs.
-        kinds: Kind of each pair type, -1 for pairs that are not listed.
-        device: Where the list is kept.
-    """
+    """Some ordered pairs of atoms of each graph: those whose pair type has a kind, not -1."""
 
     def __init__(self, store: GraphStore, kinds: np.ndarray, device: torch.device | str) -> None:
         sizes = np.diff(store.first_atom)
@@ -329,7 +293,7 @@ class _ListedPairs:
     def cut(self, graphs: Tensor, first_row: Tensor, shape: BatchShape) -> Tensor:
         """Return those of graphs whose atoms begin at these packed rows, ``[3, E]``.
 
-        E is as many as so many atoms of any graphs of the store can have.
+        E is the most that so many atoms of any graphs of the store can have.
         """
         number = self.number[graphs]
         ends = number.cumsum(0)

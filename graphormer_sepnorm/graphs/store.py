@@ -7,15 +7,15 @@ every file are compared; a stale or damaged store is rebuilt, never used.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import shutil
-import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +23,13 @@ import numpy as np
 from filelock import FileLock
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import cannot_be_written, read_json
-from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_numbers, packed_blocks
+from graphormer_sepnorm.files import cannot_be_written, read_json, sha256_of
+from graphormer_sepnorm.graphs.packed_graphs import packed_blocks
 from graphormer_sepnorm.graphs.structure import UNREACHABLE_DISTANCE, PairTypes
 
 log = logging.getLogger(__name__)
 
-STRUCTURE_VERSION = 5
-
-_COPIED = 1 << 22  # numbers at once
+STRUCTURE_VERSION = 6
 
 
 @dataclass(eq=False, repr=False)
@@ -47,10 +45,8 @@ class GraphStore:
         pair_type: integer ``[sum n^2]``, row-major within a graph.
         targets: float32 ``[G, T]``, nan = missing.
         weights: float32 ``[G]``, of each graph in the training loss.
-        extra: float32 ``[G, D]``, numbers beside each graph (`ExtraInputs`), nan = missing; on disk
-            only where there are some.
-        bounds: float32 ``[G, 2 T]``, what is known of missing targets, see `PackedGraphs`; on disk
-            as `extra`.
+        extra: float32 ``[G, D]``, extra inputs (`ExtraInputs`), nan = missing.
+        bounds: float32 ``[G, 2 T]``, what is known of missing targets, see `PackedGraphs`.
         type_distance: int32 ``[types]``, in bonds; -1 = unreachable.
         type_ring: int32 ``[types]``, atoms of the smallest ring that both atoms lie in; 0 = none.
         type_start: int64 ``[types + 1]``, where the path entries of each type begin.
@@ -122,32 +118,19 @@ class GraphStore:
     def from_graphs(cls, graphs: Iterable[Any], max_path_length: int) -> GraphStore:
         """Compute the structure of `graphs`, in memory.
 
-        Args:
-            graphs: `MolecularGraph` objects (without targets), or PyG ``Data`` objects: integer
-                ``x [n] or [n, F]``, ``edge_index [2, E]``, optionally integer
-                ``edge_attr [E] or [E, K]``, ``y`` and ``weight`` (1 where there is none); or
-                `PackedGraphs` of many.
-            max_path_length: D, hops of a shortest path that enter the edge encoding.
+        These are `MolecularGraph` objects (without targets), or PyG ``Data``: integer ``x [n] or
+        [n, F]``, ``edge_index [2, E]``, optionally integer ``edge_attr [E] or [E, K]``, ``y`` and
+        ``weight`` (1 where there is none); or `PackedGraphs` of many. Of a shortest path
+        `max_path_length` hops enter the edge encoding.
 
         Raises:
             DataError: Naming the graph that is not of this form.
         """
-        return cls._of_blocks(packed_blocks(graphs), max_path_length)
-
-    @classmethod
-    def _of_blocks(
-        cls,
-        blocks: Iterable[PackedGraphs],
-        max_path_length: int,
-        pair_type: _InFile | None = None,
-    ) -> GraphStore:
         types = PairTypes(max_path_length)
-        parts: defaultdict[str, Any] = defaultdict(list)
-        if pair_type is not None:
-            parts["pair_type"] = pair_type
+        parts: defaultdict[str, list[np.ndarray]] = defaultdict(list)
         sizes = [np.zeros(1, np.int64)]
         position = 0
-        for block in blocks:
+        for block in packed_blocks(graphs):
             structure = types.block_structure(block, position)
             position += len(block)
             sizes.append(block.num_atoms)
@@ -159,10 +142,7 @@ class GraphStore:
             raise DataError("the data set holds no graphs")
         return cls(
             first_atom=np.cumsum(np.concatenate(sizes)),
-            **{
-                name: np.concatenate(part) if isinstance(part, list) else part.finished()
-                for name, part in parts.items()
-            },
+            **{name: np.concatenate(part) for name, part in parts.items()},
             **types.arrays(),
             max_path_length=max_path_length,
         )
@@ -179,10 +159,10 @@ class GraphStore:
 
         Args:
             directory: The store's folder.
-            key: What the graphs are made from (source fingerprint, feature version); the
-                structure version and `max_path_length` are added.
+            key: What the graphs are made from; the structure version and `max_path_length` are
+                added.
             graphs: Gives the graphs; called only if the store has to be built.
-            max_path_length: D, see `from_graphs`.
+            max_path_length: See `from_graphs`.
 
         Raises:
             DataError: It cannot be written.
@@ -198,18 +178,14 @@ class GraphStore:
                 if problem is not None:
                     if directory.exists():
                         log.warning("graph store %s %s: it is built anew", directory, problem)
-                    blocks = packed_blocks(graphs())
-                    _build(directory, key, partial(cls._of_blocks, blocks, max_path_length))
+                    _write(cls.from_graphs(graphs(), max_path_length), directory, key)
         except OSError as error:
             what = f"the graph store {directory}"
             raise DataError(cannot_be_written(what, error, "give another --data.root")) from error
         return cls(**_load(directory), max_path_length=max_path_length)
 
 
-_OPTIONAL = ("extra", "bounds")
-_ARRAYS = tuple(
-    field.name for field in fields(GraphStore) if field.name not in (*_OPTIONAL, "max_path_length")
-)
+_ARRAYS = tuple(field.name for field in fields(GraphStore) if field.name != "max_path_length")
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:
@@ -222,14 +198,6 @@ def _narrow(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def _checksum(path: Path) -> int:
-    value = 0
-    with path.open("rb") as handle:
-        while chunk := handle.read(1 << 22):
-            value = zlib.crc32(chunk, value)
-    return value
-
-
 def _problem(directory: Path, key: dict[str, str | int]) -> str | None:
     """Say why the store cannot be used, or return None."""
     record = read_json(directory / "store.json")
@@ -237,38 +205,29 @@ def _problem(directory: Path, key: dict[str, str | int]) -> str | None:
         return "is incomplete"
     if record.get("key") != key:
         return "was made from other data or by another version"
-    if set(record.get("checksums", ())) - set(_OPTIONAL) != set(_ARRAYS):
+    if set(record.get("checksums", ())) != set(_ARRAYS):
         return "is incomplete"
     for name, checksum in record["checksums"].items():
-        try:
-            if _checksum(directory / f"{name}.npy") != checksum:
-                return f"is damaged ({name}.npy)"
-        except OSError:
-            return f"is damaged ({name}.npy cannot be read)"
+        with contextlib.suppress(OSError):  # another process may be replacing it
+            if sha256_of(directory / f"{name}.npy") == checksum:
+                continue
+        return f"is damaged ({name}.npy)"
     return None
 
 
 def _load(directory: Path) -> dict[str, np.ndarray]:
-    there = [name for name in _OPTIONAL if (directory / f"{name}.npy").is_file()]
-    names = [*_ARRAYS, *there]
-    arrays = {name: np.load(directory / f"{name}.npy", mmap_mode="r") for name in names}
-    return {name: no_numbers(len(arrays["weights"])) for name in _OPTIONAL} | arrays
+    return {name: np.load(directory / f"{name}.npy", mmap_mode="r") for name in _ARRAYS}
 
 
-def _build(
-    directory: Path, key: dict[str, str | int], make: Callable[[_InFile], GraphStore]
-) -> None:
+def _write(store: GraphStore, directory: Path, key: dict[str, str | int]) -> None:
     """Write a store beside its place, then rename it there; the caller holds the lock."""
     temporary = directory.with_name(f".{directory.name}.partial")
     shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
     temporary.mkdir()
     try:
-        store = make(_InFile(temporary / "pair_type.npy"))
-        names = [*_ARRAYS, *(name for name in _OPTIONAL if getattr(store, name).size)]
-        for name in names:
-            if name != "pair_type":
-                np.save(temporary / f"{name}.npy", getattr(store, name))
-        checksums = {name: _checksum(temporary / f"{name}.npy") for name in names}
+        for name in _ARRAYS:
+            np.save(temporary / f"{name}.npy", getattr(store, name))
+        checksums = {name: sha256_of(temporary / f"{name}.npy") for name in _ARRAYS}
         record = {"key": key, "checksums": checksums}
         (temporary / "store.json").write_text(json.dumps(record, indent=1) + "\n")
         if directory.is_dir():
@@ -276,31 +235,3 @@ def _build(
         os.replace(temporary, directory)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-class _InFile:
-    """An array of 32-bit integers that is made of parts, in a file: it may be larger than memory.
-
-    In the end it is copied to a ``.npy`` file of the smallest type that holds it.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._wide = path.with_suffix(".int32")
-        self._wide.touch()
-        self._largest = 0
-
-    def append(self, part: np.ndarray) -> None:
-        with self._wide.open("ab") as handle:
-            part.astype(np.int32).tofile(handle)
-        self._largest = max(self._largest, int(part.max(initial=0)))
-
-    def finished(self) -> np.ndarray:
-        dtype, length = _narrow(np.array(self._largest)).dtype, self._wide.stat().st_size // 4
-        header = {"descr": dtype.str, "fortran_order": False, "shape": (length,)}
-        with self._wide.open("rb") as wide, self._path.open("wb") as file:
-            np.lib.format.write_array_header_1_0(file, header)
-            while len(part := np.fromfile(wide, np.int32, _COPIED)):
-                part.astype(dtype).tofile(file)
-        self._wide.unlink()
-        return np.load(self._path, mmap_mode="r")

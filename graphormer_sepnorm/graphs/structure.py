@@ -110,13 +110,9 @@ class PairTypes:
         return self._library.pair_types_count(self._table)
 
     def block_structure(self, graphs: PackedGraphs, position: int) -> BlockStructure:
-        """Compute degrees, pair types and ring sizes of several graphs at once.
+        """Compute degrees, pair types and ring sizes of a block, which begins at this graph.
 
         Bonds of an atom to itself do not count. The same directed bond given twice counts once.
-
-        Args:
-            graphs: The block.
-            position: Number of the first graph in its data set, for messages.
 
         Raises:
             DataError: If one pair of atoms has two different bonds.

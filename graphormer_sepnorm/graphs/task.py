@@ -71,7 +71,7 @@ class Task:
         return tuple(name.removeprefix(f"{self.one_of}_") for name in self.targets)
 
     def number_of(self, target: str | None, verb: str) -> int:
-        """Return the number of the target of this name; None: of the only one.
+        """Return the index of the target of this name; None: of the only one.
 
         Raises:
             ConfigError: There is no such target, or none of several is named, one of which it is
@@ -122,15 +122,11 @@ class Task:
         predictions: np.ndarray,
         metrics: Sequence[Metric] | None = None,
     ) -> dict[str, float]:
-        """Return metrics under their names and, with several targets, one entry for each.
+        """Return metrics, of this kind's or these, and, with several targets, one entry for each.
 
         The first is the mean over the targets whose labels define it, as in OGB; nan if none does.
-        Where it has no meaning it is left out, but for the main metric's.
-
-        Args:
-            targets: Real units or 0/1, float64 ``[n, targets]``; nan where missing.
-            predictions: Real units or probabilities, as `targets`.
-            metrics: Which; None: all of this kind.
+        Where it has no meaning it is left out, but for the main metric's. Targets are real units or
+        0/1, float64 ``[n, targets]``, nan where missing, predictions real units or probabilities.
         """
         values: dict[str, float] = {}
         for metric in self.metrics if metrics is None else metrics:
@@ -171,15 +167,10 @@ class Task:
         return f"{name} (class 1)" if name else "class 1"
 
     def values_of(self, outputs: Tensor, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
-        """Return what the outputs of a model say: real units, or probabilities of class 1.
+        """Return what the outputs of a model mean: real units, or probabilities of class 1.
 
-        Args:
-            outputs: ``[n, targets]`` of the model: standardised values, or logits.
-            mean: ``[targets]`` by which real values were standardised.
-            std: ``[targets]``, as `mean`.
-
-        Returns:
-            float64 ``[n, targets]``.
+        Outputs ``[n, targets]`` are standardized values (by `mean` and `std` of each target), or
+        logits; the values are float64 ``[n, targets]``.
         """
         outputs = outputs.double()
         if self.kind == "binary":

@@ -91,15 +91,10 @@ class GraphVocabulary:
         return cls.fit(GraphStore.from_graphs(graphs, 1), np.arange(len(graphs)))
 
     def new_elements(self, atom_codes: np.ndarray) -> np.ndarray:
-        """Return which atoms are of an element (or atom type) that did not occur in training.
+        """Return which atoms, bool ``[n]``, are of an element that did not occur in training.
 
-        Such an atom is nothing at all to a model, so prediction refuses its molecule.
-
-        Args:
-            atom_codes: ``[n, columns]``; the first column says the element.
-
-        Returns:
-            bool ``[n]``.
+        The first column of the codes has it. Such an atom is nothing at all to a model, so
+        prediction refuses its molecule.
         """
         return ~np.isin(atom_codes[:, 0], self.atoms.seen[0])
 

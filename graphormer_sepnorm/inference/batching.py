@@ -1,4 +1,4 @@
-"""How many molecules are held and computed at once; of values the last digits depend on it."""
+"""What a predictor is given, and how much of it is computed at once, and where."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, as_text, parse_smiles
-from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.formatting import listed, shortened
 from graphormer_sepnorm.graphs.loading import bounded
 
 BATCH_SIZE = 128
-# Molecules that are held in memory at once, sorted by size and divided into batches.
+# Molecules that are held in memory at once, sorted by size and divided into batches: the last
+# digits of values depend on it.
 CHUNK_ROWS = 1024
 # Padded pairs of atoms computed at once: bounds the memory whatever the sizes of the molecules.
 _MAX_PAIRS = 1_000_000
@@ -20,12 +23,28 @@ _MAX_PAIRS = 1_000_000
 Part = TypeVar("Part")
 
 
+def usable_device(device: str | None) -> str:
+    """Return where to compute; None: a GPU if there is one.
+
+    Raises:
+        ConfigError: The device is not there.
+    """
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.zeros(1).to(device)
+    except (RuntimeError, AssertionError) as error:
+        reason = shortened(str(error).splitlines()[0].rstrip("."), 80)
+        ways = "give cpu, or cuda where torch finds a GPU"
+        raise ConfigError(f"device {device!r} cannot be used ({reason}): {ways}") from error
+    return device
+
+
 def given_smiles(smiles: Any) -> tuple[Any, ...]:
-    """Return one SMILES or several as a tuple; what is no text stays, and gets an error later.
+    """Return one SMILES or several as a tuple; what is not text stays, and gets an error later.
 
     Args:
-        smiles: A text, or several in anything that can be gone through: a list, a Series, an array,
-            also one with a single column. RDKit molecules become their SMILES.
+        smiles: A text, or several in any iterable: a list, a Series, an array, also one with a
+            single column. RDKit molecules become their SMILES.
 
     Raises:
         DataError: It is nothing of that, such as a table of several columns.
@@ -45,26 +64,34 @@ def given_smiles(smiles: Any) -> tuple[Any, ...]:
     return tuple(map(as_text, smiles if of_arrow is None else of_arrow()))
 
 
-def in_chunks(
-    smiles: str | Sequence[str],
-    compute: Callable[[list[ParsedMolecule], Sequence[str], slice], Part],
-) -> tuple[tuple[str, ...], list[Part]]:
-    """Parse SMILES, one or several, and have a chunk of them computed at a time.
+def given_columns(
+    columns: Mapping[str, Any] | None, names: Sequence[str], molecules: int
+) -> np.ndarray:
+    """Return the columns that are read in addition to molecules, float64 ``[molecules, names]``.
 
-    Args:
-        smiles: What is given.
-        compute: Takes the molecules of a chunk, their SMILES, and which of all they are.
-
-    Returns:
-        What was given, and what was made of the molecules of each chunk; without any there is one
-        chunk, which is empty.
+    Raises:
+        DataError: One is missing, has another length, or does not hold numbers.
     """
-    given = given_smiles(smiles)
-    starts = range(0, max(len(given), 1), CHUNK_ROWS)
+    values, given = np.empty((molecules, len(names))), {} if columns is None else columns
+    for index, name in enumerate(names):
+        try:
+            values[:, index] = np.asarray(given[name], np.float64)
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"the model reads {listed(names)} beside the molecule: give {name} as one number "
+                "for each, nan where it is missing, in a table (-i FILE) or from Python as "
+                f"columns={{...}} ({type(error).__name__}: {error})"
+            ) from error
+    return np.where(np.abs(values) <= np.finfo(np.float32).max, values, np.nan)
+
+
+def in_chunks(
+    smiles: tuple[Any, ...], compute: Callable[[list[ParsedMolecule], slice], Part]
+) -> list[Part]:
+    """Parse SMILES and compute a chunk of them at a time, which rows these are is given too."""
+    starts = range(0, max(len(smiles), 1), CHUNK_ROWS)  # an empty chunk where there are none
     chunks = [slice(start, start + CHUNK_ROWS) for start in starts]
-    return given, [
-        compute([parse_smiles(text) for text in given[rows]], given[rows], rows) for rows in chunks
-    ]
+    return [compute([parse_smiles(text) for text in smiles[rows]], rows) for rows in chunks]
 
 
 def by_size(sizes: np.ndarray, batch_size: int) -> Iterator[list[int]]:

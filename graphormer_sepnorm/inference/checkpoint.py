@@ -1,27 +1,25 @@
-"""Reading a checkpoint: Lightning's file of a training run, which knows all that predicting needs.
+"""Checkpoints: Lightning's file of a training run, which also holds all that predicting needs.
 
-Beside what Lightning keeps there is one plain dictionary under the key ``graphormer_sepnorm``:
+In addition to Lightning's entries there is one plain dictionary under the key
+``graphormer_sepnorm``:
 
 * ``format_version``: 2;
 * ``model``: the fields of `GraphormerConfig`, table sizes filled in;
 * ``task``, ``target_mean``, ``target_std``: what is predicted, and how its values were scaled;
 * ``weight_scale``: what brings the weights of the training graphs to a mean of 1;
 * ``vocabulary``: the atom and bond codes that occurred in training;
-* ``extra_inputs``: names of the numbers that the network reads beside a graph (`ExtraInputs`);
+* ``extra_inputs``: names of the numbers that the network reads with a graph (`ExtraInputs`);
 * ``standardise``: what is done to a molecule first, see `standardised`;
 * ``featuriser``, ``feature_version``: how graphs are made from SMILES (None: not from SMILES);
 * ``dataset``, ``dataset_fingerprint``, ``training_graphs``, ``training_summary``, ``data_options``:
   what it was trained on; the last one how a user's table was read and split;
 * ``validation``: metrics of the last validation before it was written;
 * ``packages``: versions of what it was made with;
-* ``sample``: of some training molecules what RDKit made of them, see `what_moved`; only where the
-  file keeps SMILES;
+* ``sample``: predictions of some training molecules, only in a file that stores SMILES;
 * ``card``: facts to show, in a file of `save_for_prediction` only.
 
-Of an ensemble these are the facts of its first member. The weights of the others stand beside
-``state_dict`` under ``members``: a list of state dicts of the `Graphormer`. Under the key ``blend``
-there may be trees that are blended with the network (`Blend`), under ``confidence`` what the model
-knows of its errors (`Uncertainty`). Lightning's own entries are for training on.
+Of an ensemble these are the facts of its first member; ``members`` has the state dicts of the
+others. Under ``blend`` there may be trees (`Blend`), under ``confidence`` an `Uncertainty`.
 
 Only plain values and tensors are stored, so a checkpoint is read with ``weights_only=True`` and
 cannot run code. The file is looked at before it is read (`_check_archive`), and the sizes of the
@@ -34,22 +32,16 @@ import contextlib
 import importlib.metadata
 import os
 import pickle
-import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphormer_sepnorm import __version__
-from graphormer_sepnorm.config import MAX_MEMBERS
-from graphormer_sepnorm.errors import (
-    CheckpointError,
-    ConfigError,
-    did_you_mean,
-)
+from graphormer_sepnorm.errors import CheckpointError, GraphormerError, did_you_mean
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import shortened
 from graphormer_sepnorm.model.config import GraphormerConfig
@@ -58,20 +50,12 @@ from graphormer_sepnorm.resources import model_names, model_path
 from graphormer_sepnorm.runs.directory import BEST, LAST, RunDirectory
 
 FORMAT_VERSION = 2
-# Where a checkpoint keeps what this package needs, a `Blend` and a `Uncertainty`.
+# Where a checkpoint has what this package needs, a `Blend` and an `Uncertainty`.
 KEY, BLEND, CONFIDENCE = "graphormer_sepnorm", "blend", "confidence"
 REQUIRED = (
-    "model",
-    "task",
-    "target_mean",
-    "target_std",
-    "vocabulary",
-    "featuriser",
-    "feature_version",
-    "dataset",
-    "dataset_fingerprint",
+    *("model", "task", "target_mean", "target_std", "vocabulary", "featuriser"),
+    *("feature_version", "dataset", "dataset_fingerprint"),
 )
-
 _FOR_TESTING = ("pytorch-lightning_version", "hyper_parameters")
 _PACKAGES = ("graphormer-sepnorm", "torch", "lightning", "torch-geometric", "rdkit", "numpy")
 
@@ -80,31 +64,30 @@ def find_checkpoint(path: str | Path) -> Path:
     """Return the checkpoint file that `path` means.
 
     Args:
-        path: A file, a run directory (its best checkpoint), or the name of a model that comes with
-            the package. What lies in the current folder goes before a bundled model.
+        path: A file, a run directory (its best checkpoint), or the name of a bundled model. What
+            lies in the current folder goes before a bundled model.
 
     Raises:
-        CheckpointError: There is no such file or directory, or no checkpoint in it, or nobody may
-            look there.
+        CheckpointError: There is no such file or directory, or no checkpoint in it.
     """
     name, path = str(path), Path(path).expanduser()
     try:
         if path.is_file():
             return path
-        if path.exists():
+        if not path.exists():
+            found, known = model_path(name), model_names()
+            reason = f"no such checkpoint or run directory: {path}{did_you_mean(name, known)}; "
+            reason += f"with the package come: {', '.join(known)}"
+        else:
             run = RunDirectory(path)
-            loose = (path / name for name in (BEST, LAST))
+            loose = (path / file for file in (BEST, LAST))
             found = run.tested or next((file for file in loose if file.is_file()), None)
             expected = run.best.relative_to(path)
-            said = f"no checkpoint in {path}: expected {expected}, as a training run leaves it"
-        else:
-            found, known = model_path(name), model_names()
-            said = f"no such checkpoint or run directory: {path}{did_you_mean(name, known)}; "
-            said += f"with the package come: {', '.join(known)}"
+            reason = f"no checkpoint in {path}: expected {expected}, as a training run leaves it"
     except OSError as error:  # a name that is too long, a folder that may not be entered
         raise CheckpointError(f"{shortened(name)}: {error.strerror}") from error
     if found is None:
-        raise CheckpointError(said)
+        raise CheckpointError(reason)
     return found
 
 
@@ -119,73 +102,56 @@ def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, An
         Lightning's dictionary; what this package needs is under `KEY`.
 
     Raises:
-        CheckpointError: Missing, truncated, of another kind, of another format, or with a value in
-            it that cannot be.
+        CheckpointError: Missing, truncated, of another kind or format, or with a wrong value in it.
     """
     file = find_checkpoint(path)
-    try:
+    with in_one_line(file):
         _check_archive(file)
         checkpoint = torch.load(file, map_location=map_location, weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise CheckpointError(
-            f"{file} is not a checkpoint of this package, or is damaged: it holds more than plain "
-            "values and tensors and was not opened"
-        ) from error
-    except Exception as error:  # what is no checkpoint can fail in nearly any way
-        reason = getattr(error, "strerror", None) or _first_line(error)
-        words = f" ({reason})" if re.search("[a-z]{3}", reason) else ""
-        raise CheckpointError(
-            f"{file} cannot be read{words}: it is damaged, truncated or not a checkpoint"
-        ) from error
-    if not isinstance(checkpoint, dict) or KEY not in checkpoint:
-        raise CheckpointError(
-            f"{file} is not a checkpoint of this package: take one that train.py fit wrote"
-        )
-    with in_one_line(file):
-        version = checkpoint[KEY].get("format_version")
-        if version != FORMAT_VERSION:
-            raise CheckpointError(
-                f"it has checkpoint format {shortened(str(version), 20)}, this version reads "
-                f"{FORMAT_VERSION}: use the version of graphormer_sepnorm that wrote it, or train "
-                "again"
-            )
         check_checkpoint(checkpoint)
     return checkpoint
 
 
 @contextlib.contextmanager
 def in_one_line(file: str | Path) -> Iterator[None]:
-    """Say of whatever goes wrong with the contents of a file that it cannot be used.
+    """Turn whatever goes wrong with the contents of a file into one line.
 
     Raises:
         CheckpointError: Something did.
     """
     try:
         yield
-    except CheckpointError as error:
+    except GraphormerError as error:
         raise CheckpointError(f"{file} cannot be used: {error}") from error
-    except Exception as error:  # a damaged value can be wrong in nearly any way
+    except Exception as error:  # a damaged file can be wrong in nearly any way
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
+        if isinstance(error, pickle.UnpicklingError):  # torch's text offers to run the code
+            reason = "it is not only plain values and tensors, and was not opened"
         raise CheckpointError(
-            f"{file} cannot be used: it is damaged, or of another version "
-            f"({type(error).__name__}: {_first_line(error)})"
+            f"{file} cannot be used: it is damaged, not a checkpoint of this package or of another "
+            f"version of it ({type(error).__name__}: {reason})"
         ) from error
 
 
-def check_checkpoint(checkpoint: dict[str, Any]) -> None:
+def check_checkpoint(checkpoint: Any) -> None:
     """Check that a checkpoint is whole, before anything is made of it.
 
     Raises:
         CheckpointError: A part is missing, or the sizes of the networks are not those of their
             weights.
     """
+    if not isinstance(checkpoint, dict) or KEY not in checkpoint:
+        raise CheckpointError("it is not a checkpoint of this package: take one of train.py fit")
     facts = checkpoint[KEY]
+    if (version := facts.get("format_version")) != FORMAT_VERSION:
+        raise CheckpointError(
+            f"it has checkpoint format {shortened(str(version), 20)}, this version reads "
+            f"{FORMAT_VERSION}: use the version of graphormer_sepnorm that wrote it, or train again"
+        )
     missing = [name for name in REQUIRED if name not in facts]
     if missing or "state_dict" not in checkpoint:
         raise CheckpointError(f"it is incomplete: {', '.join(missing or ['state_dict'])}")
-    networks = networks_of(checkpoint)
-    if len(networks) > MAX_MEMBERS:
-        raise CheckpointError(f"it has {len(networks)} members, expected at most {MAX_MEMBERS}")
-    for weights in networks:
+    for weights in networks_of(checkpoint):
         _check_network(facts["model"], weights)
 
 
@@ -194,58 +160,28 @@ def _check_network(options: dict[str, Any], weights: dict[str, Tensor]) -> None:
 
     Before it is built: a number in a file must not decide how much memory is taken.
     """
-    with _of_this_version():
-        config = GraphormerConfig(**options)
+    config = GraphormerConfig(**options)
     layers = {name.split(".")[1] for name in weights if name.startswith("layers.")}
     if config.layers != len(layers):
         raise CheckpointError(f"model.layers is {config.layers}, the weights are of {len(layers)}")
-    with _of_this_version(), torch.device("meta"), torch.random.fork_rng(devices=[]):
+    with torch.device("meta"), torch.random.fork_rng(devices=[]):
         expected = Graphormer(config).state_dict()
-    sizes, found = (
-        {name: list(value.shape) for name, value in each.items()} for each in (expected, weights)
-    )
-    for name in sizes | found:
-        if sizes.get(name) != found.get(name):
-            raise CheckpointError(
-                f"model.{name} has shape {found.get(name)}, not {sizes.get(name)}"
-            )
+    for name in expected | weights:
+        said, found = (
+            [*part[name].shape] if name in part else None for part in (expected, weights)
+        )
+        if said != found:
+            raise CheckpointError(f"model.{name} has shape {found}, not {said}")
 
 
 def build_network(options: dict[str, Any], weights: dict[str, Tensor]) -> Graphormer:
-    """Build a network and give it its weights; an option that is missing has its default.
-
-    Raises:
-        CheckpointError: This version has no such network.
-    """
-    with _of_this_version():
-        model = Graphormer(GraphormerConfig(**options))
-    load_weights(model, weights)
+    """Build a network and give it its weights; an option that is missing has its default."""
+    model = Graphormer(GraphormerConfig(**options))
+    model.load_state_dict(weights)
     return model
 
 
-def load_weights(module: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Give a module its weights, names and shapes compared.
-
-    Raises:
-        CheckpointError: They are of another network.
-    """
-    with _of_this_version():
-        module.load_state_dict(weights)
-
-
-@contextlib.contextmanager
-def _of_this_version() -> Iterator[None]:
-    try:
-        yield
-    except (TypeError, RuntimeError, ConfigError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise CheckpointError(
-            f"the network of the checkpoint is not one of this version ({reason}): use the "
-            "version of graphormer_sepnorm that wrote it"
-        ) from error
-
-
-def model_weights(checkpoint: dict[str, Any]) -> dict[str, torch.Tensor]:
+def model_weights(checkpoint: dict[str, Any]) -> dict[str, Tensor]:
     """Return the state dict of the `Graphormer` in a checkpoint; of an ensemble the first one."""
     prefix = "model."
     return {
@@ -255,44 +191,29 @@ def model_weights(checkpoint: dict[str, Any]) -> dict[str, torch.Tensor]:
     }
 
 
+def networks_of(checkpoint: dict[str, Any]) -> list[dict[str, Tensor]]:
+    """Return the state dicts of all networks of a checkpoint: one, or those of an ensemble."""
+    return [model_weights(checkpoint), *checkpoint.get("members", ())]
+
+
 def _check_archive(file: Path) -> None:
     """Look at the zip archive that torch writes, before torch unpacks it.
 
     Its members are not compressed, so they are together smaller than the file. Their check sums,
     which torch writes and does not look at, are compared.
-
-    Raises:
-        ValueError: It is not as torch writes it.
-        pickle.UnpicklingError: It asks for memory by its size alone.
     """
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
         if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-            raise ValueError("it is compressed")
+            raise CheckpointError("it is compressed")
         if sum(member.file_size for member in members) > file.stat().st_size:
-            raise ValueError("it says to hold more than the file does")
-        damaged = archive.testzip()
-        if damaged:
-            raise ValueError(f"{damaged} in it is damaged")
+            raise CheckpointError("it declares more than the file holds")
+        if damaged := archive.testzip():
+            raise CheckpointError(f"{damaged} in it is damaged")
         for member in members:
             # Torch would make the one kind of plain value that is as long as a number says.
             if member.filename.endswith("data.pkl") and b"\nbytearray\n" in archive.read(member):
                 raise pickle.UnpicklingError("bytearray")
-
-
-def networks_of(checkpoint: dict[str, Any]) -> list[dict[str, torch.Tensor]]:
-    """Return the state dicts of all networks of a checkpoint: one, or those of an ensemble."""
-    return [model_weights(checkpoint), *checkpoint.get("members", ())]
-
-
-def count_parameters_of(checkpoint: dict[str, Any]) -> int:
-    """Return the number of trained parameters of its network, of an ensemble of the first."""
-    # BatchNorm's statistics, and scalings, are kept with the weights and are not parameters.
-    return sum(
-        value.numel()
-        for name, value in model_weights(checkpoint).items()
-        if not name.rpartition(".")[2].startswith(("running_", "num_batches", "training_"))
-    )
 
 
 def joined(checkpoints: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
@@ -306,8 +227,8 @@ def joined(checkpoints: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     for other, checkpoint in others:
         # Options of the network that are younger than a checkpoint have their default in it.
         own, known = (
-            {**one[KEY], "model": GraphormerConfig(**one[KEY]["model"])}
-            for one in (checkpoint, first)
+            {**facts, "model": GraphormerConfig(**facts["model"])}
+            for facts in (checkpoint[KEY], first[KEY])
         )
         for fact in (*REQUIRED, "weight_scale"):
             if own.get(fact) != known.get(fact):
@@ -315,12 +236,11 @@ def joined(checkpoints: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
                     f"{name} and {other} differ in {fact}: members of an ensemble are trained with "
                     "the same options on the same data"
                 )
-    kept = {entry: first[entry] for entry in _FOR_TESTING if entry in first}
     return {
         KEY: {**first[KEY], "validation": {}},
         "state_dict": first["state_dict"],
         "members": [model_weights(checkpoint) for _, checkpoint in others],
-        **kept,
+        **{entry: first[entry] for entry in _FOR_TESTING if entry in first},
     }
 
 
@@ -337,20 +257,12 @@ def save_for_prediction(
         path: The file; it is written under a temporary name and renamed.
         card: Facts to show about the model (name, test results, ...): strings and numbers.
     """
-    begun_with = Path(checkpoint[KEY].get("from_pretrained") or "").name
     facts = {**checkpoint[KEY], "data_options": None, "card": card or {}}
-    facts["from_pretrained"] = begun_with
-    slim = {
-        KEY: facts,
-        "state_dict": {f"model.{name}": value for name, value in model_weights(checkpoint).items()},
-        # What `train.py test` needs beside that.
-        **{
-            name: checkpoint[name]
-            for name in (*_FOR_TESTING, "members", BLEND, CONFIDENCE)
-            if name in checkpoint
-        },
-    }
-    write_checkpoint(slim, path)
+    facts["from_pretrained"] = Path(facts.get("from_pretrained") or "").name
+    weights = {f"model.{name}": value for name, value in model_weights(checkpoint).items()}
+    rest = (*_FOR_TESTING, "members", BLEND, CONFIDENCE)  # train.py test needs the first two
+    parts = {name: checkpoint[name] for name in rest if name in checkpoint}
+    write_checkpoint({KEY: facts, "state_dict": weights, **parts}, path)
 
 
 def write_checkpoint(checkpoint: dict[str, Any], path: str | Path) -> None:
@@ -368,7 +280,3 @@ def package_versions() -> dict[str, str]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
     return versions
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")[:120]

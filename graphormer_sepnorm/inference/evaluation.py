@@ -1,10 +1,11 @@
-"""How well predictions agree with labels that stand in the same table."""
+"""Metrics of predictions for a table that has labels."""
 
 from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,22 +16,19 @@ from graphormer_sepnorm.tables.columns import (
     means,
     parse_class,
     parse_class_name,
-    parse_label,
+    parse_number,
 )
 
 
 def label_of(task: Task, target: int, cell: object) -> float:
-    """Return a label as it stands in a table; nan where it is missing.
+    """Return the label in a cell of a table; nan where it is missing.
 
-    Args:
-        task: What is predicted.
-        target: Number of the target.
-        cell: A number; of classes 0 or 1, or a word for them, or, where what class 1 is called, or
-            class 0, is no such word, that or, where only one is known, another name; of several
-            classes the name of the molecule's.
+    It is a number; of two classes 0 or 1, a word for them, or the names that the model has for them
+    (where only one is known, any other name is the other class); of several classes the name of the
+    molecule's.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not a label.
     """
     if task.one_of:
         name = cell.strip() if isinstance(cell, str) else ""
@@ -55,7 +53,7 @@ def label_of(task: Task, target: int, cell: object) -> float:
         if zero and name != parse_class_name(zero).lower() and not (worded and means(text, 0)):
             raise ValueError(f"{text!r} is neither {zero} nor {one}")
         return 0.0
-    label = (parse_class if task.kind == "binary" else parse_label)(cell)
+    label = (parse_class if task.kind == "binary" else parse_number)(cell)
     if task.kind == "binary" and not math.isnan(label) and label not in (0, 1):
         raise ValueError(f"{label:g} is not 0 or 1")
     if abs(label) > LARGEST:
@@ -66,23 +64,26 @@ def label_of(task: Task, target: int, cell: object) -> float:
 class Evaluation:
     """Collects labels and predictions row by row, 16 bytes each, and compares them at the end.
 
-    Args:
-        task: What is predicted.
-        targets: Numbers of those that are compared.
-
-    Attributes:
-        known: How many rows have the fingerprint of a molecule that the model was trained on.
+    `labels` has the position in a row of the label of each target that is compared. `known` is how
+    many rows have the fingerprint of a molecule that the model was trained on.
     """
 
-    def __init__(self, task: Task, targets: Sequence[int]) -> None:
+    def __init__(self, task: Task, labels: Mapping[int, int]) -> None:
         self.task = task
-        self.targets = targets
-        self._labels = [array("d") for _ in task.targets]
-        self._predictions = [array("d") for _ in task.targets]
-        self._unpredicted = [0] * len(task.targets)
-        self._unusable = [0] * len(task.targets)
-        self._example = [""] * len(task.targets)
         self.known = 0
+        self._positions = labels
+        self._pairs = {target: array("d") for target in labels}  # label, prediction, label, ...
+        self._unusable: dict[int, list[str]] = {target: [] for target in labels}
+
+    def add_rows(
+        self, rows: Sequence[Sequence[object]], found: Mapping[str, Sequence[Any]]
+    ) -> None:
+        """Add the cells of some rows, and the columns that were predicted for them."""
+        for target, position in self._positions.items():
+            predictions = found[f"pred_{self.task.targets[target]}"]
+            for cells, prediction in zip(rows, predictions, strict=True):
+                self.add(target, cells[position], prediction)
+        self.known += sum(similarity == 1 for similarity in found.get("similarity", ()))
 
     def add(self, target: int, cell: object, prediction: float) -> None:
         """Add a label as it stands in the table, and its prediction, nan if there is none.
@@ -92,48 +93,46 @@ class Evaluation:
         try:
             label = label_of(self.task, target, cell)
         except ValueError:
-            self._example[target] = self._example[target] or " ".join(str(cell).split())[:40]
-            self._unusable[target] += 1
+            examples = self._unusable[target]
+            examples.append("" if examples else " ".join(str(cell).split())[:40])
             return
-        if not math.isnan(label) and math.isnan(prediction):
-            self._unpredicted[target] += 1
-        elif not math.isnan(label):
-            self._labels[target].append(label)
-            self._predictions[target].append(prediction)
+        if not math.isnan(label):
+            self._pairs[target].extend((label, prediction))
+
+    def _compared(self, target: int) -> tuple[np.ndarray, np.ndarray]:
+        """Labels and predictions of a target, where there are both."""
+        pairs = np.frombuffer(self._pairs[target]).reshape(-1, 2)
+        labels, predictions = pairs[~np.isnan(pairs[:, 1])].T.copy()
+        return labels, predictions
 
     def metrics(self, target: int) -> dict[str, float]:
         """Return the metrics of one target by their names, in its unit; nan where undefined."""
-        labels = np.frombuffer(self._labels[target])
-        predictions = np.frombuffer(self._predictions[target])
+        labels, predictions = self._compared(target)
         return {one.name: one.of(labels, predictions) for one in metrics_of(self.task.kind)}
 
     def text(self) -> str:
         """Return a line or two per target; of classes one of all of them before."""
         lines = []
         if self.task.one_of:
-            labels, predictions = (
-                np.stack([np.frombuffer(column) for column in columns], axis=1)
-                for columns in (self._labels, self._predictions)
-            )
+            both = zip(*map(self._compared, self._positions), strict=True)
+            labels, predictions = (np.stack(columns, axis=1) for columns in both)
             values = self.task.evaluate(labels, predictions)
             shown = (f"{one.label} {one.shown(values[one.name])}" for one in self.task.metrics)
             lines.append(f"{self.task.one_of}  {', '.join(shown)}")
-        for number in self.targets:
-            name, unit = self.task.targets[number], self.task.units[number]
-            labels = np.frombuffer(self._labels[number])
+        for target in self._positions:
+            name, unit = self.task.targets[target], self.task.units[target]
+            labels, _ = self._compared(target)
             scores = [
                 f"{METRICS[metric].label} {METRICS[metric].shown(value, unit)}"
-                for metric, value in self.metrics(number).items()
+                for metric, value in self.metrics(target).items()
             ]
             counts = [f"{len(labels):,} rows"]
             if self.task.kind == "binary":
                 counts.append(f"{int(labels.sum()):,} of class 1")
-            unusable = f"with a label that cannot be used, such as {self._example[number]!r}"
-            for count, what in (
-                (self._unpredicted[number], "with a label but no prediction"),
-                (self._unusable[number], unusable),
-            ):
-                counts += [f"{count:,} {what}"] if count else []
+            if unpredicted := len(self._pairs[target]) // 2 - len(labels):
+                counts.append(f"{unpredicted:,} with a label but no prediction")
+            if bad := self._unusable[target]:
+                counts.append(f"{len(bad):,} with a label that cannot be used, such as {bad[0]!r}")
             lines.append(f"{name}  {', '.join(scores)}  ({'; '.join(counts)})")
         if self.known:
             have = "row has" if self.known == 1 else "rows have"

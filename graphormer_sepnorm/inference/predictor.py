@@ -1,8 +1,9 @@
-"""From SMILES to predicted values, with a trained checkpoint and without Lightning."""
+"""A trained model: from SMILES to predictions, embeddings and explanations, without Lightning."""
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,17 +14,23 @@ import torch
 
 from graphormer_sepnorm.baselines.blend import Blend
 from graphormer_sepnorm.chem.descriptors import compute_descriptors
-from graphormer_sepnorm.chem.molecules import MAX_ATOMS, ParsedMolecule
-from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
-from graphormer_sepnorm.formatting import listed, shortened
+from graphormer_sepnorm.chem.molecules import MAX_ATOMS, RDKIT_VERSION, ParsedMolecule
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, packed_blocks
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
-from graphormer_sepnorm.inference.batching import BATCH_SIZE, by_size, given_smiles, in_chunks
-from graphormer_sepnorm.inference.beside import Asked, Beside
+from graphormer_sepnorm.inference.batching import (
+    BATCH_SIZE,
+    by_size,
+    given_columns,
+    given_smiles,
+    in_chunks,
+    usable_device,
+)
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,
@@ -34,32 +41,27 @@ from graphormer_sepnorm.inference.checkpoint import (
     networks_of,
     read_checkpoint,
 )
-from graphormer_sepnorm.inference.embeddings import Embedder, Embeddings
-from graphormer_sepnorm.inference.featurise import MoleculeReader, with_remarks
-from graphormer_sepnorm.inference.moved import what_moved
-from graphormer_sepnorm.inference.predictions import Predictions
+from graphormer_sepnorm.inference.molecule_reader import MoleculeReader
+from graphormer_sepnorm.inference.predictions import (
+    Embeddings,
+    Predictions,
+    estimate_uncertainty,
+    scattered,
+)
 from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
+from graphormer_sepnorm.values import is_number, is_whole
 
 if TYPE_CHECKING:
-    from graphormer_sepnorm.inference.explanation import Explanations
+    from graphormer_sepnorm.inference.explain import Explanations
 
 log = logging.getLogger(__name__)
 
-
-def usable_device(device: str | None) -> str:
-    """Return where to compute; None: a GPU if there is one.
-
-    Raises:
-        ConfigError: The device is not there.
-    """
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        torch.zeros(1).to(device)
-    except (RuntimeError, AssertionError) as error:
-        reason = shortened(str(error).splitlines()[0].rstrip("."), 80)
-        ways = "give cpu, or cuda where torch finds a GPU"
-        raise ConfigError(f"device {device!r} cannot be used ({reason}): {ways}") from error
-    return device
+LEVEL = 0.9  # of intervals, unless another one is asked for
+MOST_NEIGHBORS = 20
+# A checkpoint that stores SMILES stores the predictions of a few of them.
+SAMPLE, MOST_SAMPLED = "sample", 32
+# In standard deviations of the training labels, or of a probability: more than rounding.
+_MOVED = 1e-3
 
 
 class Predictor:
@@ -77,15 +79,17 @@ class Predictor:
         networks: All of them: one, or the members of an ensemble.
         vocabulary: The codes of atoms and bonds that it knows.
         reader: Makes graphs of molecules.
-        extra_inputs: What the networks read beside a molecule's graph.
+        extra_inputs: What the networks read in addition to a molecule's graph.
         blend: Trees whose values are mixed with those of the network; None: there are none.
-        confidence: How sure it is; None: it does not know.
+        uncertainty: What it knows of its errors; None: nothing.
+        interval: Level of intervals or of sets of classes, see `ask`; None: there are none.
+        neighbors: How many similar molecules are named, see `ask`.
         facts: All that the checkpoint knows, see `graphormer_sepnorm.inference.checkpoint`.
 
     Raises:
-        ConfigError: The device is not there.
-        CheckpointError: The model was trained by features or with a network that this version does
-            not know; or it needs a descriptor that this release of RDKit lacks.
+        ConfigError: The device is not there, or the model was trained by other features than those
+            of this version.
+        DataError: It needs a descriptor that this release of RDKit lacks.
     """
 
     def __init__(
@@ -100,23 +104,21 @@ class Predictor:
         self.vocabulary = GraphVocabulary.from_plain(self.facts["vocabulary"])
         self.reader = MoleculeReader(self.facts, self.vocabulary, refuse_new_elements)
         self.extra_inputs = ExtraInputs.of_facts(self.facts)
-        try:
-            compute_descriptors([], self.extra_inputs.descriptors)
-        except DataError as error:
-            raise CheckpointError(str(error)) from error
+        compute_descriptors([], self.extra_inputs.descriptors)  # or this RDKit lacks one
         self._mean = np.asarray(self.facts["target_mean"])
         self._std = np.asarray(self.facts["target_std"])
         self.blend = Blend.from_plain(checkpoint[BLEND]) if BLEND in checkpoint else None
-        self.confidence = (
-            Uncertainty.from_plain(checkpoint[CONFIDENCE], self.task.kind)
-            if CONFIDENCE in checkpoint
-            else None
-        )
-        by_default = Asked.by_default(self.confidence, self.task)
-        self._beside = Beside(by_default, self.confidence, self.task)
-        # Without weight they are asked only where intervals need them.
+        self.uncertainty: Uncertainty | None = None
+        if CONFIDENCE in checkpoint:
+            self.uncertainty = Uncertainty.from_plain(checkpoint[CONFIDENCE], self.task.kind)
+        highest = 0.0 if self.uncertainty is None else self.uncertainty.highest_level
+        by_itself = self.task.kind == "regression" and highest >= LEVEL
+        self.interval: float | None = LEVEL if by_itself else None
+        self.neighbors = 0
+        # Without weight trees are asked only where intervals need them.
         self._asks_trees = self.blend is not None and (
-            self.blend.changes or (self.confidence is not None and "apart" in self.confidence.uses)
+            self.blend.changes
+            or (self.uncertainty is not None and "apart" in self.uncertainty.uses)
         )
         with torch.random.fork_rng(devices=[]):  # drawn from for weights that are replaced
             self.networks = [
@@ -143,8 +145,7 @@ class Predictor:
         checkpoint = read_checkpoint(file)
         with in_one_line(file):
             predictor = cls(checkpoint, device)
-        if said := what_moved(predictor):
-            log.warning("%s: %s", file, said)
+        predictor._check_rdkit(file)
         return predictor
 
     def __repr__(self) -> str:
@@ -152,32 +153,26 @@ class Predictor:
         targets = listed([f"{name} [{unit}]" if unit else name for name, unit in each])
         config, count = self.model.config, len(self.networks)
         networks = f"{count} networks" if count > 1 else "a network"
-        trees = " and trees" if self.blend is not None else ""
         return (
-            f"{type(self).__name__}({targets}; {networks} of {config.layers} layers with "
-            f"{config.norm}{trees}, on {self.device})"
+            f"Predictor({targets}; {networks} of {config.layers} layers with {config.norm}"
+            f"{' and trees' if self.blend is not None else ''}, on {self.device})"
         )
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the numbers that are predicted, as in `Predictions.numbers`."""
-        return self._beside.columns(several=len(self.networks) > 1)
+        """Names of the columns of numbers that predictions have, see `Predictions.table`."""
+        return self.predict_molecules([]).columns
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """Names of what is said beside the numbers, as in `Predictions.texts`."""
-        return self._beside.text_columns
-
-    @property
-    def asked(self) -> Asked:
-        """What predictions come with, see `ask`."""
-        return self._beside.asked
+        """Names of the columns of text that predictions have."""
+        return self.predict_molecules([]).text_columns
 
     def ask(self, interval: float | None = None, neighbours: int = 0) -> Self:
-        """Say what predictions shall come with from now on.
+        """Set what predictions come with from now on.
 
-        A model that knows its errors gives intervals of level 0.9 for real values without being
-        asked. For classes an interval is a set: the classes that a molecule may be of.
+        A model with uncertainty gives intervals of level 0.9 for real values by default. For
+        classes an interval is a set: the classes that a molecule may be of.
 
         Args:
             interval: Level, above 0 and below 1; None: no intervals.
@@ -189,7 +184,28 @@ class Predictor:
         Raises:
             ConfigError: The model cannot give it, or a value cannot be.
         """
-        self._beside = Beside(Asked(interval, neighbours), self.confidence, self.task)
+        known = self.uncertainty
+        if interval is not None and not (is_number(interval) and 0 < interval < 1):
+            raise ConfigError(f"--interval is {interval!r}: give a number between 0 and 1, as 0.9")
+        if not (is_whole(neighbours) and 0 <= neighbours <= MOST_NEIGHBORS):
+            raise ConfigError(
+                f"--neighbours is {neighbours!r}: give a number up to {MOST_NEIGHBORS}"
+            )
+        for name, asked, there in (
+            ("interval", interval, known),
+            ("neighbours", neighbours or None, known and known.neighbors),
+        ):
+            if asked is not None and there is None:
+                raise ConfigError(
+                    f"--{name} {asked}: the model does not know it; models that train.py fit "
+                    "makes of a table do, without --keep none"
+                )
+        if interval is not None and known is not None and interval > known.highest_level:
+            raise ConfigError(
+                f"--interval {interval:g}: the model was tried on too few molecules for it; the "
+                f"highest is {math.floor(known.highest_level * 1000) / 1000:g}"
+            )
+        self.interval, self.neighbors = interval, neighbours
         return self
 
     def predict(
@@ -206,45 +222,20 @@ class Predictor:
                 RDKit molecules. What cannot be read gets an error, never an exception.
             batch_size: Molecules computed at once; the values do not depend on it.
             max_atoms: Larger molecules get an error: memory grows with the square of the size.
-            columns: For a model that reads columns of a table beside the molecule, their values by
-                name, one for each molecule or one for all; nan = missing.
+            columns: For a model that reads columns of a table in addition to the molecule, their
+                values by name, one for each molecule or one for all; nan = missing.
 
         Raises:
             DataError: Such a column is missing, has another length, or holds no numbers; or the
-                SMILES are no list.
+                SMILES are not a list.
         """
-        smiles = given_smiles(smiles)
-        beside = self._columns({} if columns is None else columns, len(smiles))
-        given, parts = in_chunks(
-            smiles,
-            lambda molecules, _, rows: self.predict_molecules(
-                molecules, batch_size, max_atoms, beside[rows]
-            ),
-        )
-        return Predictions.joined(given, parts)
+        given = given_smiles(smiles)
+        extra = given_columns(columns, self.extra_inputs.columns, len(given))
 
-    def _columns(self, columns: Mapping[str, Any], molecules: int) -> np.ndarray:
-        """Return the columns that are read beside the molecules, float64 ``[molecules, C]``."""
-        values = np.empty((molecules, len(self.extra_inputs.columns)))
-        for place, name in enumerate(self.extra_inputs.columns):
-            if name not in columns:
-                raise DataError(
-                    f"the model reads {listed(self.extra_inputs.columns)} beside the molecule: "
-                    "predict a table with such columns (-i FILE, from Python columns={...})"
-                )
-            try:
-                given = np.asarray(columns[name], dtype=np.float64)
-            except (TypeError, ValueError) as error:
-                raise DataError(
-                    f"{name} does not hold numbers ({error}): give one for each molecule, nan "
-                    "where it is missing"
-                ) from error
-            if given.shape not in ((), (molecules,)):
-                raise DataError(
-                    f"{name} is of shape {given.shape}: give one number for each molecule"
-                )
-            values[:, place] = given
-        return np.where(np.abs(values) <= np.finfo(np.float32).max, values, np.nan)
+        def of_chunk(molecules: list[ParsedMolecule], rows: slice) -> Predictions:
+            return self.predict_molecules(molecules, batch_size, max_atoms, extra[rows])
+
+        return Predictions.joined(given, in_chunks(given, of_chunk))
 
     def predict_molecules(
         self,
@@ -258,50 +249,53 @@ class Predictor:
         `columns` are the values of ``extra_inputs.columns``, ``[n, C]``; None: there are none.
         """
         molecules = self.reader.prepared(molecules)
-        each = np.full((len(self.networks), len(molecules), len(self.task.targets)), np.nan)
-        apart = each[0].copy()
-        distance = np.full(len(molecules), np.nan)
-        tokens = None if self.confidence is None else self.confidence.tokens
-        graphs, places, errors, warnings = self.reader.featurise(molecules, max_atoms)
-        if graphs is not None:
-            understood = [molecules[place].molecule for place in places]
-            own = None if columns is None else columns[places]
-            graphs = self.with_extra(graphs, understood, own)
-            for place, row in zip(places, graphs.extra, strict=True):
-                remarks = [warnings[place], *self.extra_inputs.remarks(row)]
-                warnings[place] = "; ".join(filter(None, remarks))
-            for numbers in by_size(graphs.num_atoms, batch_size):
-                each[:, places[numbers]], seen = self._values(graphs.take(numbers))
-                if tokens is not None:
-                    distance[places[numbers]] = tokens.of(seen)
-        values = each.mean(axis=0)
-        spread = each.std(axis=0, ddof=1) if len(each) > 1 else None
-        if graphs is not None and self.blend is not None and self._asks_trees:
-            names = self.extra_inputs.descriptors
-            descriptors, beside = np.hsplit(graphs.extra, [len(names)])
-            trees = self.blend.trees_of_molecules(understood, beside, (names, descriptors))
-            apart[places] = self.blend.apart(values[places], trees)
-            values[places], disagree = self.blend.combined(each[:, places], trees)
-            if spread is not None:
-                spread[places] = disagree
-        for place in places[~np.isfinite(values[places]).all(axis=1)].tolist():
-            values[place], warnings[place] = np.nan, ""
-            if spread is not None:
-                spread[place] = np.nan
-            errors[place] = "the model gives no finite value for it"
-        predictions = Predictions((), values, tuple(errors), tuple(warnings), spread)
-        inputs = Inputs(
-            values,
-            spread,
-            None if self.blend is None else apart,
-            None if tokens is None else distance,
+        graphs, places, errors, warnings = self.reader.featurize(molecules, max_atoms)
+        understood = [molecules[place].molecule for place in places]
+        graphs = self.with_extra(graphs, understood, None if columns is None else columns[places])
+        for place, row in zip(places, graphs.extra, strict=True):
+            remarks = [warnings[place], *self.extra_inputs.remarks(row)]
+            warnings[place] = "; ".join(filter(None, remarks))
+        tokens = None if self.uncertainty is None else self.uncertainty.tokens
+        distance = None if tokens is None else np.full(len(places), np.nan)
+        each = np.full((len(self.networks), len(places), len(self.task.targets)), np.nan)
+        for rows in by_size(graphs.num_atoms, batch_size):
+            each[:, rows], seen = self._values(graphs.take(rows))
+            if tokens is not None and distance is not None:
+                distance[rows] = tokens.of(seen)
+        values, apart = (
+            each.mean(axis=0),
+            None if self.blend is None else np.full_like(each[0], np.nan),
         )
-        found = self._beside.added(predictions, inputs, [one.molecule for one in molecules])
-        return replace(
-            found,
-            warnings=with_remarks(molecules, found.warnings),
-            columns=self.columns,
-            text_columns=self.text_columns,
+        spread = each.std(axis=0, ddof=1) if len(each) > 1 else None
+        if len(places) and self.blend is not None and self._asks_trees:
+            names = self.extra_inputs.descriptors
+            descriptors, own = np.hsplit(graphs.extra, [len(names)])
+            trees = self.blend.trees_of_molecules(understood, own, (names, descriptors))
+            apart = self.blend.apart(values, trees)
+            values, disagree = self.blend.combined(each, trees)
+            spread = None if spread is None else disagree
+        finite = np.asarray(np.isfinite(values).all(axis=1))
+        for place in places[~finite].tolist():
+            errors[place], warnings[place] = "the model gives no finite value for it", ""
+        known: list[int] = places[finite].tolist()
+        arrays, cells = estimate_uncertainty(
+            self.uncertainty,
+            self.task,
+            Inputs(values, spread, apart, distance).take(finite),
+            [molecules[place].molecule for place in known],
+            remarks := [warnings[place] for place in known],
+            self.interval,
+            self.neighbors,
+        )
+        for place, warning in zip(known, remarks, strict=True):
+            warnings[place] = warning
+        return Predictions(
+            smiles=(),
+            errors=tuple(errors),
+            warnings=self.reader.with_remarks(molecules, warnings),
+            targets=self.task.targets,
+            cells={name: scattered(column, known, errors) for name, column in cells.items()},
+            **{name: scattered(array, known, errors) for name, array in arrays.items()},
         )
 
     def predict_graphs(self, graphs: Sequence[Any], batch_size: int = BATCH_SIZE) -> Predictions:
@@ -314,28 +308,27 @@ class Predictor:
 
         Raises:
             DataError: A graph is not of this form.
-            ConfigError: The model reads more than graphs: trees, or numbers beside them.
+            ConfigError: The model reads more than graphs: trees, or extra inputs.
         """
-        if self.blend is not None or self.extra_inputs.descriptors or self.extra_inputs.columns:
+        if self.blend is not None or len(self.extra_inputs):
             raise ConfigError("the model reads more than graphs: give SMILES to predict")
-        several = len(self.networks) > 1
         values = np.full((len(self.networks), len(graphs), len(self.task.targets)), np.nan)
         errors = [""] * len(graphs)
         if len(graphs):
             packed = PackedGraphs.concatenate([*packed_blocks(graphs)])
+            for rows in by_size(packed.num_atoms, batch_size):
+                values[:, rows], _ = self._values(packed.take(rows))
             new = self.vocabulary.new_elements(packed.atom_codes)
             for number in np.arange(len(graphs)).repeat(packed.num_atoms)[new].tolist():
                 errors[number] = "not understood by this model: an atom's first code is new to it"
-            for numbers in by_size(packed.num_atoms, batch_size):
-                values[:, numbers], _ = self._values(packed.take(numbers))
-            values[:, [bool(error) for error in errors]] = np.nan
+                values[:, number] = np.nan
         return Predictions(
             (),
             values.mean(axis=0),
             tuple(errors),
             ("",) * len(graphs),
-            values.std(axis=0, ddof=1) if several else None,
-            columns=Beside(Asked(), None, self.task).columns(several),
+            self.task.targets,
+            values.std(axis=0, ddof=1) if len(values) > 1 else None,
         )
 
     def embed(
@@ -349,11 +342,61 @@ class Predictor:
 
         Args:
             smiles: As for `predict`.
-            batch_size: Molecules computed at once; the embeddings do not depend on it.
-            max_atoms: Larger molecules get an error.
+            batch_size: As for `predict`.
+            max_atoms: As for `predict`.
             atoms: Return the embeddings of the atoms too.
         """
-        return Embedder(self, atoms).embed(smiles, batch_size, max_atoms)
+        given = given_smiles(smiles)
+
+        def of_chunk(molecules: list[ParsedMolecule], rows: slice) -> Embeddings:
+            return self.embed_molecules(molecules, batch_size, max_atoms, atoms)
+
+        return Embeddings.joined(given, in_chunks(given, of_chunk))
+
+    def embed_molecules(
+        self,
+        molecules: Sequence[ParsedMolecule],
+        batch_size: int = BATCH_SIZE,
+        max_atoms: int = MAX_ATOMS,
+        atoms: bool = False,
+    ) -> Embeddings:
+        """Return the embeddings of molecules that are parsed already; see `embed`."""
+        molecules = self.reader.prepared(molecules)
+        graphs, places, errors, warnings = self.reader.featurize(molecules, max_atoms)
+        values = np.full((len(molecules), self.model.config.width), np.nan, np.float32)
+        of_atoms = [values[:0]] * len(molecules)
+        for rows in by_size(graphs.num_atoms, batch_size):
+            batch = self.collate(graphs.take(rows))
+            with torch.inference_mode():
+                tokens, encoded = (one.float().cpu().numpy() for one in self.model.encode(batch))
+            values[places[rows]] = tokens
+            if atoms:
+                ends = np.cumsum(graphs.num_atoms[rows])[:-1]
+                for place, own in zip(places[rows], np.split(encoded, ends), strict=True):
+                    of_atoms[place] = own[self.reader.atom_order(molecules[place].molecule)]
+        for place in places[~np.isfinite(values[places]).all(axis=1)].tolist():
+            values[place], warnings[place], of_atoms[place] = np.nan, "", values[:0]
+            errors[place] = "the model gives no finite embedding for it"
+        return Embeddings(
+            (),
+            values,
+            tuple(errors),
+            self.reader.with_remarks(molecules, warnings),
+            np.concatenate([values[:0], *of_atoms]) if atoms else None,
+            np.array([len(own) for own in of_atoms], np.int64) if atoms else None,
+            self.embedding_note,
+            tuple(one.standard for one in molecules) if self.reader.steps else (),
+        )
+
+    @property
+    def embedding_note(self) -> str:
+        """What to know about [CLS] of this network; mostly the empty string."""
+        if self.model.config.reads_graph_token:
+            return ""
+        return (
+            "this model reads its predictions from the atoms, not from [CLS]: take the "
+            f"{self.model.config.readout} of theirs (from Python atoms=True)"
+        )
 
     def explain(
         self,
@@ -368,36 +411,30 @@ class Predictor:
 
         Args:
             smiles: As for `predict`.
-            target: What is explained, one of ``task.targets``; None: the only one.
-            method: How contributions are found (docs/explaining.md); None: the way that found known
-                contributions best in networks of this norm.
-            batch_size: Molecules computed at once; the contributions do not depend on it.
-            max_atoms: Larger molecules get an error.
+            batch_size: As for `predict`.
+            max_atoms: As for `predict`.
             columns: As for `predict`.
+            target: What is explained, one of ``task.targets``; None: the only one.
+            method: How contributions are found (docs/how-to/explain.md); None: the way that found
+                known contributions best in networks of this norm.
 
         Raises:
             ConfigError: There is no such target or method, or several targets and none is named.
             DataError: A column is missing, or has another length.
         """
-        from graphormer_sepnorm.inference.explanation import Explainer
+        from graphormer_sepnorm.inference.explain import Explainer
 
-        smiles = given_smiles(smiles)
-        beside = self._columns({} if columns is None else columns, len(smiles))
-        return Explainer(self, target, method).explain(smiles, batch_size, max_atoms, beside)
+        given = given_smiles(smiles)
+        extra = given_columns(columns, self.extra_inputs.columns, len(given))
+        return Explainer(self, target, method).explain(given, batch_size, max_atoms, extra)
 
     def with_extra(
         self, graphs: PackedGraphs, molecules: Sequence[Any], columns: np.ndarray | None
     ) -> PackedGraphs:
-        """Return graphs with what the network reads beside them.
-
-        Args:
-            graphs: n of them.
-            molecules: RDKit's, whose graphs these are.
-            columns: The values of ``extra_inputs.columns``, ``[n, C]``; None: there are none.
-        """
+        """Return graphs of molecules with the extra inputs, of which `columns` are ``[n, C]``."""
         descriptors = compute_descriptors(molecules, self.extra_inputs.descriptors)
-        beside = graphs.extra if columns is None else np.asarray(columns, np.float32)
-        return replace(graphs, extra=np.hstack([descriptors, beside]))
+        own = graphs.extra if columns is None else np.asarray(columns, np.float32)
+        return replace(graphs, extra=np.hstack([descriptors, own]))
 
     def collate(self, graphs: PackedGraphs) -> GraphBatch:
         """Return a batch for the network, of these graphs in this order."""
@@ -406,11 +443,7 @@ class Predictor:
 
     @torch.inference_mode()
     def _values(self, graphs: PackedGraphs) -> tuple[np.ndarray, np.ndarray]:
-        """What each network says, and its [CLS].
-
-        Returns:
-            float64 ``[networks, graphs, targets]``, float32 ``[networks, graphs, C]``.
-        """
+        """Values of each network, ``[networks, graphs, targets]``, and [CLS], ``[.., .., C]``."""
         batch = self.collate(graphs)
         values, tokens = [], []
         for network in self.networks:
@@ -419,3 +452,27 @@ class Predictor:
             values.append(self.task.values_of(outputs, self._mean, self._std))
             tokens.append(token.float().cpu().numpy())
         return np.stack(values), np.stack(tokens)
+
+    def sample(self, smiles: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the predictions of a few training molecules, to be stored with the model."""
+        given = list(smiles[:MOST_SAMPLED])
+        missing = dict.fromkeys(self.extra_inputs.columns, math.nan)
+        values = self.predict(given, columns=missing).values.tolist()
+        return [{"smiles": text, "value": value} for text, value in zip(given, values, strict=True)]
+
+    def _check_rdkit(self, file: Path) -> None:
+        """Warn where another release of RDKit moves the predictions of training molecules."""
+        sample = self.facts.get(SAMPLE, [])
+        made_with = self.facts.get("packages", {}).get("rdkit", RDKIT_VERSION)
+        if not sample or made_with == RDKIT_VERSION:
+            return
+        now = self.sample([one["smiles"] for one in sample])
+        values = np.array([[one["value"] for one in part] for part in (now, sample)])
+        scale = self._std if self.task.kind == "regression" else 1.0
+        close = np.isclose(*(values / scale), rtol=0, atol=_MOVED, equal_nan=True)
+        if differ := int((~close).any(axis=1).sum()):
+            log.warning(
+                f"{file}: trained with RDKit {made_with}, here is {RDKIT_VERSION}: the predictions "
+                f"of {differ} of {len(sample)} training molecules have changed; install "
+                f"rdkit=={made_with} to have those of the training"
+            )

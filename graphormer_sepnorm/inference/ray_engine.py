@@ -9,28 +9,24 @@ import re
 import shutil
 import warnings
 from collections.abc import Sequence
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError
 from graphormer_sepnorm.formatting import in_a_line, shortened
 from graphormer_sepnorm.inference.batching import CHUNK_ROWS
+from graphormer_sepnorm.inference.predict_table import Columns, find_columns, predict_chunk
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.inference.stream import Columns, find_columns, predict_chunk
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob
 from graphormer_sepnorm.process import cores, trim_now_and_then
 from graphormer_sepnorm.tables.formats import format_of
 from graphormer_sepnorm.tables.opening import open_table
 
-# Of Ray, where the user says nothing else. On a busy machine its processes take longer than a
-# minute to begin; it would kill them, and begin anew for ever.
-_ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_worker_register_timeout_seconds": "600",
-}
+# For Ray, where the user does not set them. On a busy machine its processes take longer than a
+# minute to start; it would kill them, and start over for ever.
+_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_register_timeout_seconds": "600"}
 _BLOCK_ROWS = 16 * CHUNK_ROWS  # that are handed out at once, and written to one file
-_SPARE_CPUS = 2  # beside the actors, for reading and writing
+_SPARE_CPUS = 2  # for reading and writing, in addition to the actors
 _RETRIES = 3  # of rows whose actor died of them, of too little memory say; Ray's are endless
 
 
@@ -43,10 +39,10 @@ class Predict:
         import torch
 
         torch.set_num_threads(1)
-        device, asked = given
+        device, *asked = given
         self._job, self._names, self._columns = job, list(names), columns
         self._predictor = Predictor.load(model, device)
-        self._predictor.ask(*astuple(asked))
+        self._predictor.ask(*asked)
 
     def __call__(self, table: Any) -> Any:
         """Predict a table of pyarrow.
@@ -61,14 +57,12 @@ class Predict:
             raise ValueError(f"a file has other columns than the first one: {found}")
         columns = self._columns
         source = columns.molecules
-        cells = (table.column(place).to_pylist() for place in (source.smiles, *source.beside))
-        texts = [("", smiles, beside) for smiles, *beside in zip(*cells, strict=True)]
-        rows = predict_chunk(self._predictor, columns, self._job, source.read(texts))
+        cells = (table.column(place).to_pylist() for place in (source.smiles, *source.extra))
+        texts = [("", smiles, extra) for smiles, *extra in zip(*cells, strict=True)]
+        found = predict_chunk(self._predictor, columns, self._job, source.parse(texts))
         trim_now_and_then()
-        added = [(*row.numbers, *row.texts, *row.remarks) for row in rows]
-        for place, name in enumerate(columns.added):
+        for name, values in zip(columns.added.values(), found.values(), strict=True):
             type = pyarrow.float64() if name in columns.numbers else pyarrow.string()
-            values = [row[place] for row in added]
             table = table.append_column(name, pyarrow.array(values, type, from_pandas=True))
         return table
 
@@ -92,25 +86,20 @@ def find_files(source: str) -> tuple[str, list[str]]:
 
 
 def start_ray(device: str | None, wanted: int | None) -> tuple[Any, int, bool]:
-    """Start Ray, or join the cluster of RAY_ADDRESS.
-
-    Returns:
-        The module, the number of actors, and whether they are on GPUs.
+    """Start Ray, or join a cluster; return it, the number of actors, whether they are on GPUs.
 
     Raises:
         ConfigError: Ray is not installed, or does not start; the cluster is too small.
     """
     os.environ.update(_ENVIRONMENT | os.environ)
-    logging.disable()  # what Ray says beside its progress; the process does nothing else
+    logging.disable()  # what Ray prints in addition to its progress; the process does nothing else
     try:
         import ray.data  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise ConfigError("--ray needs Ray: pip install 'graphormer-sepnorm[ray]'") from None
     warnings.simplefilter("ignore")
     address = os.environ.get("RAY_ADDRESS") or "local"
-    size: dict[str, Any] = (
-        {"num_cpus": (wanted or cores()) + _SPARE_CPUS} if address == "local" else {}
-    )
+    size: Any = {"num_cpus": (wanted or cores()) + _SPARE_CPUS} if address == "local" else {}
     try:
         if not ray.is_initialized():
             ray.init(address, include_dashboard=False, log_to_driver=False, **size)
@@ -139,33 +128,28 @@ def predict_library(
     device: str | None,
     actors: int | None,
 ) -> None:
-    """Predict for all rows of a library.
+    """Predict for all rows of a library, into a folder that must not be there yet.
 
-    Args:
-        predictor: The model on this machine: by it columns are named and options checked.
-        job: From which files to which folder, which must not be there yet.
-        model: The model's file, which all machines must see.
-        outcome: Is filled in.
-        device: ``cpu`` leaves GPUs of the cluster alone, ``cuda`` needs them; None: GPUs if there
-            are any.
-        actors: How many predict at once; None: one for each GPU, else each CPU that is to spare.
+    By the predictor, on this machine, columns are named and options checked; all machines must see
+    the file `model`. The device ``cpu`` leaves GPUs of the cluster alone, ``cuda`` needs them.
+    Without a number of actors there is one for each GPU, else for each CPU to spare.
 
     Raises:
         DataError: There is nothing to read, the output cannot be written, or Ray gave up.
         ConfigError: See `start_ray`.
     """
     import pyarrow
-    from pyarrow import csv
+    from pyarrow import csv, dataset
 
-    for place in (Path(job.destination), job.partial):
-        if place.exists():
-            raise DataError(f"{place} is there already: remove it, or give another name")
+    for path in (Path(job.destination), job.partial):
+        if path.exists():
+            raise DataError(f"{path} is there already: remove it, or give another name")
     format, files = find_files(job.source)
     with open_table(files[0]) as first:
         columns = find_columns(first, predictor, job, outcome)
     ray, actors, on_gpu = start_ray(device, actors)
     ray.data.DataContext.get_current().enable_progress_bars = not job.quiet
-    given = ("cuda" if on_gpu else "cpu"), predictor.asked
+    given = ("cuda" if on_gpu else "cpu"), predictor.interval, predictor.neighbors
     try:
         job.partial.mkdir(parents=True)
         if format == "parquet":
@@ -189,7 +173,14 @@ def predict_library(
             max_task_retries=_RETRIES,
         )
         (data.write_csv if format == "csv" else data.write_parquet)(str(job.partial.absolute()))
-        _count(job, format, columns.added[-2:], outcome)
+        counted = [columns.added[name] for name in ("warning", "error")]
+        text = csv.ConvertOptions(column_types=dict.fromkeys(counted, pyarrow.string()))
+        layout = csv.ParseOptions(newlines_in_values=True)
+        of_csv = dataset.CsvFileFormat(layout, convert_options=text)
+        for file in job.partial.iterdir():
+            written = dataset.dataset(file, format=of_csv if format == "csv" else format)
+            for batch in written.to_batches(columns=counted):
+                outcome.count(*(column.to_pylist() for column in batch.columns))
         os.replace(job.partial, job.destination)
     except BaseException as error:
         shutil.rmtree(job.partial, ignore_errors=True)
@@ -202,15 +193,3 @@ def predict_library(
             f"nothing was written to {job.destination} ({reason}); if memory ran out, take fewer "
             "actors (--num_actors) or rows at once (--batch_size)"
         ) from error
-
-
-def _count(job: TableJob, format: str, names: Sequence[str], outcome: Outcome) -> None:
-    """Count the rows that are there by their warnings and errors, columns of these names."""
-    from pyarrow import csv, dataset, string
-
-    text = csv.ConvertOptions(column_types=dict.fromkeys(names, string()))
-    of_csv = dataset.CsvFileFormat(csv.ParseOptions(newlines_in_values=True), convert_options=text)
-    for file in job.partial.iterdir():
-        part = dataset.dataset(file, format=of_csv if format == "csv" else format)
-        for batch in part.to_batches(columns=list(names)):
-            outcome.count(*(column.to_pylist() for column in batch.columns))

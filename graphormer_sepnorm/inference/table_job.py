@@ -1,4 +1,4 @@
-"""A table to predict: what is asked for, what has come of it, and how it goes on after an end."""
+"""A table to predict: what is asked for, the outcome, and how an interrupted job is resumed."""
 
 from __future__ import annotations
 
@@ -54,20 +54,17 @@ class Shard(NamedTuple):
         Raises:
             ConfigError: It is something else.
         """
-        match = re.fullmatch(r"(\d+)/(\d+)", text)
-        shard = cls(*map(int, match.groups())) if match else None
-        if shard is None or not 1 <= shard.number <= shard.of:
-            raise ConfigError(f"--shard is {text}: give K/N with K from 1 to N, such as 3/16")
-        return shard
+        if match := re.fullmatch(r"(\d+)/(\d+)", text):
+            shard = cls(*map(int, match.groups()))
+            if 1 <= shard.number <= shard.of:
+                return shard
+        raise ConfigError(f"--shard is {text}: give K/N with K from 1 to N, such as 3/16")
 
     def __str__(self) -> str:
         return f"{self.number}/{self.of}"
 
     def rows(self, total: int, chunk_rows: int) -> range:
-        """Return which rows of a table belong to it, from 0.
-
-        None of them where chunks, of rows that are predicted together, are fewer than shards.
-        """
+        """Return which rows of a table belong to it, from 0; none where there are few chunks."""
         chunks = -(-total // chunk_rows)
         first, last = (chunks * part // self.of for part in (self.number - 1, self.number))
         return range(min(first * chunk_rows, total), min(last * chunk_rows, total))
@@ -75,53 +72,28 @@ class Shard(NamedTuple):
 
 @dataclass(frozen=True)
 class TableJob:
-    """What is to be predicted, from where to where.
+    """What is to be predicted, from where to where."""
 
-    Attributes:
-        source: The table; ``-`` is standard input.
-        destination: The table to write; ``-`` is standard output.
-        smiles_column: Its name; None finds it.
-        sheet: See `Layout`.
-        header_row: See `Layout`.
-        input_format: None goes by the name.
-        output_format: None goes by the name; CSV for standard output.
-        batch_size: Molecules computed at once.
-        max_atoms: Larger molecules get an error.
-        jobs: Processes that predict; None: see `number_of_jobs`.
-        evaluate: Columns with labels: called like targets, or one per target in their order; empty:
-            no evaluation.
-        resume: Continue an interrupted job, if there is one.
-        overwrite: Replace an output that is there, or begin an interrupted job anew.
-        quiet: No progress on stderr.
-        verb: What is done with the rows: predicted, embedded or explained.
-        asked: What predictions come with, for the identity of an interrupted job.
-        shard: Which part of the table is predicted; None: all of it.
-    """
-
-    source: str
-    destination: str
-    smiles_column: str | None = None
-    sheet: str | None = None
+    source: str  # the table; - is standard input
+    destination: str  # the table to write; - is standard output
+    smiles_column: str | None = None  # its name; None finds it
+    sheet: str | None = None  # see `Layout`
     header_row: int | None = None
-    input_format: str | None = None
-    output_format: str | None = None
-    batch_size: int = BATCH_SIZE
-    max_atoms: int = MAX_ATOMS
-    jobs: int | None = None
-    evaluate: tuple[str, ...] = ()
-    resume: bool = False
-    overwrite: bool = False
-    quiet: bool = False
+    input_format: str | None = None  # None goes by the name
+    output_format: str | None = None  # CSV for standard output
+    batch_size: int = BATCH_SIZE  # molecules computed at once
+    max_atoms: int = MAX_ATOMS  # larger molecules get an error
+    jobs: int | None = None  # processes that predict; None: see `number_of_jobs`
+    evaluate: tuple[str, ...] = ()  # columns of labels, see `find_columns`
+    resume: bool = False  # an interrupted job, if there is one
+    overwrite: bool = False  # an output that is there, or an interrupted job
+    quiet: bool = False  # no progress on stderr
     verb: Literal["predicted", "embedded", "explained"] = "predicted"
-    asked: str = ""
-    shard: Shard | None = None
+    asked: str = ""  # what predictions come with, for the identity of an interrupted job
+    shard: Shard | None = None  # the part of the table; None: all of it
 
     def opened(self) -> TableReader:
-        """Open the table.
-
-        Raises:
-            DataError: It cannot be read.
-        """
+        """Open the table."""
         layout = Layout(self.sheet, self.header_row, self.smiles_column)
         return open_table(self.source, self.input_format, layout)
 
@@ -148,39 +120,28 @@ class TableJob:
 
     @property
     def progress_file(self) -> Path:
-        """Where the state of an interrupted job is kept."""
+        """Where the state of an interrupted job is stored."""
         return beside(behind_link(Path(self.destination)), ".progress.json")
 
 
 @dataclass
 class Outcome:
-    """What a job has done so far.
+    """What a job has done so far."""
 
-    Attributes:
-        rows: Rows written, those of an earlier run included.
-        earlier_rows: Rows that an earlier run had written.
-        safe_rows: Rows that an interruption cannot take away any more.
-        warnings: Rows with a warning.
-        errors: Rows without a prediction, by the first words of the reason.
-        notes: What the user should know, one line each.
-        evaluation: Labels against predictions, if that was asked for.
-    """
-
-    rows: int = 0
-    earlier_rows: int = 0
-    safe_rows: int = 0
-    warnings: int = 0
-    errors: Counter[str] = field(default_factory=Counter)
-    notes: list[str] = field(default_factory=list)
-    evaluation: Evaluation | None = None
+    rows: int = 0  # written, those of an earlier run included
+    earlier_rows: int = 0  # that an earlier run had written
+    safe_rows: int = 0  # that an interruption cannot take away any more
+    warnings: int = 0  # rows with a warning
+    errors: Counter[str] = field(default_factory=Counter)  # rows without a value, by the reason
+    notes: list[str] = field(default_factory=list)  # what the user should know, one line each
+    evaluation: Evaluation | None = None  # labels against predictions, if that was asked for
 
     def count(self, warnings: Sequence[str], errors: Sequence[str]) -> None:
-        """Count rows that are done, by what is said of each."""
+        """Count rows that are done, by the warning and the error of each."""
         self.rows += len(errors)
         self.warnings += sum(map(bool, warnings))
         for error in filter(None, errors):
-            kinds = (kind for kind in _KINDS if kind in error)
-            self.errors[next(kinds, "other")] += 1
+            self.errors[next((kind for kind in _KINDS if kind in error), "other")] += 1
 
 
 def check_places(job: TableJob) -> None:
@@ -188,8 +149,8 @@ def check_places(job: TableJob) -> None:
 
     Raises:
         DataError: There is no input; the output, or a file that is needed until it is complete,
-            would take the place of the input; the output is there already, or was begun by an
-            earlier job; or nobody may look there.
+            would replace the input; the output is there already, or a part of it, of an earlier
+            job; or a path cannot be used.
     """
     source, output = Path(job.source), Path(job.destination)
     try:
@@ -201,25 +162,26 @@ def check_places(job: TableJob) -> None:
             raise DataError(
                 "--resume needs an input file and an output file of text, and no --evaluate"
             )
-        for place in (output, job.partial, job.progress_file) if job.to_file else ():
-            if job.source != "-" and place.exists() and place.samefile(source):
-                raise DataError(f"{place} is the input: give the output {output} another name")
-        if job.to_file and output.is_file() and not job.overwrite:
+        if not job.to_file:
+            return
+        for path in (output, job.partial, job.progress_file):
+            if job.source != "-" and path.exists() and path.samefile(source):
+                raise DataError(f"{path} is the input: give the output {output} another name")
+        if output.is_file() and not job.overwrite:
             raise DataError(
                 f"{output} is there already: give another name, or --overwrite to replace it"
             )
-        if job.to_file and job.partial.exists() and not (job.resume or job.overwrite):
+        if job.partial.exists() and not (job.resume or job.overwrite):
             ways = "--resume continues it, " if job.can_resume else ""
             raise DataError(
-                f"{job.partial} is there, of a job that was interrupted: {ways}--overwrite begins "
-                "anew"
+                f"{job.partial} is there, of an interrupted job: {ways}--overwrite starts over"
             )
     except OSError as error:  # a name that is too long, a folder that may not be entered
         raise DataError(f"{error.filename} cannot be used ({error.strerror})") from error
 
 
 def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> dict[str, Any]:
-    """Say what the rows of an output are made from.
+    """Return what the rows of an output are made from.
 
     Their last digits depend on how many are predicted together, and on which device.
     """
@@ -248,17 +210,13 @@ def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> d
 
 def save_progress(job: TableJob, mark: Mark, identity: dict[str, Any], outcome: Outcome) -> None:
     """Note how far the output is, atomically."""
-    state = {
-        "rows": outcome.rows,
-        "offset": mark.offset,
-        "warnings": outcome.warnings,
-        "errors": dict(outcome.errors),
-        "identity": identity,
-    }
+    state = {name: getattr(outcome, name) for name in ("rows", "warnings", "errors")}
+    state |= {"offset": mark.offset, "identity": identity}
     try:
         write_json(job.progress_file, state, indent=1)
     except OSError as error:
         raise DataError(cannot_be_written(job.progress_file, error)) from error
+    outcome.safe_rows = outcome.rows
 
 
 def earlier_progress(job: TableJob, identity: dict[str, Any], outcome: Outcome) -> Mark | None:
@@ -276,12 +234,12 @@ def earlier_progress(job: TableJob, identity: dict[str, Any], outcome: Outcome) 
     except FileNotFoundError:
         return None  # interrupted before the first rows were safe
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{job.progress_file} is damaged: begin anew with --overwrite") from error
+        raise DataError(f"{job.progress_file} is damaged: start over with --overwrite") from error
     changed = [name for name in identity if before.get(name) != identity[name]]
     if changed:
         raise DataError(
-            f"{job.partial} was begun with another {' and another '.join(changed)}: continue it "
-            "with the same, or begin anew with --overwrite"
+            f"{job.partial} was started with another {' and another '.join(changed)}: continue it "
+            "with the same, or start over with --overwrite"
         )
     outcome.rows = outcome.earlier_rows = outcome.safe_rows = rows
     outcome.warnings, outcome.errors = warnings, errors
@@ -289,9 +247,9 @@ def earlier_progress(job: TableJob, identity: dict[str, Any], outcome: Outcome) 
 
 
 def forget_progress(job: TableJob) -> None:
-    """Remove what an earlier job noted of the partial file that this one has just begun anew.
+    """Remove the progress of an earlier job, whose partial file a new one has just replaced.
 
-    Also where this one cannot be continued: by those notes the earlier one would go on in its rows.
+    Also where the new one cannot be resumed: else the earlier one would continue in its rows.
     """
     if job.to_file:
         job.progress_file.unlink(missing_ok=True)

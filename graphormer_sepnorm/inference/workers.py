@@ -4,9 +4,9 @@ One process with many threads does not use many cores on a small model: parsing 
 core, and the matrices are too small to be divided. Several processes with one thread each do.
 They are forked, so they start in no time, and the model is in memory once.
 
-Not by `concurrent.futures`: its processes go on waiting when the one that started them is killed,
-and when it is interrupted they cannot be ended in the middle of their work, nor is it said how one
-of them died. `multiprocessing.Pool` waits for a killed one for ever.
+Not by `concurrent.futures`: its processes outlive the one that started them, cannot be ended in the
+middle of their work, and it does not tell how one of them died. `multiprocessing.Pool` waits for a
+killed one for ever.
 """
 
 from __future__ import annotations
@@ -36,20 +36,15 @@ _AHEAD = 2
 def number_of_jobs(wanted: int | None, device: str) -> int:
     """Return how many processes to use.
 
-    Args:
-        wanted: What the user asked for; None: as many as torch would use threads (the cores that
-            this process may use, or OMP_NUM_THREADS), on a GPU and where processes cannot be forked
-            one.
-        device: Where the model is computed.
+    None wanted are as many as torch would use threads (the cores that this process may use, or
+    OMP_NUM_THREADS); on a GPU, and where processes cannot be forked, one.
 
     Raises:
         ConfigError: More than one are wanted where only one is possible.
     """
     possible = device.startswith("cpu") and sys.platform == "linux"
     if not possible and (wanted or 1) > 1:
-        raise ConfigError(
-            f"--jobs {wanted}: several processes are for the CPU, and on Linux: leave it out"
-        )
+        raise ConfigError(f"--jobs {wanted}: several processes are for the CPU, and on Linux")
     return wanted or (torch.get_num_threads() if possible else 1)
 
 
@@ -86,60 +81,29 @@ def map_in_order(
                 torch.set_num_threads(threads)
             yield kept, result
     else:
-        with contextlib.closing(_Workers(function, jobs)) as workers:
-            yield from workers.map(everything)
+        yield from _in_processes(function, everything, jobs)
     if failure:
         raise failure[0]
 
 
-class _Workers:
-    """Processes that each take an item, apply a function and send back the result.
-
-    They are started as there is work for them: a short table does not need all the cores.
-    """
-
-    def __init__(self, function: Callable[[Any], Any], jobs: int) -> None:
-        self._function = function
-        self._jobs = jobs
-        self._processes: dict[Any, Any] = {}  # by our end of the connection to it
-
-    def _start(self) -> Any:
-        """Start a process; return our end of the connection to it."""
-        context = multiprocessing.get_context("fork")
-        ours, theirs = context.Pipe()
-        arguments = (self._function, theirs, [*self._processes, ours])
-        process = context.Process(target=_serve, args=arguments, daemon=True)
-        with warnings.catch_warnings():
-            # Python warns of locks that other threads may hold; those here are of numerical
-            # libraries that wait for work.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            process.start()
-        theirs.close()
-        self._processes[ours] = process
-        return ours
-
-    def close(self) -> None:
-        """End the processes, whatever they are doing."""
-        for connection, process in self._processes.items():
-            connection.close()
-            process.terminate()
-            process.join()
-
-    def map(self, items: Iterator[tuple[Kept, Any]]) -> Iterator[tuple[Kept, Any]]:
-        """See `map_in_order`."""
-        free: list[Any] = []
-        number_of: dict[Any, int] = {}  # which item a process is at
-        kept: dict[int, Kept] = {}
-        results: dict[int, Any] = {}
-        sent = given = 0
+def _in_processes(
+    function: Callable[[Any], Any], items: Iterator[tuple[Kept, Any]], jobs: int
+) -> Iterator[tuple[Kept, Any]]:
+    """See `map_in_order`; processes are started as there is work for them."""
+    processes: dict[Any, Any] = {}  # by our end of the connection to it
+    free: list[Any] = []  # connections
+    number_of: dict[Any, int] = {}  # which item a process is at
+    kept: dict[int, Kept] = {}
+    results: dict[int, Any] = {}
+    sent = given = 0
+    try:
         while True:
-            while len(number_of) < self._jobs and sent - given < _AHEAD * self._jobs:
-                pair = next(items, None)
-                if pair is None:
+            while len(number_of) < jobs and sent - given < _AHEAD * jobs:
+                if (pair := next(items, None)) is None:
                     break
                 kept[sent], item = pair
-                connection = free.pop() if free else self._start()
-                with self._alive(connection):
+                connection = free.pop() if free else _started(function, processes)
+                with _alive(connection, processes):
                     connection.send(item)
                 number_of[connection] = sent
                 sent += 1
@@ -148,7 +112,7 @@ class _Workers:
             # What has arrived makes a process free, so it comes before the yield.
             arrived: Any = wait(list(number_of), timeout=0 if given in results else None)
             for connection in arrived:
-                with self._alive(connection):
+                with _alive(connection, processes):
                     result = connection.recv()
                 if isinstance(result, Exception):
                     raise result
@@ -157,20 +121,43 @@ class _Workers:
             if not arrived:
                 yield kept.pop(given), results.pop(given)
                 given += 1
-
-    @contextlib.contextmanager
-    def _alive(self, connection: Any) -> Iterator[None]:
-        """Say of a process that is no longer there how it was ended."""
-        try:
-            yield
-        except (EOFError, OSError) as error:
-            process = self._processes[connection]
+    finally:
+        for connection, process in processes.items():
+            connection.close()
+            process.terminate()
             process.join()
-            how = f"by signal {-process.exitcode}" if process.exitcode < 0 else "on its own"
-            raise DataError(
-                f"one of {len(self._processes)} processes was ended {how}, perhaps because memory "
-                "ran out: use fewer (--jobs) or smaller batches (--batch_size)"
-            ) from error
+
+
+def _started(function: Callable[[Any], Any], processes: dict[Any, Any]) -> Any:
+    """Start one of the processes; return our end of the connection to it."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    process = context.Process(
+        target=_serve, args=(function, theirs, [*processes, ours]), daemon=True
+    )
+    with warnings.catch_warnings():
+        # Python warns of locks that other threads may hold; those here are of numerical libraries
+        # that wait for work.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process.start()
+    theirs.close()
+    processes[ours] = process
+    return ours
+
+
+@contextlib.contextmanager
+def _alive(connection: Any, processes: dict[Any, Any]) -> Iterator[None]:
+    """Turn the end of a process into a message."""
+    try:
+        yield
+    except (EOFError, OSError) as error:
+        process = processes[connection]
+        process.join()
+        how = f"by signal {-process.exitcode}" if process.exitcode < 0 else "on its own"
+        raise DataError(
+            f"one of {len(processes)} processes was ended {how}, perhaps because memory ran out: "
+            "use fewer (--jobs) or smaller batches (--batch_size)"
+        ) from error
 
 
 def _serve(

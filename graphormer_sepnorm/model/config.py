@@ -35,7 +35,7 @@ EXTENSIONS = (
 )
 # Read-outs of which the graph token is no part.
 ATOMS_ALONE = ("sum", "mean")
-# Options that act in training only: a network trained with some can go on with others, and
+# Options that act in training only: a network trained with some can continue with others, and
 # fine-tuning has its own.
 REGULARISATION = ("dropout", "attention_dropout", "input_dropout", "drop_path")
 # No options: the data decide.
@@ -43,11 +43,7 @@ FROM_DATA = ("num_targets", "mean_atoms", "extra_inputs", "exclusive")
 
 
 def norm_name(name: str) -> str:
-    """Return the canonical name of a norm arm, aliases resolved.
-
-    Raises:
-        ConfigError: If there is no such arm.
-    """
+    """Return the canonical name of a norm arm, aliases resolved."""
     lower = str(name).lower()
     canonical = NORM_ALIASES.get(lower, lower)
     if canonical not in NORMS:
@@ -96,7 +92,7 @@ class GraphormerConfig(Options):
             them.
         ring_bias: Whether the attention bias knows the size of the ring that two atoms share, and
             whether a bond joins them. Costs 60 heads parameters.
-        local_mpnn: gine adds messages along bonds beside attention, which bring the bonds to what
+        local_mpnn: gine adds messages along bonds next to attention, which bring the bonds to what
             atoms pass on; none is Graphormer. Costs width² parameters a layer. gine+rings adds the
             mean of messages from all atoms in rings with an atom, for width² + 16 width more.
         local_layers: First layers that have no attention, only messages along bonds (local_mpnn),
@@ -113,7 +109,7 @@ class GraphormerConfig(Options):
             parameters a target.
         num_targets: Outputs, one for each target.
         mean_atoms: Atoms of an average training graph: sums over atoms are divided by it.
-        extra_inputs: Numbers beside each graph that predictions are read from too.
+        extra_inputs: Extra features of a graph that predictions are read from too.
         exclusive: Whether the targets are classes of which a graph is of one.
 
     Raises:
@@ -174,21 +170,17 @@ class GraphormerConfig(Options):
                     "gine+rings"
                 )
 
-    def attends(self, place: int) -> bool:
+    def attends(self, index: int) -> bool:
         """Whether a layer, counted from 0, has attention."""
-        return place >= self.local_layers
+        return index >= self.local_layers
 
     @property
     def reads_graph_token(self) -> bool:
-        """Whether predictions are read from the graph token, alone or beside the atoms."""
+        """Whether predictions are read from the graph token, alone or with the atoms."""
         return self.readout not in ATOMS_ALONE
 
     def for_vocabulary(self, vocabulary: GraphVocabulary) -> GraphormerConfig:
-        """Return the configuration with its tables sized for a vocabulary.
-
-        Raises:
-            ConfigError: If a table was given fewer rows than the vocabulary needs.
-        """
+        """Return the configuration with its tables sized for a vocabulary."""
         sizes = {}
         for option, part in (("atom_rows", vocabulary.atoms), ("bond_rows", vocabulary.bonds)):
             given = getattr(self, option)

@@ -8,6 +8,7 @@ read from names but seen in a small forward of the model.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,6 @@ import torch
 from torch import Tensor, nn
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.model.padding_mask import PaddingMask, inside, shown
 from graphormer_sepnorm.model.sepnorm import SepNorm, ShareNorm, TokenNorm, norm_kind
 
 Where = str | Sequence[str] | Callable[[str, nn.Module], bool]
@@ -26,8 +26,12 @@ Where = str | Sequence[str] | Callable[[str, nn.Module], bool]
 _SEQUENCES, _LENGTH = 3, 5  # of an example that is made up
 _ROUNDING = 8 * torch.finfo(torch.float32).eps
 _SAME_CLS = "[CLS] is the same in every sequence here and keeps LayerNorm"
-
-_FORCE = "force=True replaces it all the same"
+# Arguments that say which of [N, L] are real: Hugging Face's by 1, and those that mark padding as
+# torch does.
+_MARKS_REAL, _OF_DECODER = "attention_mask", "tgt_key_padding_mask"
+_MASKS = (_MARKS_REAL, "src_key_padding_mask", _OF_DECODER, "key_padding_mask", "padding_mask")
+# Who takes this has a decoder inside, whose mask is not that of other parts.
+_DECODERS = "decoder_attention_mask"
 
 
 @dataclass(frozen=True)
@@ -49,38 +53,26 @@ class ReplacedNorms:
     unmasked: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        rows = [
-            (name, arm, _SAME_CLS if name in self.same_cls else "")
-            for name, arm in self.replaced.items()
-        ]
+        why = dict.fromkeys(self.same_cls, _SAME_CLS)
+        rows = [(name, arm, why.get(name, "")) for name, arm in self.replaced.items()]
         rows += [(name, "kept", reason) for name, reason in self.kept.items()]
         width = max(len(name) for name, _, _ in rows)
         lines = [f"{name:<{width}}  {what:<9}  {why}".rstrip() for name, what, why in rows]
         if self.mask_from:
             lines.append(f"padding mask taken from {', '.join(self.mask_from)}")
-        if self.unmasked:
-            where = ", ".join(self.unmasked) if self.mask_from else "any of these"
-            lines.append(f"no padding mask reaches {where}: every token counts there")
+        lines += [f"no padding mask reaches {name}: every token counts" for name in self.unmasked]
         return "\n".join(lines)
 
 
 @dataclass
 class _Seen:
-    """What one LayerNorm met in the example.
+    """What one LayerNorm met in the example."""
 
-    Attributes:
-        like: Nothing, in dtype and device of its input.
-        shapes: Of its inputs.
-        other_shape: Of an input that is not [N, L, D].
-        same_cls: Whether [CLS] was the same in every sequence.
-        computes_more: Whether its output was not that of `layer_norm`.
-    """
-
-    like: Tensor
-    shapes: list[list[int]] = field(default_factory=list)
-    other_shape: list[int] | None = None
-    same_cls: bool = False
-    computes_more: bool = False
+    like: Tensor  # empty, in dtype and device of its input
+    shapes: list[list[int]] = field(default_factory=list)  # of its inputs
+    other_shape: list[int] | None = None  # of an input that is not [N, L, D]
+    same_cls: bool = False  # whether [CLS] was the same in every sequence
+    computes_more: bool = False  # whether its output was not that of `layer_norm`
 
 
 def replace_norms(
@@ -97,14 +89,14 @@ def replace_norms(
     """Replace, in place, each `nn.LayerNorm` of a transformer that acts on tokens ``[N, L, D]``.
 
     That of a subclass, such as timm's, is one of them if it computes on the example what
-    `nn.functional.layer_norm` does and has no parameters and modules beside weight and bias.
+    `nn.functional.layer_norm` does and has no parameters and modules but weight and bias.
 
     The new norms begin with weight, bias and eps of the old, in both branches, and state dicts of
     the original model load. With ``"ln"`` and ``"ln"`` outputs are those of the original until it
     is trained. A norm that meets the same [CLS] in every sequence, as the first of most models
     does, keeps LayerNorm for it: BatchNorm would return its bias for all of them.
 
-    To see which norms these are, the model is run once, in evaluation mode. Put an optimiser,
+    To see which norms these are, the model is run once, in evaluation mode. Put an optimizer,
     `torch.compile` and DistributedDataParallel around it afterwards.
 
     Args:
@@ -123,9 +115,6 @@ def replace_norms(
             ``input_ids`` or ``pixel_values``, and for torch's encoder and its layers.
         force: Replace subclasses of `nn.LayerNorm` that compute something else, too.
 
-    Returns:
-        What was replaced and what was not, and why.
-
     Raises:
         ConfigError: There is nothing to replace, the example does not run or shows nothing, or the
             model works on ``[L, N, D]``. The model is then as it was.
@@ -134,14 +123,14 @@ def replace_norms(
     if shared and kinds[0] != kinds[1]:
         raise ConfigError(f"a shared norm is of one kind, not of '{kinds[0]}' and '{kinds[1]}'")
     norms, others = _norms_by_name(model)
-    _require_layer_norms(model, norms, others)
     with _nothing_changes(model):
         seen = _look(model, set(norms.values()), example, cls_position)
     # A norm that has two names stays one module: wanted under one of them is wanted.
     wanted = {norm for name, norm in norms.items() if where is None or _matches(name, norm, where)}
-    kept = {name: _reason_to_keep(norm, norm in wanted, seen) for name, norm in norms.items()}
-    if force:
-        kept = {name: "" if reason.endswith(_FORCE) else reason for name, reason in kept.items()}
+    kept = {
+        name: _reason_to_keep(norm, norm in wanted, force, seen.get(norm))
+        for name, norm in norms.items()
+    }
     if all(kept.values()):
         name, reason = next(iter(kept.items()))
         raise ConfigError(f"no norm can be replaced; {name}, for one: {reason}")
@@ -164,67 +153,58 @@ def replace_norms(
             same_cls.append(name)
         replaced[name] = f"shared-{tok_kind}" if one_for_both else f"{cls_kind}+{tok_kind}"
         if norm not in new:
-            new[norm] = (
-                ShareNorm.from_layer_norm(norm, tok_kind)
-                if one_for_both
-                else SepNorm.from_layer_norm(norm, cls_kind, tok_kind, cls_position)
-            )
+            if one_for_both:
+                new[norm] = ShareNorm.from_layer_norm(norm, tok_kind)
+            else:
+                new[norm] = SepNorm.from_layer_norm(norm, cls_kind, tok_kind, cls_position)
             if norm.weight is None:  # which would have said where, and in which precision
                 like = seen[norm].like
                 new[norm].to(like.device, torch.promote_types(like.dtype, torch.float32))
         model.set_submodule(name, new[norm])
-    _leave_nested_tensors(model, set(new.values()))
-    reasons = {name: reason for name, reason in kept.items() if reason} | {
-        name: f"{_class_of(norm)} is no nn.LayerNorm over the last axis"
-        for name, norm in others.items()
-    }
+    for module in model.modules():
+        # Encoders of torch ask only the norms of the first layer, which may have been left out,
+        # whether nested tensors will do for all.
+        if isinstance(module, nn.TransformerEncoder):
+            module.use_nested_tensor &= set(new.values()).isdisjoint(module.modules())
+    reasons = {name: reason for name, reason in kept.items() if reason}
+    for name, norm in others.items():
+        reasons[name] = f"{_class_of(norm)} is no nn.LayerNorm over the last axis"
     masks = _hand_padding_on(model, list(replaced)) if kinds[1] != "ln" else ((), ())
     return ReplacedNorms(replaced, reasons, tuple(same_cls), *masks)
 
 
-def _norms_by_name(
-    model: nn.Module,
-) -> tuple[dict[str, nn.LayerNorm], dict[str, nn.Module]]:
-    """The LayerNorms, under each of their names, and other norms, by their class; not SepNorm's."""
-    norms, others, replaced = {}, {}, ()
+def _norms_by_name(model: nn.Module) -> tuple[dict[str, nn.LayerNorm], dict[str, nn.Module]]:
+    """The LayerNorms, under each of their names, and other norms; not SepNorm's."""
+    norms, others, before = {}, {}, ()
     for name, module in model.named_modules(remove_duplicate=False):
         if isinstance(module, TokenNorm):
-            replaced += (f"{name}.",)
-        elif name.startswith(replaced):
+            before += (f"{name}.",)
+        elif name.startswith(before):
             continue
         elif isinstance(module, nn.LayerNorm) and len(module.normalized_shape) == 1:
             norms[name] = module
         elif "norm" in type(module).__name__.lower() and next(module.children(), None) is None:
             others[name] = module
-    return norms, others
-
-
-def _require_layer_norms(
-    model: nn.Module, norms: Mapping[str, nn.Module], others: Mapping[str, nn.Module]
-) -> None:
-    what = type(model).__name__
-    if "" in norms:
-        raise ConfigError(f"{what} is a norm itself: SepNorm.from_layer_norm makes one of it")
-    if not norms:
-        there = sum(isinstance(module, TokenNorm) for module in model.modules())
-        classes = sorted({_class_of(norm) for norm in others.values()})
-        raise ConfigError(
-            f"{what} has no nn.LayerNorm over the last axis to replace"
-            + (f", beside {', '.join(classes)}" if classes else "")
-            + (f"; {there} of its norms have been replaced before" if there else "")
-        )
-    for name, module in model.named_modules():
-        if isinstance(module, nn.MultiheadAttention) and not module.batch_first:
+        elif isinstance(module, nn.MultiheadAttention) and not module.batch_first:
             raise ConfigError(
-                f"{name or what} works on [L, N, D] and SepNorm on [N, L, D]: make the model with "
+                f"{_shown(name)} works on [L, N, D] and SepNorm on [N, L, D]: make the model with "
                 "batch_first=True"
             )
+    if not norms or "" in norms:
+        classes = sorted({_class_of(norm) for norm in others.values()})
+        raise ConfigError(
+            f"{type(model).__name__} has no nn.LayerNorm over the last axis inside to replace"
+            + (f", only {', '.join(classes)}" if classes else "")
+            + (f"; {len(before)} of its norms have been replaced before" if before else "")
+        )
+    return norms, others
 
 
 def _matches(name: str, norm: nn.Module, where: Where) -> bool:
     if callable(where):
         return where(name, norm)
-    return any(fnmatchcase(name, one) for one in ([where] if isinstance(where, str) else where))
+    patterns = [where] if isinstance(where, str) else where
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _class_of(norm: nn.Module) -> str:
@@ -253,16 +233,16 @@ def _computes_more(norm: nn.LayerNorm, args: tuple[Any, ...], named: Any, found:
     return not bool((found.to(dtype) - wanted).abs().max() <= allowed)
 
 
-def _reason_to_keep(norm: nn.Module, wanted: bool, seen: dict[nn.Module, _Seen]) -> str:
+def _reason_to_keep(norm: nn.Module, wanted: bool, force: bool, seen: _Seen | None) -> str:
     """Why a norm stays as it is; empty if it need not."""
     if not wanted:
         return "left out by where="
-    if norm not in seen:
+    if seen is None:
         return "not called in the example"
-    if shape := seen[norm].other_shape:
+    if shape := seen.other_shape:
         return f"acts on {shape} in the example, not on [N, L, D]"
-    if seen[norm].computes_more:
-        return f"{_class_of(norm)} does more than layer_norm in the example: {_FORCE}"
+    if seen.computes_more and not force:
+        return f"{_class_of(norm)} does more than layer_norm; force=True replaces it all the same"
     return ""
 
 
@@ -286,11 +266,9 @@ def _look(
     """Run the example; return what each LayerNorm met in it."""
     if example is None:
         example = _made_up(model, position)
-    args, kwargs = (), {}
-    if isinstance(example, Mapping):
-        kwargs = dict(example)
-    else:
-        args = (example,) if isinstance(example, Tensor) else tuple(example)
+    named = isinstance(example, Mapping)
+    args = () if named else (example,) if isinstance(example, Tensor) else tuple(example)
+    kwargs = dict(example) if named else {}
     # Any of them may have something else than sequences on its first axis, such as positions.
     counts = [one.shape[0] for one in _tensors((args, kwargs)) if one.dim()]
     if not counts:
@@ -313,10 +291,10 @@ def _look(
     try:
         model(*args, **kwargs)
     except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise ConfigError(
             f"{type(model).__name__} did not run on the example, which shows what its norms meet "
-            f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}): give "
-            "one that does, example="
+            f"({reason}): give one that does, example="
         ) from error
     finally:
         for hook in hooks:
@@ -387,34 +365,136 @@ def _repeat_cls(tokens: Tensor, position: int) -> None:
     tokens[:, position] = tokens[0, position].clone()
 
 
-def _leave_nested_tensors(model: nn.Module, norms: set[nn.Module]) -> None:
-    """Have torch's encoders pass their layers ``[N, L, D]``, with padding, in evaluation too.
-
-    They ask only the norms of the first layer, which may have been left out, whether nested tensors
-    will do for all.
-    """
-    for module in model.modules():
-        if isinstance(module, nn.TransformerEncoder) and not norms.isdisjoint(module.modules()):
-            module.use_nested_tensor = False
-
-
 def _hand_padding_on(model: nn.Module, norms: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Connect norms with the modules around them that take a mask.
 
-    Returns:
-        The outer ones of these modules, and the norms in none of them.
+    Returns the outer ones of these modules, and the norms in none of them.
     """
     names: dict[nn.Module, list[str]] = {}
     for name, module in model.named_modules(remove_duplicate=False):
         names.setdefault(module, []).append(name)
     padding, outermost, within = PaddingMask(), [], ()
     for module, own in names.items():
-        around = tuple(map(inside, own))
-        has_norms = any(norm.startswith(around) for norm in norms)
-        if has_norms and padding.read_by(own, module) and not own[0].startswith(within):
-            outermost.append(shown(own[0]))
+        around, argument = tuple(map(_inside, own)), _own_mask(module)
+        if argument is None or not any(norm.startswith(around) for norm in norms):
+            continue
+        padding.read_by(module, own, argument)
+        if not own[0].startswith(within):
+            outermost.append(_shown(own[0]))
             within += around
     reached = [norm for norm in norms if norm.startswith(within)]
     for norm in reached:
         model.get_submodule(norm).padding = padding  # type: ignore[assignment]
     return tuple(outermost), tuple(norm for norm in norms if norm not in reached)
+
+
+def _own_mask(module: nn.Module) -> str | None:
+    """The argument with the mask of the tokens of a module; None if there is none, or several.
+
+    A module around an encoder and a decoder has none: each of its parts knows which is its own.
+    """
+
+    def arguments(part: nn.Module) -> list[str]:
+        return [*inspect.signature(part.forward).parameters]
+
+    taken = [one for one in arguments(module) if one in _MASKS]
+    if len(taken) != 1 or _DECODERS in arguments(module):
+        return None
+    inner = {name for part in module.modules() for name in arguments(part)}
+    of_another = taken[0] != _OF_DECODER and not inner.isdisjoint((_DECODERS, _OF_DECODER))
+    return None if of_another else taken[0]
+
+
+class PaddingMask:
+    """The padding mask of the call under way, for all norms that share this object.
+
+    Norms see tokens and nothing else, so every module that takes a mask notes it while it runs. Of
+    modules inside each other the outermost counts: further in the mask may have become something
+    else, which is added to the attention scores.
+    """
+
+    def __init__(self) -> None:
+        # Of [N, L] True for real tokens; None: all are, or no call is under way.
+        self.real: Tensor | None = None
+        self.under_way: _Reader | None = None  # what noted the mask of the call
+        self._first = ""
+
+    def read_by(self, module: nn.Module, names: Sequence[str], argument: str) -> None:
+        """Note the mask in an argument of a module, with all its names, whenever it is called."""
+        reader = _Reader(self, module, names, argument)
+        module.register_forward_pre_hook(reader.begin, with_kwargs=True)
+        module.register_forward_hook(reader.end, always_call=True)  # after an error too
+        self._first = self._first or reader.name
+
+    def of(self, tokens: Tensor) -> Tensor | None:
+        """Return the mask for tokens ``[N, L, D]``."""
+        if self.under_way is None:
+            raise ConfigError(
+                "BatchNorm over tokens was called where it cannot know the padding, outside of "
+                f"{self._first} and its like: turn gradient checkpointing off, or call these"
+            )
+        if self.real is not None and self.real.shape != tokens.shape[:2]:
+            raise ConfigError(
+                f"{self.under_way.name} was given a padding mask of {list(self.real.shape)}, and "
+                f"inside of it BatchNorm met {list(tokens.shape[:2])} tokens: leave these norms "
+                "out (where=), or replace the norms of each encoder by itself"
+            )
+        return self.real
+
+
+class _Reader:
+    """The hooks of one module. An object, not a closure, so that they are copied with the model."""
+
+    def __init__(
+        self, padding: PaddingMask, module: nn.Module, names: Sequence[str], argument: str
+    ) -> None:
+        self.padding, self.names, self.argument = padding, names, argument
+        self.index = [*inspect.signature(module.forward).parameters].index(argument)
+        self.name = _shown(names[0])
+
+    def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        outer = self.padding.under_way
+        # A call that this module is no part of is over: Ctrl-C ends one without the hook at its
+        # end. (A part of what was interrupted cannot tell, until the whole is called again.)
+        if outer is not None and outer is not self:
+            around = tuple(map(_inside, outer.names))
+            if any(own.startswith(around) for own in self.names):
+                return
+        given = args[self.index] if self.index < len(args) else kwargs.get(self.argument)
+        if given is not None and not (isinstance(given, Tensor) and given.dim() == 2):
+            if module.training:
+                shape = list(given.shape) if isinstance(given, Tensor) else type(given).__name__
+                raise ConfigError(
+                    f"{self.name} was given the {self.argument} {shape}, from which BatchNorm over "
+                    "tokens cannot tell the padding: turn gradient checkpointing off, or call the "
+                    "model with a mask [N, L]"
+                )
+            given = None  # in evaluation nobody looks
+        self.padding.real = None if given is None else self.real_tokens(given)
+        self.padding.under_way = self
+
+    def end(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if self.padding.under_way is self:
+            self.padding.real = self.padding.under_way = None
+
+    def real_tokens(self, given: Tensor) -> Tensor:
+        """Hugging Face marks real tokens by 1; torch padding by True, or by minus infinity.
+
+        Floats of Hugging Face's argument may also be what is added to scores: 0 for real tokens and
+        something negative for padding.
+        """
+        if self.argument == _MARKS_REAL:
+            if given.is_floating_point():
+                return torch.where((given > 0).any(), given > 0, given >= 0)
+            return given != 0
+        return ~given if given.dtype == torch.bool else given == 0
+
+
+def _shown(name: str) -> str:
+    """What messages call the module of a qualified name."""
+    return name or "the model"
+
+
+def _inside(name: str) -> str:
+    """What the qualified names of all parts of a module begin with."""
+    return f"{name}." if name else ""

@@ -5,14 +5,16 @@ N sequences · L positions, the [CLS] token among them · D channels
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from graphormer_sepnorm.errors import ConfigError, DataError
-from graphormer_sepnorm.model.norm_arms import NORM_KINDS
-from graphormer_sepnorm.model.padding_mask import PaddingMask
+from graphormer_sepnorm.model.norms import NORM_KINDS
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.model.replace_norms import PaddingMask
 
 _NAME_OF: dict[Any, str] = {nn.BatchNorm1d: "bn", nn.LayerNorm: "ln"}
 
@@ -20,10 +22,9 @@ _NAME_OF: dict[Any, str] = {nn.BatchNorm1d: "bn", nn.LayerNorm: "ln"}
 class _NoLayerNorm:
     """What stands in `SepNorm` where torch looks for the weight and the bias of a LayerNorm.
 
-    `nn.TransformerEncoderLayer` and `nn.TransformerEncoder` have a fast path for evaluation that
-    takes ``norm1.weight``, ``norm1.bias`` and ``norm1.eps`` and computes a LayerNorm, whatever
-    norm1 is. They leave it where one of these overrides torch's functions, as this object does; a
-    function that is given it nevertheless raises a TypeError.
+    torch's encoders have a fast path for evaluation that takes ``norm1.weight``, ``norm1.bias`` and
+    ``norm1.eps`` and computes a LayerNorm, whatever norm1 is. They leave it where one of these
+    overrides torch's functions, as this object does; any other function raises a TypeError.
     """
 
     @classmethod
@@ -32,11 +33,7 @@ class _NoLayerNorm:
 
 
 def norm_kind(norm: str | type[nn.Module]) -> str:
-    """Return the name of a kind of norm, given that or a class of torch.
-
-    Raises:
-        ConfigError: If there is no such kind.
-    """
+    """Return the name of a kind of norm, given that or a class of torch."""
     kind = norm if isinstance(norm, str) else _NAME_OF.get(norm)
     if kind not in NORM_KINDS:
         kinds = ", ".join(f"'{kind}'" for kind in NORM_KINDS)
@@ -68,7 +65,7 @@ class TokenNorm(nn.Module):
         self.hidden_size, self.eps = hidden_size, eps
 
     def extra_repr(self) -> str:
-        """What ``print`` shows beside the branches."""
+        """What ``print`` shows with the branches."""
         return f"{self.hidden_size}, eps={self.eps:g}"
 
     def _branch(self, norm: str | type[nn.Module]) -> nn.Module:
@@ -89,10 +86,8 @@ class TokenNorm(nn.Module):
             raise DataError("the mask holds floats: give bool [N, L], True for real tokens")
         # In a graph of torch.compile or torch.export this would fix the sizes.
         if not torch.compiler.is_compiling() and mask.shape != tokens.shape[:2]:
-            raise DataError(
-                f"the mask is of shape {list(mask.shape)}, and must be "
-                f"{list(tokens.shape[:2])} for tokens {list(tokens.shape)}: [N, L]"
-            )
+            wanted = f"{list(tokens.shape[:2])} for tokens {list(tokens.shape)}: [N, L]"
+            raise DataError(f"the mask is of shape {list(mask.shape)}, and must be {wanted}")
         return mask != 0
 
     def _real(self, tokens: Tensor, mask: Tensor | None, norm: nn.Module) -> Tensor | None:
@@ -130,8 +125,8 @@ class TokenNorm(nn.Module):
                 for one in takers:  # not the same tensor: assign=True makes it the parameter
                     state_dict[f"{prefix}{one}.{name}"] = value.clone()
                     if not isinstance(branches[one], nn.LayerNorm):
-                        for key, kept in branches[one].state_dict(prefix=f"{prefix}{one}.").items():
-                            state_dict.setdefault(key, kept)
+                        for key, own in branches[one].state_dict(prefix=f"{prefix}{one}.").items():
+                            state_dict.setdefault(key, own)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
@@ -142,12 +137,6 @@ class ShareNorm(TokenNorm):
         hidden_size: D, channels of a token.
         norm: `nn.BatchNorm1d` (``"bn"``) or `nn.LayerNorm` (``"ln"``).
         eps: Added to the variance.
-
-    Attributes:
-        norm_layer: It.
-
-    Raises:
-        ConfigError: If the norm is another.
     """
 
     def __init__(
@@ -184,9 +173,6 @@ class SepNorm(TokenNorm):
     Attributes:
         cls_norm_layer: The norm of [CLS], named as in the paper's class: state dicts fit both.
         tok_norm_layer: The norm of the other tokens.
-
-    Raises:
-        ConfigError: If a norm is another.
     """
 
     def __init__(
@@ -204,7 +190,7 @@ class SepNorm(TokenNorm):
         self.tok_norm_layer = self._branch(tok_norm)
 
     def extra_repr(self) -> str:
-        """What ``print`` shows beside the branches."""
+        """What ``print`` shows with the branches."""
         return f"{super().extra_repr()}, cls_position={self.cls_position}"
 
     @classmethod
@@ -225,9 +211,6 @@ class SepNorm(TokenNorm):
             cls_norm: For [CLS].
             tok_norm: For the other tokens.
             cls_position: Where [CLS] stands on the second axis.
-
-        Raises:
-            ConfigError: If a norm is another.
         """
         return cls(_width(norm), cls_norm, tok_norm, cls_position)._begin_as(norm)
 
@@ -239,13 +222,9 @@ class SepNorm(TokenNorm):
             mask: bool ``[N, L]``, True for real tokens, or integers, 0 for padding, as Hugging
                 Face's ``attention_mask``; None: all are real. The entry of [CLS] is not looked at.
 
-        Returns:
-            ``[N, L, D]``.
-
         Raises:
             DataError: Tokens or mask are of another shape, or the mask of floats; in training, for
                 BatchNorm over fewer than two sequences or tokens (with a mask on a CPU only).
-            ConfigError: If no token stands at `cls_position`.
         """
         mask = self._checked(tokens, mask)
         length = tokens.shape[1]

@@ -3,32 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch import Trainer
+import numpy as np
 
-from graphormer_sepnorm.config import DataConfig, FitConfig, ModelConfig
+from graphormer_sepnorm.config import DataConfig, FitConfig
 from graphormer_sepnorm.datasets.catalogue import DATASETS, PRETRAINING, TABLE
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
-from graphormer_sepnorm.files import write_columns
+from graphormer_sepnorm.files import cannot_be_written, write_columns
 from graphormer_sepnorm.formatting import aligned, in_a_line
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference.checkpoint import KEY, find_checkpoint, read_checkpoint
-from graphormer_sepnorm.pipeline.report import in_words_without_new_elements, prediction_columns
-from graphormer_sepnorm.pipeline.simple_models import evaluate, final_predictions
+from graphormer_sepnorm.inference.checkpoint import (
+    BLEND,
+    CONFIDENCE,
+    KEY,
+    find_checkpoint,
+    read_checkpoint,
+)
+from graphormer_sepnorm.pipeline.predicted import on_split
+from graphormer_sepnorm.pipeline.report import elements_unseen, prediction_columns
+from graphormer_sepnorm.pipeline.resume import stored_model
 from graphormer_sepnorm.tables.columns import means
-from graphormer_sepnorm.training.endings import explaining, interruptible, restorable
-from graphormer_sepnorm.training.fit import make_evaluator
+from graphormer_sepnorm.training.fit import explaining, interruptible, make_evaluator, restorable
 from graphormer_sepnorm.training.module import GraphormerModule
 
 _ANOTHER_TABLE = (
     "This is not the table and split that the model was trained on: it was split anew, and "
     "molecules that the model has learned from may be among these. To evaluate all rows of a "
     "table: predict.py MODEL -i FILE --evaluate COLUMN."
+)
+_MEMBERS = (
+    "Each network of the ensemble was trained on most of these molecules: metrics out of fold are "
+    "in summary.json of the run (best_validation_...)."
 )
 
 
@@ -43,14 +52,13 @@ def data_options(model: str, named: bool) -> dict[str, Any]:
         ConfigError: The data have no name by which they can be loaded, and no others are named.
         CheckpointError: It cannot be used.
     """
-    checkpoint = read_checkpoint(find_checkpoint(model))
-    facts = checkpoint[KEY]
-    for one in Task.from_plain(facts["task"]).ones:
+    facts = read_checkpoint(find_checkpoint(model))[KEY]
+    for name in Task.from_plain(facts["task"]).ones:
         # An estimator's classes are in alphabetical order: of active and inactive it is inactive.
-        if one and not means(one, 1):
+        if name and not means(name, 1):
             raise CheckpointError(
-                f"class 1 of the model is {in_a_line(one)}, which is not 1 in the labels of a data "
-                "set: predict.py --evaluate takes its words"
+                f"class 1 of the model is {in_a_line(name)}, which is not 1 in the labels of a "
+                "data set: predict.py --evaluate takes its words"
             )
     table = facts.get("data_options")
     if table is not None:
@@ -65,7 +73,7 @@ def data_options(model: str, named: bool) -> dict[str, Any]:
         return {}
     raise ConfigError(
         f"the checkpoint was trained on {facts['dataset']}, which is not among "
-        f"{', '.join(DATASETS)}: say what to evaluate it on, with --data.table FILE or "
+        f"{', '.join(DATASETS)}: name what to evaluate it on, with --data.table FILE or "
         "--data.dataset NAME"
     )
 
@@ -77,7 +85,7 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
         config: Data and trainer; the network is the checkpoint's.
         model: File, run directory or bundled name.
         split: ``validation`` or ``test``.
-        predictions: File that gets what is predicted of each molecule.
+        predictions: File that gets the prediction of each molecule.
 
     Returns:
         Nothing in all processes but the first.
@@ -87,88 +95,93 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
     """
     file = find_checkpoint(model)
     checkpoint = read_checkpoint(file)
-    kept = checkpoint.get("hyper_parameters", {})
-    own = {name: kept[name] for name in ModelConfig.names() if name in kept}
-    seed = config.seed_everything
-    module = GraphormerModule(ModelConfig(**own), seed=seed)
-    length = checkpoint[KEY]["model"]["max_path_length"]
-    data = MoleculeDataModule(config.data, seed=seed, max_path_length=length)
+    module = GraphormerModule(stored_model(checkpoint), seed=config.seed_everything)
+    data = MoleculeDataModule(
+        config.data,
+        seed=config.seed_everything,
+        max_path_length=checkpoint[KEY]["model"]["max_path_length"],
+    )
     with explaining():
         trainer = make_evaluator(config.trainer)
-        output = predictions_file(predictions, trainer, split)
+        run = trainer.validate if split == "validation" else trainer.test
+        options: dict[str, Any] = {"verbose": False, "weights_only": True}
         with interruptible(trainer, lambda: "interrupted"), restorable(file):
-            return _evaluated(trainer, module, data, split, str(file), output)
+            [values] = run(module, datamodule=data, ckpt_path=str(file), **options)
+            if not trainer.is_global_zero:
+                return ""
+            return _report(module, data, split, values, file, checkpoint, predictions)
 
 
-def _evaluated(
-    trainer: Trainer,
+def _report(
     module: GraphormerModule,
     data: MoleculeDataModule,
     split: str,
-    checkpoint: str,
-    file: Path | None,
+    of_network: Mapping[str, float],
+    checkpoint_file: Path,
+    checkpoint: Mapping[str, Any],
+    output: str | None,
 ) -> str:
-    run = trainer.validate if split == "validation" else trainer.test
-    values = run(module, datamodule=data, ckpt_path=checkpoint, verbose=False, weights_only=True)[0]
-    if not trainer.is_global_zero:
-        return ""
-    text = [f"checkpoint  {checkpoint}"]
-    text.append(f"{split:<10}  {len(data.indices(split)):,} molecules of {data.splits.name}")
+    rows = {name: _digits(value) for name, value in of_network.items()}
     predictions = module.evaluated(split)
-    blended, note = final_predictions(module, data, split, checkpoint, predictions)
-    rows = {name: _digits(value) for name, value in values.items()}
-    if blended is not None:
-        predictions = blended
-        own = evaluate(data, module.task, split, blended)
-        own = {f"{split}_{name}": value for name, value in own.items()}
-        rows |= {
-            name: f"{_digits(value)}  (network alone {rows[name]})" for name, value in own.items()
-        }
-        values = {**values, **own}
-    text.append(aligned([*rows.items()]))
-    if split == "validation" and module.facts.get("member_folds"):
-        note += " " * bool(note) + (
-            "Of the networks each was trained on most of these molecules: of those that it has not "
-            "seen, what it says is in summary.json of the run (best_validation_...)."
-        )
-    main = values[f"{split}_{module.task.metric}"]
-    found, line = in_words_without_new_elements(module, data, split, predictions, main)
+    final, note = _final_predictions(module, data, split, checkpoint, predictions)
+    if (final != predictions).any():
+        found = module.task.evaluate(data.labels(data.indices(split)), final)
+        for metric, value in found.items():
+            name = f"{split}_{metric}"
+            rows[name] = f"{_digits(value)}  (network alone {rows[name]})"
+    unseen, line = elements_unseen(module, data, split)
+    of_members = split == "validation" and module.facts.get("member_folds")
     same = data.splits.fingerprint == module.facts.get("dataset_fingerprint")
-    other = data.table_options is not None and not same
-    text += filter(None, (note, line, _ANOTHER_TABLE * other))
-    if file is not None:
-        with _explained(file):
-            write_columns(file, prediction_columns(data, split, predictions, found))
-        text.append(f"{'predicted':<10}  {file}")
-    return "\n".join(text)
+    another = data.table_options is not None and not same
+    if output is not None:
+        if len(final) != len(data.indices(split)):
+            raise ConfigError("--predictions is for a whole split: leave --trainer.limit_... out")
+        file = Path(output).expanduser()
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_columns(file, prediction_columns(data, split, final, unseen))
+        except OSError as error:
+            raise ConfigError(f"--predictions: {cannot_be_written(file, error)}") from error
+    text = [
+        f"checkpoint  {checkpoint_file}",
+        f"{split:<10}  {len(data.indices(split)):,} molecules of {data.splits.name}",
+        aligned([*rows.items()]),
+        note,
+        _MEMBERS if of_members else "",
+        line,
+        _ANOTHER_TABLE if another else "",
+        "" if output is None else f"{'predicted':<10}  {output}",
+    ]
+    return "\n".join(filter(None, text))
 
 
-def predictions_file(name: str | None, trainer: Trainer, split: str) -> Path | None:
-    """Return the file of ``--predictions``, in a folder that is there now; None if none is wanted.
+def _final_predictions(
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    split: str,
+    checkpoint: Mapping[str, Any],
+    predictions: np.ndarray,
+) -> tuple[np.ndarray, str]:
+    """Blend and calibrate the predictions ``[n, T]`` of a network where that can be; and a note."""
+    from graphormer_sepnorm.baselines.blend import Blend
+    from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
 
-    Raises:
-        ConfigError: There cannot be such a file, or only a part of the split is evaluated.
-    """
-    if name is None:
-        return None
-    limit = "limit_val_batches" if split == "validation" else "limit_test_batches"
-    part = getattr(trainer, limit)
-    if isinstance(part, int) or part < 1:
-        raise ConfigError(f"--predictions is for a whole split: leave --trainer.{limit} out")
-    file = Path(name).expanduser()
-    if not file.name or file.is_dir():
-        raise ConfigError(f"--predictions {name}: it is a folder, name a file")
-    with _explained(file):
-        file.parent.mkdir(parents=True, exist_ok=True)
-    return file
-
-
-@contextmanager
-def _explained(file: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ConfigError(f"--predictions: cannot write {file} ({error.strerror})") from error
+    smiles, values = data.splits.smiles, predictions
+    if {BLEND, CONFIDENCE} & checkpoint.keys() and len(values) != len(data.indices(split)):
+        return values, "these are of the network alone: what comes after it takes the whole split"
+    if BLEND in checkpoint:
+        if smiles is None:
+            return values, "these are of the network alone: a blend takes SMILES"
+        blend = Blend.from_plain(checkpoint[BLEND])
+        trees = blend.trees_of_smiles(smiles[split], data.own_columns(split))
+        # Of classes the log-odds of each network are blended.
+        stacked = blend.stacking is not None
+        networks = on_split(module, data, split, values).networks if stacked else values[None]
+        values, _ = blend.combined(networks, trees)
+    if CONFIDENCE in checkpoint:
+        own = Uncertainty.from_plain(checkpoint[CONFIDENCE], module.task.kind)
+        values = own.calibrated(values)
+    return values, ""
 
 
 def _digits(value: float) -> str:

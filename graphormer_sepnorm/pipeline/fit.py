@@ -1,19 +1,18 @@
 """A training, from options to a model that is saved once.
 
-fit -> members or one network -> simple models and blend -> calibration -> test -> files
+fit -> members or one network -> baselines and blend -> calibration -> test -> files
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch import Trainer
@@ -21,8 +20,8 @@ from lightning.pytorch.callbacks import LambdaCallback
 
 from graphormer_sepnorm.config import FitConfig, save_config
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.graph_numbers import MemberFolds
 from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.datasets.training_graphs import MemberFolds
 from graphormer_sepnorm.errors import DataError, Interrupted
 from graphormer_sepnorm.files import is_full
 from graphormer_sepnorm.inference.checkpoint import (
@@ -31,78 +30,37 @@ from graphormer_sepnorm.inference.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.metrics import Metric
-from graphormer_sepnorm.pipeline.calibrate import Measured, measure
-from graphormer_sepnorm.pipeline.held_out import HeldOut, networks_of, of_validation_split
+from graphormer_sepnorm.pipeline.blend import add_baselines, require_smiles
+from graphormer_sepnorm.pipeline.calibrate import calibrate
 from graphormer_sepnorm.pipeline.members import evaluate_ensemble, members_of, train_members
+from graphormer_sepnorm.pipeline.predicted import Outcome, Predicted, on_split, out_of_sample
 from graphormer_sepnorm.pipeline.report import (
-    in_words_without_new_elements,
+    elements_unseen,
     prediction_columns,
     report_data,
     report_fit,
 )
 from graphormer_sepnorm.pipeline.resume import Resumed
-from graphormer_sepnorm.pipeline.simple_models import (
-    SimpleModels,
-    evaluate,
-    require_smiles,
-    simple_models,
-)
 from graphormer_sepnorm.process import ending_with, is_first_process, resuming
 from graphormer_sepnorm.runs.directory import RunDirectory
-from graphormer_sepnorm.runs.place import RunPlace
-from graphormer_sepnorm.training.callbacks.checkpoints import LastCheckpoint
-from graphormer_sepnorm.training.endings import explaining, interruptible, restorable
+from graphormer_sepnorm.runs.locks import RunLock
+from graphormer_sepnorm.training.checkpoints import LastCheckpoint
 from graphormer_sepnorm.training.fit import (
     Tested,
     evaluate_best,
+    explaining,
+    interruptible,
     make_evaluator,
+    restorable,
     selection,
+    settled_epochs,
     training_trainer,
 )
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.steps import settled_epochs
-from graphormer_sepnorm.uncertainty.quality import summarised
-from graphormer_sepnorm.uncertainty.uncertainty import Inputs
 
 # Tells processes that Lightning starts for other devices where the first one keeps the run.
 RUN_DIRECTORY = "GRAPHORMER_RUN_DIRECTORY"
 Show = Callable[[str], None]
-
-
-@dataclass
-class Outcome:
-    """What a training came to.
-
-    Attributes:
-        run: Its directory.
-        selected: What decided on the best checkpoint.
-        network: The test of the network, or of the mean of an ensemble.
-        summary: As ``summary.json`` keeps it, of all that the checkpoint holds.
-        predictions: float64 ``[n, T]`` of the test split by all of it; None where only a part of
-            the split was tested.
-        held: What the networks of an ensemble by folds predict out of fold; None of others.
-        simple: The models that it was compared and blended with.
-        measured: Its errors; None where they are not known.
-        interrupted: What was stopped; empty: nothing, and the run is finished.
-        new_elements: A line on molecules with elements that training lacks; empty without any.
-    """
-
-    run: RunDirectory
-    selected: Metric
-    network: Tested
-    summary: dict[str, Any]
-    predictions: np.ndarray | None
-    held: HeldOut | None
-    simple: SimpleModels
-    measured: Measured | None = None
-    interrupted: str = ""
-    new_elements: str = ""
-
-    def model(self, device: str | None = None) -> Predictor:
-        """Return the model, ready to predict."""
-        return Predictor.load(self.run.path, device)
 
 
 def fit(
@@ -110,7 +68,7 @@ def fit(
     *,
     name: str | None = None,
     resumed: Resumed | None = None,
-    place: RunPlace | None = None,
+    place: RunLock | None = None,
     show: Show = print,
     splits: DatasetSplits | None = None,
 ) -> Outcome | None:
@@ -118,87 +76,67 @@ def fit(
 
     Args:
         config: All options.
-        splits: The data, where they are in memory; members of an ensemble are trained in this
-            process then, one after the other. None: what ``data`` of the options names.
         name: Of the run, where ``output`` is not given; None: that of the data.
         resumed: The run that is continued.
         place: Holds the directory of the run; None: it is let go at the end.
-        show: Is given what a user is inputs.
+        show: Is given what is printed.
+        splits: The data, where they are in memory; members of an ensemble are trained in this
+            process then, one after the other. None: what ``data`` of the options names.
 
     Returns:
         None in all processes but the first, and where nothing could be tested.
 
     Raises:
         GraphormerError: Something in options or data cannot work, or a member has failed.
-        Interrupted: By Ctrl-C, SIGTERM or SIGHUP; what was saved is said.
+        Interrupted: By Ctrl-C, SIGTERM or SIGHUP; the message has what was saved.
     """
-    if place is None:
-        with RunPlace() as place:
-            return fit(config, name=name, resumed=resumed, place=place, show=show, splits=splits)
-    with explaining(), _explaining_full_disks(place), ending_with(lambda: nothing_trained(place)):
+    with (
+        explaining(),
+        RunLock() if place is None else nullcontext(place) as place,
+        _explaining_full_disks(place),
+        ending_with(lambda: _nothing_trained(place)),
+    ):
         return _Fit(config, name, resumed, place, show, splits).run()
 
 
-def nothing_trained(place: RunPlace) -> str:
-    """Give the place of a run that has taken no step back; return what is said about it."""
-    place.discard()
-    return "interrupted before the first step; nothing was saved"
-
-
-def prepared(
-    config: FitConfig, splits: DatasetSplits | None = None
-) -> tuple[GraphormerModule, MoleculeDataModule]:
-    """Return network and data of a training, nothing loaded yet.
-
-    Raises:
-        ConfigError: The options contradict each other.
-    """
-    seed = config.seed_everything
-    module = GraphormerModule(config.model, seed=seed)
-    length = module.architecture.max_path_length  # a pre-trained network has its own
-    options: dict[str, Any] = {"seed": seed, "max_path_length": length}
-    if splits is None:
-        data = MoleculeDataModule(config.data, **options)
-    else:
-        data = MoleculeDataModule.from_splits(splits, config.data, **options)
-    if config.ensemble > 1 and config.ensemble_by == "folds":
-        data.deal_members(MemberFolds(config.ensemble))
-    if config.blend:
-        require_smiles(data)
-    return module, data
-
-
+@dataclass
 class _Fit:
     """One training, step by step; see `fit`."""
 
-    def __init__(
-        self,
-        config: FitConfig,
-        name: str | None,
-        resumed: Resumed | None,
-        place: RunPlace,
-        show: Show,
-        splits: DatasetSplits | None,
-    ) -> None:
-        self.name, self.resumed, self.place, self.show = name, resumed, place, show
-        self.splits = splits
-        torch.manual_seed(config.seed_everything)
-        effective = config if resumed is None else resumed.effective
-        self.module, self.data = prepared(effective, splits)
+    config: FitConfig
+    name: str | None
+    resumed: Resumed | None
+    place: RunLock
+    show: Show
+    splits: DatasetSplits | None
+    finished: bool = False
+
+    def __post_init__(self) -> None:
+        config, seed = self.config, self.config.seed_everything
+        torch.manual_seed(seed)
+        effective = config if self.resumed is None else self.resumed.effective
+        self.module = GraphormerModule(effective.model, seed=seed)
+        length = self.module.architecture.max_path_length  # a pre-trained network has its own
+        self.data = MoleculeDataModule(
+            effective.data, seed=seed, max_path_length=length, splits=self.splits
+        )
+        if config.ensemble > 1 and config.ensemble_by == "folds":
+            self.data.deal_members(MemberFolds(config.ensemble))
+        if config.blend:
+            require_smiles(self.data)
         epochs = settled_epochs(config.trainer, self.data)
         trainer = dataclasses.replace(config.trainer, max_epochs=epochs)
         self.config = dataclasses.replace(config, trainer=trainer)
         self.selected, self.shown = selection(self.config, self.data)
-        self.finished = False
 
     def run(self) -> Outcome | None:
         """Do all of it."""
         self.files = RunDirectory(self._begin())
-        tested, held = self._ensemble() if self.config.ensemble > 1 else self._network()
-        if tested is None:
+        ended = self._ensemble() if self.config.ensemble > 1 else self._network()
+        if ended is None:
             return None
         with interruptible(self.trainer, self._what_is_done):
-            outcome = self._finish(tested, held)
+            outcome = self._finish(*ended)
             self.show(report_fit(outcome, self.module))
             if outcome.interrupted:
                 raise Interrupted(f"{outcome.interrupted} interrupted; {self._what_is_done()}")
@@ -206,27 +144,27 @@ class _Fit:
 
     def _begin(self) -> Path:
         """Make the directory of the run with its ``config.yaml``, in the first process only."""
+        config, resumed, data = self.config, self.resumed, self.data
         wanted = self._wanted_directory()
         if rank_zero_only.rank != 0 or not is_first_process():
             return Path(os.environ.get(RUN_DIRECTORY, wanted))
-        if self.resumed is not None:
-            self.show(self.resumed.message)
-            # Of an ensemble only what follows the training can be another.
-            if self.resumed.changed and self.config.ensemble > 1:
-                self._save_config(wanted)
-            if self.resumed.checkpoint is None and not RunDirectory(wanted).members.is_dir():
-                self._report_data(wanted)  # the table may have been mended meanwhile
-            return wanted
-        directory = self.place.new(wanted)
-        os.environ[RUN_DIRECTORY] = str(directory)
-        self._save_config(directory)
-        self.show(f"run    {directory}")
-        before = RunDirectory(wanted)
-        if directory != wanted and before.configuration_file.is_file() and not before.finished:
-            self.show(f"{wanted} has a run that has not ended; {resuming(wanted)} goes on with it")
-        elif directory != wanted and self.config.output is not None:
-            self.show(f"{wanted} is taken, and stays as it is")
-        self._report_data(directory)
+        directory = wanted if resumed is not None else self.place.new(wanted)
+        if resumed is None:
+            os.environ[RUN_DIRECTORY] = str(directory)
+            self.show(f"run    {directory}")
+            if directory != wanted and RunDirectory(wanted).configuration_file.is_file():
+                self.show(f"{wanted} is taken, and stays as it is: {resuming(wanted)} continues it")
+        else:
+            self.show(resumed.message)
+        # Of an ensemble only what follows the training can be changed; of one network changed
+        # options are stored once it can go on with them.
+        if resumed is None or (resumed.changed and config.ensemble > 1):
+            self._save_config(directory)
+        run = RunDirectory(directory)
+        begins = resumed is None or (resumed.checkpoint is None and not run.members.is_dir())
+        if begins and data.splits.report is not None:  # a table may have been corrected meanwhile
+            fine_tuned = self.module.backbone is not None
+            self.show(report_data(data, run, fine_tuned=fine_tuned))
         return directory
 
     def _wanted_directory(self) -> Path:
@@ -242,46 +180,33 @@ class _Fit:
         norm = self.module.architecture.norm
         return Path("runs") / name / f"{norm}-seed{config.seed_everything}{together}"
 
-    def _report_data(self, directory: Path) -> None:
-        if self.data.splits.report is not None:
-            tuned = self.module.backbone is not None
-            self.show(report_data(self.data, RunDirectory(directory), fine_tuned=tuned))
-
-    def _save_config(self, directory: Path, *_: Any) -> None:
+    def _save_config(self, directory: Path) -> None:
         config = self.config
         # A run can be resumed from another folder than it was started in.
-        places = {
-            name: str(Path(given).expanduser().resolve())
+        own: dict[str, Any] = {
+            f"data.{name}": str(Path(given).expanduser().resolve())
             for name in ("root", "table", "validation_table", "test_table", "molecules")
             if (given := getattr(config.data, name)) is not None
         }
         # A pre-trained network has its own, and data are prepared for it.
         length = self.module.architecture.max_path_length
-        model = dataclasses.replace(
-            config.model,
-            max_path_length=length,
-            path_rows=max(length, config.model.path_rows),
-        )
-        data = dataclasses.replace(config.data, **places)
-        config = dataclasses.replace(config, data=data, model=model)
-        save_config(config, RunDirectory(directory).configuration_file)
+        own["model.max_path_length"] = length
+        own["model.path_rows"] = max(length, config.model.path_rows)
+        save_config(config.with_options(own), RunDirectory(directory).configuration_file)
 
-    def _network(self) -> tuple[Tested | None, HeldOut | None]:
+    def _network(self) -> tuple[Tested, Predicted | None] | None:
         """Train one network and test its best checkpoint."""
         resumed = self.resumed
         checkpoint = None if resumed is None else resumed.checkpoint
         self._first_step = 0 if resumed is None else resumed.step
-        changed = resumed is not None and resumed.changed
-        more = []
-        if changed:  # also for the next time, if it can go on with these options
-            more.append(LambdaCallback(on_train_start=self._keep_options))
+        store = LambdaCallback(on_train_start=self._store_options, on_fit_end=self._store_options)
         self.trainer = training_trainer(
             self.config,
             self.files,
             self.selected,
             self.shown,
             None if checkpoint is None else self._first_step,
-            more,
+            [store] if resumed is not None and resumed.changed else [],
             validated=len(self.data.numbers.validated) > 0,
             alone=self.splits is not None,
         )
@@ -294,142 +219,121 @@ class _Fit:
                         ckpt_path=None if checkpoint is None else str(checkpoint),
                         weights_only=True,
                     )
-                if changed:  # also where nothing was left to train
-                    self._keep_options(self.trainer)
             finally:
                 self.place.worth_keeping |= self.trainer.global_step > self._first_step
         with interruptible(self.trainer, self._what_is_done):
-            # Processes that Lightning did not start have not been inputs it.
+            # Processes that Lightning did not start do not know it.
             self.files = RunDirectory(self.trainer.strategy.broadcast(self.files.path))
             self._forget_earlier_end()
             work = self.trainer, self.module, self.data
-            return evaluate_best(*work, self.files, self.selected), None
+            tested = evaluate_best(*work, self.files, self.selected)
+            return None if tested is None else (tested, None)
 
-    def _ensemble(self) -> tuple[Tested, HeldOut | None]:
+    def _store_options(self, trainer: Trainer, *_: Any) -> None:
+        if trainer.is_global_zero:
+            self._save_config(self.files.path)
+
+    def _ensemble(self) -> tuple[Tested, Predicted | None]:
         """Train the members, each in a process of its own, and test the mean of them."""
         self.trainer = make_evaluator(self.config.trainer, devices=1)
         members = members_of(self.files, self.config)
         if self.splits is None:
             train_members(members, self.config, self.data, self.place)
         else:
-            for one in members:
-                fit(one.config, show=self.show, splits=self.splits)
+            for member in members:
+                fit(member.config, show=self.show, splits=self.splits)
         with interruptible(self.trainer, self._what_is_done):
             self._forget_earlier_end()
             return evaluate_ensemble(self.trainer, self.module, self.data, members, self.files)
 
     def _forget_earlier_end(self) -> None:
-        """Take away what an earlier end of the run has left: until this one it is not finished."""
-        if not self.trainer.is_global_zero:
-            return
-        run = self.files
-        for made in (
-            run.summary_file,
-            run.test_predictions_file,
-            run.test_predictions_figure,
-            run.confidence_file,
-            run.geometry_file,
-        ):
-            made.unlink(missing_ok=True)
+        """Remove what an earlier end of the run has left: until this one it is not finished."""
+        run, made = self.files, ("summary", "test_predictions", "confidence", "geometry")
+        files = [getattr(run, f"{name}_file") for name in made]
+        for file in (*files, run.test_predictions_figure) if self.trainer.is_global_zero else ():
+            file.unlink(missing_ok=True)
 
-    def _finish(self, tested: Tested, held: HeldOut | None) -> Outcome:
-        """Make what goes with the network, and keep all of it.
+    def _finish(self, tested: Tested, out_of_fold: Predicted | None) -> Outcome:
+        """Make what goes with the network, and store all of it.
 
         Training is over, so that whatever happens here leaves its result as it is.
         """
         config, module, data = self.config, self.module, self.data
+        outcome = Outcome(
+            self.files, self.selected, tested, dict(tested.summary), unseen=out_of_fold
+        )
+        outcome.out_of_fold = out_of_fold is not None
         known = data.splits.smiles is not None and data.splits.featuriser is not None
         known = known and len(data.numbers.validated) > 0
-        untested = not len(data.indices("test"))
-        sure = config.keep != "none" and known and (untested or tested.predictions is not None)
-        unseen = held
-        if held is None and known and (config.blend or config.baselines or sure):
-            unseen = of_validation_split(module, data)
-        simple = simple_models(
-            module,
-            data,
-            tested.predictions,
-            unseen,
-            baselines=config.baselines,
-            blend=config.blend,
-        )
-        outcome = Outcome(
-            self.files, self.selected, tested, tested.summary, tested.predictions, held, simple
-        )
-        parts = _with_simple_models(outcome)
-        outcome.interrupted = "the baselines" if simple.interrupted else ""
-        columns: Mapping[str, np.ndarray] = {}
+        whole = tested.predictions is not None or not len(data.indices("test"))
+        calibrated = config.keep != "none" and known and whole
+        compared = config.baselines or config.blend
+        if out_of_fold is None and known and (compared or calibrated):
+            outcome.unseen = out_of_sample(module, data)
+        if tested.predictions is not None:
+            outcome.test = on_split(module, data, "test", tested.predictions)
         checkpoint = read_checkpoint(tested.checkpoint)
-        earlier = checkpoint.keys() & {BLEND, CONFIDENCE}
-        checkpoint = {k: v for k, v in checkpoint.items() if k not in earlier} | parts
-        if sure and unseen is not None and not outcome.interrupted:
-            try:
-                checkpoint = self._calibrate(outcome, unseen, checkpoint)
-                columns = outcome.measured.columns if outcome.measured else {}
-            except KeyboardInterrupt:
-                outcome.interrupted = "the measuring of its errors"
-        if earlier or checkpoint.keys() & {BLEND, CONFIDENCE}:
+        earlier = [checkpoint.pop(name, None) for name in (BLEND, CONFIDENCE)]
+        try:
+            outcome.interrupted = "the baselines"
+            if compared:
+                add_baselines(outcome, module, data, baselines=config.baselines, blend=config.blend)
+            self._summarize_blend(outcome)
+            if outcome.blend is not None:
+                checkpoint[BLEND] = outcome.blend.to_plain()
+            outcome.interrupted = "the calibration"
+            if calibrated:
+                calibrate(outcome, module, data, config.keep, checkpoint)
+            outcome.interrupted = ""
+        except KeyboardInterrupt:
+            checkpoint.pop(CONFIDENCE, None)
+        if any(earlier) or checkpoint.keys() & {BLEND, CONFIDENCE}:
             write_checkpoint(checkpoint, tested.checkpoint)
-        self._keep(outcome, columns)
+        self._store_results(outcome)
         self.finished = not outcome.interrupted
         return outcome
 
-    def _calibrate(
-        self, outcome: Outcome, unseen: HeldOut, checkpoint: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Measure how wrong the model is; return the checkpoint with what it knows of that."""
-        module, data = self.module, self.data
-        blended, predictions, inputs = outcome.simple.blended, outcome.predictions, None
-        if blended is not None:
-            unseen = blended.held
-        if predictions is not None:
-            inputs = Inputs(predictions) if blended is None else blended.inputs
-            if blended is None and module.members:
-                networks = networks_of(module, data, "test", predictions)
-                inputs = inputs._replace(spread=networks.std(axis=0, ddof=1))
-        work = module, data, self.files, checkpoint
-        measured, checkpoint = measure(*work, unseen, inputs, self.config.keep)
-        outcome.measured = measured
-        if measured.predictions is None:
-            return checkpoint
-        outcome.summary |= {"confidence": summarised(measured.quality.values())}
-        if module.task.kind == "binary":  # calibrated now
-            values = evaluate(data, module.task, "test", measured.predictions)
-            outcome.summary |= {f"test_{name}": value for name, value in values.items()}
-        outcome.predictions = measured.predictions
-        return checkpoint
+    def _summarize_blend(self, outcome: Outcome) -> None:
+        """Let the summary be that of the blend; the network's own is under ``network`` then."""
+        summary, blend, test = outcome.summary, outcome.blend, outcome.test
+        if outcome.baselines:
+            summary["baselines"] = [one.to_plain() for one in outcome.baselines]
+        if blend is None:
+            return
+        slope = {} if blend.stacking is None else {"slope": blend.stacking.slope}
+        summary["blend"] = {"network_weight": blend.weight, **slope}
+        if test is not None:
+            found = self.module.task.evaluate(self.data.labels(test.indices), test.values)
+            own = {f"test_{name}": value for name, value in found.items()}
+            own |= {f"best_validation_{name}": value for name, value in blend.validation.items()}
+            names = [name for name in summary if name.startswith(("test_", "best_validation_"))]
+            network = {name: summary.pop(name) for name in names}
+            summary |= {name: own[name] for name in names if name in own} | {"network": network}
 
-    def _keep(self, outcome: Outcome, columns: Mapping[str, np.ndarray]) -> None:
+    def _store_results(self, outcome: Outcome) -> None:
         """Write each test molecule, and, where nothing was interrupted, the summary."""
-        module, data, predictions = self.module, self.data, outcome.predictions
-        if predictions is not None:
-            value = outcome.summary[f"test_{module.task.metric}"]
-            found, outcome.new_elements = in_words_without_new_elements(
-                module, data, "test", predictions, value
-            )
+        module, data = self.module, self.data
+        values = None if outcome.test is None else outcome.test.values
+        if values is not None:
+            unseen, outcome.new_elements = elements_unseen(module, data, "test")
             self.files.write_test_predictions(
-                prediction_columns(data, "test", predictions, found, columns)
+                prediction_columns(data, "test", values, unseen, outcome.columns)
             )
         if outcome.interrupted:
             return
         self.files.write_summary(outcome.summary)
-        if predictions is not None:
-            from graphormer_sepnorm.compare.predictions_figure import draw_predictions
+        if values is not None:
+            from graphormer_sepnorm.compare.figures import draw_predictions
 
             labels = data.labels(data.indices("test"))
-            draw_predictions(self.files.test_predictions_figure, module.task, labels, predictions)
-
-    def _keep_options(self, trainer: Trainer, *_: Any) -> None:
-        """Keep the options of a resumed run, in the first process."""
-        if trainer.is_global_zero:
-            self._save_config(self.files.path)
+            draw_predictions(self.files.test_predictions_figure, module.task, labels, values)
 
     def _what_was_saved(self) -> str:
         step, last = self.trainer.global_step, self.files.last
         if not last.is_file():
             if step > self._first_step:
                 return f"interrupted at step {step:,}; nothing was saved"
-            return nothing_trained(self.place)
+            return _nothing_trained(self.place)
         callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]
         saving = next(call for call in callbacks if isinstance(call, LastCheckpoint))
         of = f" of step {saving.saved_step:,}" if saving.saved_step >= 0 else ""
@@ -440,27 +344,20 @@ class _Fit:
 
     def _what_is_done(self) -> str:
         if self.finished:
-            return f"trained and tested, what came out is in {self.files.summary_file}"
+            return f"trained and tested, the result is in {self.files.summary_file}"
         run = self.files.path
-        return f"trained, but not all that follows is done: {run}; go on with: {resuming(run)}"
+        return f"trained, but not all that follows is done: {run}; continue with: {resuming(run)}"
 
 
-def _with_simple_models(outcome: Outcome) -> dict[str, Any]:
-    """Take over what simple models came to; return what the checkpoint gets of them."""
-    simple, parts = outcome.simple, {}
-    outcome.summary = dict(outcome.summary)
-    if simple.blended is not None:
-        outcome.summary = simple.blended.in_summary(outcome.summary)
-        outcome.predictions = simple.blended.predictions
-        parts = {BLEND: simple.blended.blend.to_plain()}
-    if simple.baselines:
-        outcome.summary["baselines"] = [one.to_plain() for one in simple.baselines]
-    return parts
+def _nothing_trained(place: RunLock) -> str:
+    """Give the place of a run that has taken no step back; return what is told about it."""
+    place.discard()
+    return "interrupted before the first step; nothing was saved"
 
 
 @contextmanager
-def _explaining_full_disks(place: RunPlace) -> Iterator[None]:
-    """Say what to do where there is no room on the disk."""
+def _explaining_full_disks(place: RunLock) -> Iterator[None]:
+    """Tell what to do where there is no room on the disk."""
     try:
         yield
     except (OSError, RuntimeError) as error:  # torch.save makes the second of the first

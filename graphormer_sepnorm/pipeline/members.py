@@ -1,11 +1,11 @@
 """``fit --ensemble K``: K trainings of other seeds, side by side, that become one model.
 
 They are validated on the same molecules, or each on a fold of its own and trained on the others
-(``--ensemble_by folds``): then all but the test split is trained on, and of each molecule it is
-known what a network says that has not seen it.
+(``--ensemble_by folds``): then all but the test split is trained on, and each molecule is predicted
+by a network that has not seen it.
 
 Each member is what ``fit`` with its seed trains, in ``members/seed<k>`` of the run directory, in a
-process as those of a comparison (compare/runner.py). The checkpoint of the run holds them all.
+process of its own. The checkpoint of the run holds them all.
 """
 
 from __future__ import annotations
@@ -18,59 +18,38 @@ from typing import Any
 import numpy as np
 from lightning.pytorch import Trainer
 
-from graphormer_sepnorm.config import FitConfig, flat
+from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, GraphormerError, Interrupted
 from graphormer_sepnorm.graphs.loading import EpochBatches
-from graphormer_sepnorm.inference.checkpoint import (
-    KEY,
-    joined,
-    read_checkpoint,
-    write_checkpoint,
-)
-from graphormer_sepnorm.pipeline.held_out import HeldOut, out_of_fold
+from graphormer_sepnorm.inference.checkpoint import KEY, joined, read_checkpoint, write_checkpoint
+from graphormer_sepnorm.pipeline.predicted import Predicted, out_of_sample
 from graphormer_sepnorm.process import resuming
 from graphormer_sepnorm.runs.directory import RunDirectory
-from graphormer_sepnorm.runs.lifetime import locked
-from graphormer_sepnorm.runs.place import RunPlace
+from graphormer_sepnorm.runs.locks import RunLock, locked
 from graphormer_sepnorm.runs.plan import RunSpec
 from graphormer_sepnorm.runs.scheduler import train
-from graphormer_sepnorm.training.fit import Tested, tested, whole_test
+from graphormer_sepnorm.training.fit import Tested, planned_steps, tested, whole_test
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.steps import planned_steps
 
 _MEMBER = "member"
-# Options of a member that are its own.
-_OWN = (
-    "seed_everything",
-    "model.seed",
-    "data.seed",
-    "data.member_fold",
-    "data.root",
-    "output",
-    "resume",
-    "ensemble",
-    "baselines",
-    "blend",
-    "keep",
-)
-# Of all members together; what else a summary says is that of the first, or of their mean.
+# Of all members together; what else a summary has is of the first, or of their mean.
 _SUMS = ("steps", "parameters", "seconds", "training_seconds")
 
 
 def members_of(run: RunDirectory, config: FitConfig) -> list[RunSpec]:
     """Return the runs of an ensemble, by their seeds."""
-    seed, number = config.seed_everything, config.ensemble
     runs = []
-    for fold in range(number):
-        place = run.members / f"seed{seed + fold}"
-        # Once, beside the result of all.
+    for fold in range(config.ensemble):
+        seed = config.seed_everything + fold
+        directory = run.members / f"seed{seed}"
+        # Baselines and the rest are made once, for the mean of all.
         own = {"baselines": False, "blend": False, "keep": "none", "ensemble": 1}
-        own |= {"seed_everything": seed + fold, "output": str(place)}
+        own |= {"seed_everything": seed, "output": str(directory)}
         if config.ensemble_by == "folds":
-            own |= {"data.member_folds": number, "data.member_fold": fold}
-        name = f"{_MEMBER} seed {seed + fold}"
-        runs.append(RunSpec(name, config.with_options(own), place, _MEMBER))
+            own |= {"data.member_folds": config.ensemble, "data.member_fold": fold}
+        name = f"{_MEMBER} seed {seed}"
+        runs.append(RunSpec(name, config.with_options(own), directory, _MEMBER))
     return runs
 
 
@@ -78,15 +57,11 @@ def train_members(
     members: Sequence[RunSpec],
     config: FitConfig,
     data: MoleculeDataModule,
-    place: RunPlace,
+    place: RunLock,
 ) -> None:
     """Train the members that are not finished, each in a process of its own.
 
-    Args:
-        members: All of them.
-        config: Of the ensemble.
-        data: Prepared.
-        place: The directory of the ensemble, which is kept as soon as something is in it.
+    The directory of the ensemble stays as soon as something is in it.
 
     Raises:
         Interrupted: With what is left, if there is any.
@@ -111,7 +86,7 @@ def train_members(
         with locked(folder) as lock:
             metric = data.splits.task.metric
             ended = train(members, metric=metric, steps=steps, lock=lock, threads=threads)
-    finally:  # however it ended, what was trained is kept
+    finally:  # however it ended, what was trained stays
         unfinished = [one for one in members if not one.finished]
         failed = next((one for one in unfinished if one.failure.is_file()), None)
         begun = any(one.finished or one.begun for one in members)
@@ -120,33 +95,14 @@ def train_members(
         return
     again = resuming(folder.parent)
     done = f"{len(members) - len(unfinished)} of {len(members)} members are finished"
-    if failed is not None:
-        why = failed.failure.read_text(encoding="utf-8").strip()
-        raise GraphormerError(
-            f"{failed.name} has failed, {done}: {why} ({failed.log}); try again with: {again}"
-        )
-    if ended:  # by nobody: there was no memory for a process, or no room to note why it failed
-        one = unfinished[0]
-        raise GraphormerError(f"{one.name} cannot be trained, {done} ({one.log}); try: {again}")
+    if failed is not None or ended:
+        # Ended by nobody: there was no memory for a process, or no room to note why it failed.
+        one = failed or unfinished[0]
+        why = "" if failed is None else f": {failed.failure.read_text(encoding='utf-8').strip()}"
+        raise GraphormerError(f"{one.name} has failed, {done}{why} ({one.log}); continue: {again}")
     if not place.worth_keeping:
         raise Interrupted("interrupted before the first step; nothing was saved")
     raise Interrupted(f"interrupted, {done}; continue with: {again}")
-
-
-def _check_same_options(members: Sequence[RunSpec]) -> None:
-    """Refuse members that were trained with different options.
-
-    A configuration file may have been edited while others were trained.
-    """
-    first, *others = (flat(one.files.configuration()) for one in members)
-    for one, options in zip(members[1:], others, strict=True):
-        for name in sorted((first.keys() | options.keys()) - set(_OWN)):
-            if options.get(name) != first.get(name):
-                raise CheckpointError(
-                    f"{members[0].name} was trained with --{name} {first.get(name)}, {one.name} "
-                    f"with {options.get(name)}: take {one.directory} away and resume, to train it "
-                    "anew"
-                )
 
 
 def evaluate_ensemble(
@@ -155,16 +111,15 @@ def evaluate_ensemble(
     data: MoleculeDataModule,
     members: Sequence[RunSpec],
     run: RunDirectory,
-) -> tuple[Tested, HeldOut | None]:
+) -> tuple[Tested, Predicted | None]:
     """Join the members and test the mean of their values.
 
     Returns:
-        What it came to, and of members by folds what each predicts out of fold.
+        The result, and of members by folds what they predict out of fold.
 
     Raises:
-        CheckpointError: The members were trained with other options, or on other data.
+        CheckpointError: The members have other shapes, or were trained on other data.
     """
-    _check_same_options(members)
     checkpoint = joined({one.name: read_checkpoint(one.directory) for one in members})
     facts = checkpoint[KEY]
     if facts["dataset_fingerprint"] != data.splits.fingerprint:
@@ -174,21 +129,19 @@ def evaluate_ensemble(
         )
     run.checkpoints.mkdir(exist_ok=True)
     write_checkpoint(checkpoint, run.best)
-    path = str(run.best)
-    options: dict[str, Any] = {"ckpt_path": path, "weights_only": True}
+    options: dict[str, Any] = {"ckpt_path": str(run.best), "weights_only": True}
     found_by_test = tested(trainer, module, data, **options)
     if not found_by_test:  # without test molecules nothing has read it
         module.restore(checkpoint, members=True)
-    held, validated = None, {}
-    if data.member_folds is None and len(data.indices("validation")):
-        [validated] = trainer.validate(module, datamodule=data, verbose=False, **options)
-    elif data.member_folds is not None:
-        held = out_of_fold(module, data)
-        found = module.task.evaluate(data.labels(held.numbers), held.values)
+    out_of_fold, validated, folds = None, {}, data.member_folds
+    if folds is not None:
+        out_of_fold = out_of_sample(module, data)
+        found = module.task.evaluate(data.labels(out_of_fold.indices), out_of_fold.values)
         validated = {f"validation_{name}": value for name, value in found.items()}
+    elif len(data.indices("validation")):
+        [validated] = trainer.validate(module, datamodule=data, verbose=False, **options)
     validation = {name: float(value) for name, value in validated.items()}
-    folds = 0 if data.member_folds is None else data.member_folds.count
-    checkpoint[KEY] |= {"validation": validation, "member_folds": folds}
+    checkpoint[KEY] |= {"validation": validation, "member_folds": folds.count if folds else 0}
     write_checkpoint(checkpoint, run.best)
     predictions = whole_test(module, data)
     summaries = [dict(one.files.summary() or {}) for one in members]
@@ -199,10 +152,10 @@ def evaluate_ensemble(
     summary |= {name: sum(one[name] for one in summaries) for name in _SUMS}
     summary["epochs"] = max(one["epochs"] for one in summaries)
     summary["graphs_per_second"] = statistics.fmean(one["graphs_per_second"] for one in summaries)
-    summary["checkpoint"] = path
+    summary["checkpoint"] = str(run.best)
     summary["members"] = [
         {"seed": one.seed}
         | {name: own[name] for name in own if name.startswith(("test_", "best_validation_"))}
         for one, own in zip(members, summaries, strict=True)
     ]
-    return Tested(run.best, summary, validation, predictions), held
+    return Tested(run.best, summary, validation, predictions), out_of_fold

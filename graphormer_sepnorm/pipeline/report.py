@@ -5,39 +5,43 @@ from __future__ import annotations
 import dataclasses
 import math
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
+from graphormer_sepnorm.baselines.evaluation import MEAN
+from graphormer_sepnorm.compare.statistics import holm
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.new_elements import in_words, new_elements
+from graphormer_sepnorm.datasets.new_elements import in_words as in_words_of_elements
+from graphormer_sepnorm.datasets.new_elements import new_elements
 from graphormer_sepnorm.datasets.splits import SPLITS
-from graphormer_sepnorm.datasets.user_table.report_text import report_text
+from graphormer_sepnorm.datasets.user_table.report import report_text
 from graphormer_sepnorm.files import write_json
-from graphormer_sepnorm.formatting import aligned, four_digits, listed
+from graphormer_sepnorm.formatting import aligned, four_digits, interval, listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.inference.predictor import LEVEL
 from graphormer_sepnorm.metrics import LAST, Metric, metrics_of
-from graphormer_sepnorm.pipeline.calibrate import said
+from graphormer_sepnorm.pipeline.predicted import Outcome
 from graphormer_sepnorm.process import command
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.module import GraphormerModule
-
-if TYPE_CHECKING:
-    from graphormer_sepnorm.pipeline.fit import Outcome
+from graphormer_sepnorm.uncertainty.quality import in_words, summarised
+from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
 
 
 def report_data(data: MoleculeDataModule, run: RunDirectory, fine_tuned: bool) -> str:
-    """Keep the report on a user's table in the run directory; return it as text.
+    """Store the report on a user's table in the run directory; return it as text.
 
-    Beside it go the split of every row and the rows that cannot be used, with reasons.
+    With it are stored the split of every row and the rows that cannot be used, with reasons.
     """
     report = data.splits.report
     assert report is not None
     known = data.fit_vocabulary().atoms.seen[0]
     found = {split: new_elements(data, split, known) for split in SPLITS[1:]}
     lines = [
-        in_words(molecules, split, len(data.indices(split)), fine_tuned)
+        in_words_of_elements(molecules, split, len(data.indices(split)), fine_tuned)
         for split, molecules in found.items()
         if molecules
     ]
@@ -55,46 +59,24 @@ def report_data(data: MoleculeDataModule, run: RunDirectory, fine_tuned: bool) -
 
 
 def report_fit(outcome: Outcome, module: GraphormerModule) -> str:
-    """Return what came out of a run, as far as it was made, as text."""
-    network, simple, summary = outcome.network, outcome.simple, outcome.summary
-    task, main = module.task, module.task.main
-    unit = task.unit_of(main)
-    rows = [
-        (one.name, main.shown(one.test[main.name], unit)) for one in simple.baselines if one.test
-    ]
-    name = f"Graphormer, {summary['norm']}"
-    tested = f"test_{main.name}" in summary
-    if members := summary.get("members"):
-        rows += _of_members(members, main, unit) if tested else ()
-        name += f", mean of the {len(members)}"
-    if tested:
-        rows.append((name, main.shown(network.summary[f"test_{main.name}"], unit)))
-    if tested and "network" in summary and simple.blended is not None:
-        rows.append((simple.blended.label, main.shown(summary[f"test_{main.name}"], unit)))
-    others = [one for one in task.metrics if f"test_{one.name}" in summary]
-    if tested:
-        rows.append(
-            ("", _in_a_line(summary, [one for one in others if one is not main], task.unit_of))
-        )
-    if tested and task.tells_targets_apart:
-        rows += [
-            (f"  {name}", _in_a_line(summary, metrics_of(task.kind), lambda _, of=unit: of, name))
-            for name, unit in zip(task.targets, task.units, strict=True)
-        ]
+    """Return the result of a run, as far as there is one, as text."""
+    summary, task = outcome.summary, module.task
+    main = task.main
     text = ["\nnothing is tested: there are no test molecules"]
-    if tested:
-        text = [f"\ntest {main.label}", aligned([(f"  {label}", value) for label, value in rows])]
-    compared = simple.said(main, unit)
-    lines = ((simple.left_out, "  "), (compared, "  "), (outcome.new_elements, "\n"))
-    text += [f"{before}{line}" for line, before in lines if line]
-    if outcome.measured is not None:
-        text.append(f"\n{said(outcome.measured, task, outcome.run)}")
+    if f"test_{main.name}" in summary:
+        rows = [(f"  {label}", value) for label, value in _test_rows(outcome, task)]
+        text = [f"\ntest {main.label}", aligned(rows)]
+    compared = compared_with_baselines(outcome, main, task.unit_of(main))
+    text += [f"  {line}" for line in (outcome.left_out, compared) if line]
+    if outcome.new_elements:
+        text.append(f"\n{outcome.new_elements}")
+    if outcome.uncertainty is not None:
+        file = outcome.run.confidence_file
+        text.append(f"\n{_uncertainty(outcome, outcome.uncertainty, task)}\n{'':12}{file}")
     epochs = "1 epoch" if summary["epochs"] == 1 else f"{summary['epochs']} epochs"
-    best = _best_validation(outcome, main)
-    if "network" in summary and outcome.held is None:
-        best += " (of the network)"
+    of_network = " (of the network)" * ("network" in summary and not outcome.out_of_fold)
     text.append(
-        f"\n{best}; {epochs}, "
+        f"\n{_best_validation(outcome, main)}{of_network}; {epochs}, "
         f"{summary['steps']:,} steps, {summary['parameters']:,} parameters, "
         f"{summary['seconds']:.0f} s, {summary['graphs_per_second']:.0f} graphs/s"
     )
@@ -102,25 +84,48 @@ def report_fit(outcome: Outcome, module: GraphormerModule) -> str:
     if module.facts["featuriser"] is not None:
         needed = ExtraInputs.of_facts(module.facts).columns
         given = f"-i TABLE   (with {listed(needed)})" if needed else '"CCO"'
-        text.append(
-            f"try         {command('predict')} {shlex.quote(str(outcome.run.path))} {given}"
-        )
+        run = shlex.quote(str(outcome.run.path))
+        text.append(f"try         {command('predict')} {run} {given}")
     return "\n".join(text)
 
 
-def _of_members(
-    members: list[dict[str, Any]], main: Metric, unit: str
-) -> Iterator[tuple[str, str]]:
-    """The test metric of each member of an ensemble, and their mean with its standard deviation."""
-    # What is undefined stands as null in the summary of a member.
-    values = [
-        math.nan if (one := member[f"test_{main.name}"]) is None else one for member in members
-    ]
-    for member, value in zip(members, values, strict=True):
-        yield f"seed {member['seed']}", main.shown(value, unit)
-    mean, deviation = float(np.mean(values)), float(np.std(values, ddof=1))
-    shown = f"{main.shown(mean)} ± {main.shown(deviation, unit)}"
-    yield f"one network of the {len(members)}", shown
+def _test_rows(outcome: Outcome, task: Task) -> list[tuple[str, str]]:
+    """The table of test metrics: baselines, members, network, blend, further metrics, targets."""
+    summary, main, unit = outcome.summary, task.main, task.unit_of(task.main)
+    own = f"test_{main.name}"
+    rows = [(one.name, main.shown(one.test[main.name], unit)) for one in outcome.baselines]
+    name = f"Graphormer, {summary['norm']}"
+    if members := summary.get("members"):
+        # An undefined metric is null in the summary of a member.
+        values = [math.nan if one[own] is None else one[own] for one in members]
+        rows += [
+            (f"seed {member['seed']}", main.shown(value, unit))
+            for member, value in zip(members, values, strict=True)
+        ]
+        deviation = main.shown(float(np.std(values, ddof=1)), unit)
+        mean = f"{main.shown(float(np.mean(values)))} ± {deviation}"
+        rows.append((f"one network of the {len(members)}", mean))
+        name += f", mean of the {len(members)}"
+    rows.append((name, main.shown(outcome.network.summary[own], unit)))
+    if outcome.blend is not None and outcome.test is not None:
+        weight = outcome.blend.weight
+        label = f"blend, {weight:g} Graphormer + {1 - weight:g} gradient boosting"
+        rows.append((label, main.shown(summary[own], unit)))
+
+    def line(metrics: Iterable[Metric], end: str = "", unit: str | None = None) -> str:
+        return ", ".join(
+            f"{one.label} " + one.shown(summary[f"test_{one.name}{end}"], unit or task.unit_of(one))
+            for one in metrics
+        )
+
+    others = [one for one in task.metrics if f"test_{one.name}" in summary and one is not main]
+    rows.append(("", line(others)))
+    if task.tells_targets_apart:
+        rows += [
+            (f"  {name}", line(metrics_of(task.kind), f"_{name}", unit))
+            for name, unit in zip(task.targets, task.units, strict=True)
+        ]
+    return rows
 
 
 def _best_validation(outcome: Outcome, main: Metric) -> str:
@@ -128,7 +133,7 @@ def _best_validation(outcome: Outcome, main: Metric) -> str:
     if f"best_validation_{main.name}" not in tested.summary:
         return "the end of training is taken: there are no validation molecules"
     value = tested.summary[f"best_validation_{main.name}"]
-    if outcome.held is not None:
+    if outcome.out_of_fold:
         return f"{main.label} out of fold, each molecule by one network, {main.shown(value)}"
     if selected.kind is not None and selected is not main:
         chosen = tested.summary[f"best_validation_{selected.name}"]
@@ -144,89 +149,108 @@ def _best_validation(outcome: Outcome, main: Metric) -> str:
     return f"best validation {main.label} {four_digits(value)}"
 
 
-def _in_a_line(
-    values: Mapping[str, float],
-    metrics: Iterable[Metric],
-    unit_of: Callable[[Metric], str],
-    target: str = "",
-) -> str:
-    """The test metrics of a target, or their means over all of them, as ``RMSE 0.5 eV, R2 0.7``."""
-    end = f"_{target}" * bool(target)
-    return ", ".join(
-        f"{one.label} {one.shown(values[f'test_{one.name}{end}'], unit_of(one))}" for one in metrics
-    )
+def compared_with_baselines(outcome: Outcome, metric: Metric, unit: str = "") -> str:
+    """Return sentences: the weight of the network in the blend, and whether a baseline is better.
 
-
-def in_words_without_new_elements(
-    module: GraphormerModule,
-    data: MoleculeDataModule,
-    split: str,
-    predictions: np.ndarray,
-    value: float,
-) -> tuple[dict[int, str], str]:
-    """Return which molecules of an evaluated split have elements that the model never saw.
-
-    And a line that says it beside `value`, the main metric, without them; nothing where there are
-    none.
+    By molecules that none was trained on, never by the test split: who chooses by that has no test
+    any more. The best baseline is named, and whether the difference is resolved.
     """
-    summary = module.facts.get("training_summary") or {}
-    known = summary.get("elements", module.vocabulary.atoms.seen[0])
-    found = new_elements(data, split, known)
-    numbers = data.indices(split)
-    count = len(numbers)
-    if not found or len(predictions) != count:
+    sentences, blend = [], outcome.blend
+    if blend is not None:
+        sentences.append(
+            f"The network has the weight {blend.weight:g} in the blend, fitted by the loss on "
+            f"{outcome.evaluated_on}; {metric.label} of the blend there "
+            f"{metric.shown(blend.validation[metric.name])}."
+        )
+    if outcome.differences:
+        change = 1 if metric.higher_is_better else -1
+        names, found = zip(*outcome.differences.items(), strict=True)
+        best = int(np.argmax([change * one.mean for one in found]))
+        name, difference = names[best], found[best]
+        p = float(holm([one.p_value for one in found])[best])
+        size = (
+            f"{metric.label} {metric.shown(abs(difference.mean), unit)} "
+            f"{'higher' if difference.mean > 0 else 'lower'}, {difference.confidence:.0%} interval "
+            f"of the difference {interval(difference.low, difference.high, 4)}, over "
+            f"{outcome.evaluated_on}"
+        )
+        if not p <= 1 - difference.confidence:
+            sentences.append(f"Not resolved: {name} against the model, {size}.")
+        elif change * difference.mean < 0:
+            sentences.append(f"{name} is worse than the model: {size}.")
+        else:
+            advice = "use it" if blend is not None else "use it, or --blend true"
+            if name == MEAN:
+                advice = "the network has learned nothing that helps there"
+            sentences.append(f"{name} is better than the model: {size}: {advice}.")
+    return " ".join(sentence[0].upper() + sentence[1:] for sentence in sentences)
+
+
+def _uncertainty(outcome: Outcome, uncertainty: Uncertainty, task: Task) -> str:
+    unit = task.units[0] if len(set(task.units)) == 1 else ""
+    lines = []
+    if words := in_words(summarised(outcome.quality.values()), unit):
+        lines.append(f"uncertainty {words}")
+    highest, domain = uncertainty.highest_level, uncertainty.domain
+    if task.kind == "regression" and highest < LEVEL:
+        there, needed = (round(level / (1 - level)) for level in (highest, LEVEL))
+        lines.append(
+            f"intervals   none: for {100 * LEVEL:g} % {needed} labels of unseen molecules are "
+            f"needed, and there are {there}"
+        )
+    assert domain is not None
+    count, total = int(outcome.outside.sum()), len(outcome.outside)
+    words = f"{count:,} of {total:,} test molecules are outside: {domain.rule}"
+    if not domain.rule:
+        words = "none, so in_domain is left empty: the unseen molecules are too few, or too unlike"
+    elif not total:
+        words = f"outside are molecules with {domain.rule}"
+    return "\n".join([*lines, f"domain      {words}"])
+
+
+def elements_unseen(
+    module: GraphormerModule, data: MoleculeDataModule, split: str
+) -> tuple[dict[int, str], str]:
+    """Return which molecules of a split have elements that the model never saw, and a line on it.
+
+    By their positions in the split; the line is empty where there are none.
+    """
+    training = module.facts.get("training_summary") or {}
+    found = new_elements(data, split, training.get("elements", module.vocabulary.atoms.seen[0]))
+    if not found:
         return found, ""
-    known = [molecule for molecule in range(count) if molecule not in found]
-    targets = data.labels(numbers)
-    task, main = module.task, module.task.main
-    without = task.evaluate(targets[known], predictions[known], [main])[main.name]
     fine_tuned = bool(module.facts.get("from_pretrained"))
-    return found, (
-        f"{in_words(found, split, count, fine_tuned)}: {split} {main.label} with them "
-        f"{main.shown(value, task.unit_of(main))}, without "
-        f"{main.shown(without, task.unit_of(main))}"
-    )
+    return found, in_words_of_elements(found, split, len(data.indices(split)), fine_tuned)
 
 
 def prediction_columns(
     data: MoleculeDataModule,
     split: str,
     predictions: np.ndarray,
-    new_elements: Mapping[int, str],
-    beside: Mapping[str, np.ndarray] | None = None,
-) -> dict[str, list]:
+    unseen: Mapping[int, str],
+    more: Mapping[str, np.ndarray] | None = None,
+) -> dict[str, list[Any]]:
     """Return the columns of ``test_predictions.csv``: a row for each molecule, in their order.
 
     ``number`` counts them from 0; of a user's table ``row`` is the row there, as in ``splits.csv``,
-    and its column of identifiers follows.
-    ``smiles`` is there where the data have it. Behind them stand ``label_<target>``, empty where
-    one is missing, and ``pred_<target>``: in the unit of the labels, or the probability of class 1;
-    then what comes with it: ``low_<target>`` and ``high_<target>``, ``similarity``.
-    ``new_elements`` says which of a molecule's elements training lacks: mostly it is empty, and
-    where it is not `predict.py` gives no value, or a warning.
-
-    Args:
-        data: What was evaluated.
-        split: ``validation`` or ``test``.
-        predictions: ``[molecules of the split, T]``.
-        new_elements: By the number of the molecule; others have none.
-        beside: Further columns, ``[molecules of the split]`` each.
+    and its column of identifiers follows. ``smiles`` is there where the data have it. Then come
+    ``label_<target>``, empty where one is missing, ``pred_<target>`` in the unit of the labels, or
+    the probability of class 1, `more` columns, and ``new_elements``: which of a molecule's elements
+    training lacks (`elements_unseen`), so that `predict.py` gives no value, or a warning.
     """
     splits = data.splits
-    columns: dict[str, list] = {"number": list(range(len(predictions)))}
+    columns: dict[str, list[Any]] = {"number": [*range(len(predictions))]}
     if splits.report:
         columns["row"] = list(splits.report.splits[split].rows)
         columns |= splits.report.ids(split)
     if splits.smiles:
         columns["smiles"] = list(splits.smiles[split])
     labels = data.store.targets[data.indices(split)]
-    for name, column in zip(splits.task.targets, labels.T, strict=True):
-        columns[f"label_{name}"] = _cells(column)
-    for name, column in zip(splits.task.targets, predictions.T, strict=True):
-        columns[f"pred_{name}"] = _cells(column)
-    columns |= {name: _cells(column) for name, column in (beside or {}).items()}
-    columns["new_elements"] = [new_elements.get(number, "") for number in columns["number"]]
-    return columns
+    for what, values in (("label", labels), ("pred", predictions)):
+        for name, column in zip(splits.task.targets, values.T, strict=True):
+            columns[f"{what}_{name}"] = _cells(column)
+    columns |= {name: _cells(column) for name, column in (more or {}).items()}
+    return columns | {"new_elements": [unseen.get(number, "") for number in columns["number"]]}
 
 
 def _cells(values: np.ndarray) -> list[str]:

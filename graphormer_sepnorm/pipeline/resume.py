@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,14 @@ from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.runs.directory import RunDirectory
-from graphormer_sepnorm.runs.place import RunPlace
-from graphormer_sepnorm.training.module import TRAINED_WEIGHTS
+from graphormer_sepnorm.runs.locks import RunLock
+from graphormer_sepnorm.training.averaging import TRAINED_WEIGHTS
 
 log = logging.getLogger(__name__)
 
 # Options of what follows the training, of an ensemble once for all members; and of where data lie.
 _AFTERWARDS = ("baselines", "blend", "keep", "data.root", "data.table")
-_OF_THE_WAY = (
+_CHANGEABLE = (
     *_AFTERWARDS,
     *("early_stopping", "checkpoint_minutes", "ema_decay", "engine", "logger"),
     *("data.validation_table", "data.test_table", "data.molecules"),
@@ -39,9 +39,9 @@ class Resumed:
         changed: Whether other options were given, which count from now on.
         effective: The options of the training that goes on: a pre-trained network is part of the
             checkpoint by now.
-        checkpoint: From which; None: it begins again, or its members go on.
+        checkpoint: From which; None: it starts over, or its members go on.
         step: Optimizer steps already taken.
-        message: What is said about it.
+        message: What is printed about it.
     """
 
     directory: Path
@@ -53,7 +53,7 @@ class Resumed:
 
 
 def stored_options(directory: Path) -> FitConfig:
-    """Return the options that a run was begun with.
+    """Return the options that a run was started with.
 
     Raises:
         ConfigError: There is no such run.
@@ -67,16 +67,17 @@ def stored_options(directory: Path) -> FitConfig:
     return FitConfig.read(config)
 
 
-def resume(directory: Path, config: FitConfig, typed: Collection[str], place: RunPlace) -> Resumed:
+def stored_model(checkpoint: Mapping[str, Any]) -> ModelConfig:
+    """Return the options of the network in a checkpoint."""
+    stored = checkpoint.get("hyper_parameters", {})
+    return ModelConfig(**{name: stored[name] for name in ModelConfig.names() if name in stored})
+
+
+def resume(directory: Path, config: FitConfig, typed: Collection[str], place: RunLock) -> Resumed:
     """Take the directory of a run and its newest checkpoint that is whole.
 
-    A run that was stopped before its first one begins again.
-
-    Args:
-        directory: Of the run.
-        config: Its options, with those that were given now.
-        typed: Names of those.
-        place: Takes the directory, before its checkpoints are read.
+    A run that was stopped before its first one starts over. `config` has its options, with those
+    that were `typed` now.
 
     Raises:
         ConfigError: Another process is at work there, or an option cannot be changed any more.
@@ -85,60 +86,41 @@ def resume(directory: Path, config: FitConfig, typed: Collection[str], place: Ru
     run = RunDirectory(directory)
     ensemble = run.members.is_dir() or config.ensemble > 1
     for name in sorted(typed):
-        changeable = name in (_AFTERWARDS if ensemble else _OF_THE_WAY)
+        changeable = name in (_AFTERWARDS if ensemble else _CHANGEABLE)
         batch = name == "trainer.accumulate_grad_batches"
         if not changeable and (ensemble or batch or not name.startswith("trainer.")):
             what = "an ensemble" if ensemble else "a run"
             raise ConfigError(
                 f"--resume and --{name}: {what} has it from its beginning, leave it out"
             )
-    longer = any(name.startswith("trainer.max_") for name in typed)
-    if run.finished and not longer and (others := sorted({*typed} - {*_AFTERWARDS})):
-        log.warning(
-            "%s is finished: --%s acts only on steps that are added, as by --trainer.max_epochs",
-            directory,
-            others[0],
-        )
-    place.go_on_in(directory)
-    file, checkpoint, message = _newest_checkpoint(run)
-    effective, step = config, 0
-    if checkpoint is not None:
-        step = int(checkpoint["global_step"])
-        effective = _going_on(config, checkpoint, typed)
-        if TRAINED_WEIGHTS in checkpoint and not config.ema_decay:
-            raise ConfigError(f"{file} holds averaged weights: give --ema_decay to go on with them")
-    return Resumed(directory, bool(typed), effective, file, step, message)
-
-
-def _going_on(config: FitConfig, checkpoint: dict[str, Any], typed: Collection[str]) -> FitConfig:
-    """Return the options with the network of the checkpoint, and what was given now."""
-    kept = checkpoint.get("hyper_parameters", {})
-    own = {name: kept[name] for name in ModelConfig.names() if name in kept}
-    own |= {name: getattr(config.model, name) for name in CHANGEABLE if f"model.{name}" in typed}
-    return dataclasses.replace(config, model=ModelConfig(**own))
-
-
-def _newest_checkpoint(run: RunDirectory) -> tuple[Path | None, dict[str, Any] | None, str]:
-    """Return the newest checkpoint that is whole, its content, and what to say."""
+    place.reopen(directory)
     damaged = []
-    for path in (run.last, run.previous):
-        if not path.is_file():
+    for file in (run.last, run.previous):
+        if not file.is_file():
             continue
         try:
-            checkpoint = read_checkpoint(path)
+            checkpoint = read_checkpoint(file)
             step = int(checkpoint["global_step"])
         except (CheckpointError, KeyError) as error:
             damaged.append(str(error))
             continue
         if damaged:
-            log.warning("%s; going on from %s, the one before it", damaged[0], path)
+            log.warning("%s; going on from %s, the one before it", damaged[0], file)
             if is_first_process():  # or the next one saved would make it the one before
                 run.last.replace(run.last.with_name(f"damaged-{run.last.name}"))
-        return path, checkpoint, f"run    {run.path}, continued from step {step:,}"
-    if run.members.is_dir():
-        return None, None, f"run    {run.path}, continued with its members"
-    if damaged:
+        if TRAINED_WEIGHTS in checkpoint and not config.ema_decay:
+            raise ConfigError(f"{file} holds averaged weights: give --ema_decay to go on with them")
+        given = [name for name in CHANGEABLE if f"model.{name}" in typed]
+        own = {name: getattr(config.model, name) for name in given}
+        model = dataclasses.replace(stored_model(checkpoint), **own)
+        effective = dataclasses.replace(config, model=model)
+        message = f"run    {directory}, continued from step {step:,}"
+        return Resumed(directory, bool(typed), effective, file, step, message)
+    if damaged and not run.members.is_dir():
         raise CheckpointError(
-            f"{damaged[0]}, and there is no whole one before it: begin the run again"
+            f"{damaged[0]}, and there is no whole one before it: start the run over"
         )
-    return None, None, f"run    {run.path}, from the beginning: there is no checkpoint in it"
+    how = "from the beginning: there is no checkpoint in it"
+    if run.members.is_dir():
+        how = "continued with its members"
+    return Resumed(directory, bool(typed), config, None, 0, f"run    {directory}, {how}")

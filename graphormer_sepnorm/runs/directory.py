@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ class Session:
     Attributes:
         started: When, ISO 8601.
         ended: When; None: it was killed, and step and time are those of its last checkpoint.
-        from_step: Optimiser steps that were taken when it began.
-        to_step: Optimiser steps that were taken when it ended.
+        from_step: Optimizer steps that were taken when it began.
+        to_step: Optimizer steps that were taken when it ended.
         seconds: Wall-clock time.
         end: ``trained``, ``interrupted``, ``failed: ...``; None: it was killed.
         command: What was typed, as words.
@@ -60,7 +60,7 @@ class Record:
         feature_version: The atom and bond codes.
         molecules: Numbers in ``train``, ``validation`` and ``test``.
         split: How a user's table was split, in words; None: the data set's own split.
-        data_note: What has to be said about the data beside any result; None: not recorded.
+        data_note: What has to be stated about the data with any result; None: not recorded.
         metric: Name of the main metric.
         unit: Of the main metric.
         selected_on: What decides on the best checkpoint, as ``validation_mae``; None: nothing does.
@@ -135,18 +135,9 @@ class RunDirectory:
     @property
     def before_the_first_step(self) -> set[Path]:
         """What it may hold when nothing is trained; without a step it is of no use."""
-        return {
-            self.configuration_file,
-            self.data_report_file,
-            self.splits_file,
-            self.invalid_rows_file,
-            self.record_file,
-            self.metrics_file,
-            self.tensorboard,
-            self.checkpoints,
-            self.lock,
-            self.members,
-        }
+        made = {self.configuration_file, self.record_file, self.metrics_file, self.tensorboard}
+        of_data = {self.data_report_file, self.splits_file, self.invalid_rows_file}
+        return made | of_data | {self.checkpoints, self.lock, self.members}
 
     @property
     def tested(self) -> Path | None:
@@ -174,12 +165,10 @@ class RunDirectory:
         path = self.configuration_file
         try:
             content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError) as error:
+            return dict(content)
+        except (OSError, TypeError, ValueError, yaml.YAMLError) as error:
             reason = " ".join(str(error).split())
             raise DataError(f"{path} cannot be read ({reason}): leave this run out") from error
-        if not isinstance(content, dict):
-            raise DataError(f"{path} is damaged (it holds no options): leave this run out")
-        return content
 
     def record(self) -> Record | None:
         """Read what the run was made with; None if it has not begun.
@@ -191,19 +180,15 @@ class RunDirectory:
         if not path.is_file():
             return None
         plain = require_json(path)
-        version = plain.pop("format_version", None)
-        if version != _RECORD_FORMAT:
-            raise DataError(
-                f"{path} was written by another version of this program (format {version}, here "
-                f"{_RECORD_FORMAT}): take its results with that version"
-            )
         try:
+            if (version := plain.pop("format_version", None)) != _RECORD_FORMAT:
+                raise ValueError(f"format {version}, here {_RECORD_FORMAT}")
             sessions = [Session(**one) for one in plain["sessions"]]
             return Record(**{**plain, "sessions": sessions})
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise DataError(
-                f"{path} was written by another version of this program: "
-                f"{type(error).__name__} {error}"
+                f"{path} was written by another version of this program ({error}): take its "
+                "results with that version"
             ) from error
 
     def write_record(self, record: Record) -> None:
@@ -242,15 +227,6 @@ class RunDirectory:
     def write_test_predictions(self, columns: Mapping[str, Iterable[object]]) -> None:
         """Write columns of the test molecules; those of predictions are ``pred_<target>``."""
         write_columns(self.test_predictions_file, columns)
-
-
-def flat(options: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
-    """Give the options that stand in sections as ``section.name`` and value."""
-    for name, value in options.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{section}{name}.")
-        else:
-            yield section + name, value
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

@@ -1,8 +1,7 @@
 """Many runs, planned at once: arms with seeds, or with the folds and repeats of a table.
 
-A plan is kept as one file in the directory of its runs. What stands there is resolved, all options
-with their values, so that what was begun goes on as it was begun, whatever has become of
-configuration files since.
+A plan is stored as one file in the directory of its runs, all options with their values: what was
+started goes on as it was, whatever has become of configuration files since.
 """
 
 from __future__ import annotations
@@ -11,23 +10,24 @@ import dataclasses
 import itertools
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import yaml
 
-from graphormer_sepnorm.config import FitConfig, flat
+from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.files import write_text
 from graphormer_sepnorm.runs.directory import RunDirectory
 
+COMPARISON, CROSS_VALIDATION = "compare.yaml", "crossvalidation.yaml"
 _FORMAT_VERSION = 2
-# Beside the folders of arms.
-_TAKEN = ("compare.yaml", "results.json", "predictions.csv", "summary.md", "report.html")
+# Next to the folders of arms.
+_TAKEN = (COMPARISON, "results.json", "summary.md", "report.html")
 # Files of data, which may be elsewhere later; the data are recognized by their fingerprint.
-_FILES = ("data.table", "data.validation_table", "data.test_table", "data.molecules")
+DATA_FILES = ("data.table", "data.validation_table", "data.test_table", "data.molecules")
 # Of a run, and not of what all runs have in common.
 _OF_A_RUN = ("seed_everything", "output")
 # Each run of a comparison is one network, and what it predicts is compared as it stands.
@@ -36,6 +36,7 @@ _OF_A_COMPARISON = {
     "ensemble_by": "seeds",
     "keep": "none",
     "blend": False,
+    "baselines": False,
     "seed_everything": 0,
     "output": None,
 }
@@ -48,7 +49,7 @@ class RunSpec:
     Attributes:
         name: How it is called in messages.
         config: All its options.
-        directory: Where ``fit`` keeps it.
+        directory: Where ``fit`` writes it.
         arm: Name of its arm; empty if arms have no names.
         repeat: Of a cross-validation, from 0.
     """
@@ -70,24 +71,13 @@ class RunSpec:
         return self.config.data.fold or 0
 
     @property
-    def named(self) -> bool:
-        """Whether its arm has a name of its own."""
-        return bool(self.arm)
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        """What it is called in a table of folds: ``arm``, if that has a name, and where it is."""
-        arm = {"arm": self.arm} if self.named else {}
-        return arm | {"repeat": self.repeat, "fold": self.fold}
-
-    @property
     def files(self) -> RunDirectory:
-        """What it leaves."""
+        """The files in its directory."""
         return RunDirectory(self.directory)
 
     @property
     def config_file(self) -> Path:
-        """The options that it is begun with."""
+        """The options that it is started with."""
         return self.directory.with_name(f"{self.directory.name}.yaml")
 
     @property
@@ -102,7 +92,7 @@ class RunSpec:
 
     @property
     def finished(self) -> bool:
-        """Whether it is trained and tested, and all is made that was to follow."""
+        """Whether it is trained and tested, and all files of its results are written."""
         return self.files.finished
 
     @property
@@ -123,56 +113,69 @@ class Arm:
 ONE_MODEL = (Arm("", {}),)
 
 
-def check_names(names: Iterable[str], what: str = "arm", taken: Sequence[str] = _TAKEN) -> None:
-    """Raise a ConfigError for names that are no names of folders, or that are there twice."""
-    seen: set[str] = set()
-    for name in names:
-        if not re.fullmatch(r"\w[\w.+-]*", name) or name.lower() in taken:
-            raise ConfigError(
-                f"{what} '{name}': its folder has the same name; use letters, digits and . _ + - "
-                f"(not {' or '.join(taken)})"
-            )
-        if name.lower() in seen:  # some file systems do not tell capitals from small letters
-            raise ConfigError(f"{what} '{name}' is there twice: name it once")
-        seen.add(name.lower())
-
-
 @dataclass(frozen=True)
 class Plan:
-    """Arms, seeds, and the options that all arms share.
+    """What ``compare`` trains, arms x seeds; or ``crossvalidate``, arms x repeats x folds.
 
     Attributes:
         base: Options of all arms.
         arms: What is compared.
-        seeds: Each arm is trained with each.
+        seeds: Each arm is trained with each. In a cross-validation one for each repeat, which has
+            other folds and other initial values.
         baseline: Name of the arm that the others are compared with.
         threads: Of each process on a CPU: with other numbers of them sums are added up in another
             order, so they stay the same however the plan is continued.
-        dataset_fingerprint: Of the data that it was begun with.
+        dataset_fingerprint: Of the data that it was started with; of the first fold.
+        folds: Of a cross-validation; 0: this is a comparison.
 
     Raises:
         ConfigError: Arms have the same name, or train the same, or an option cannot be.
     """
 
-    file: ClassVar[str]
     base: FitConfig
     arms: tuple[Arm, ...]
     seeds: tuple[int, ...]
     baseline: str
     threads: int = 1
     dataset_fingerprint: str = ""
+    folds: int = 0
 
     def __post_init__(self) -> None:
-        if self.arms != ONE_MODEL:
-            check_names([arm.name for arm in self.arms])
+        if not self.folds:
+            object.__setattr__(self, "base", self.base.with_options(_OF_A_COMPARISON))
+        names = [arm.name for arm in self.arms]
+        for name in names if self.arms != ONE_MODEL else ():
+            # Some file systems do not tell capitals from small letters.
+            if [other.lower() for other in names].count(name.lower()) > 1:
+                raise ConfigError(f"arm '{name}' is there twice: name it once")
+            if not re.fullmatch(r"\w[\w.+-]*", name) or name.lower() in _TAKEN:
+                raise ConfigError(
+                    f"arm '{name}': its folder has the same name; use letters, digits and . _ + - "
+                    f"(not {' or '.join(_TAKEN)})"
+                )
         configs = [(arm.name, self.config_of(arm)) for arm in self.arms]
         for (one, config), (other, same) in itertools.combinations(configs, 2):
             if config == same:
-                raise ConfigError(f"arms '{one}' and '{other}' are the same: leave one out")
-        names = [name for name, _ in configs]
-        if self.baseline not in names:
-            close = did_you_mean(self.baseline, names)
-            raise ConfigError(f"--baseline {self.baseline} is no arm{close}: use one of {names}")
+                raise ConfigError(f"arms '{one}' and '{other}' are the same: remove one of them")
+        self.check_baseline(self.baseline, names)
+
+    @staticmethod
+    def check_baseline(baseline: str, arms: Sequence[str]) -> None:
+        """Raise a ConfigError if a baseline is none of the arms."""
+        if baseline not in arms:
+            close = did_you_mean(baseline, arms)
+            raise ConfigError(f"--baseline {baseline} is no arm{close}: use one of {[*arms]}")
+
+    @property
+    def file(self) -> str:
+        """The name of the file that it is stored in."""
+        return CROSS_VALIDATION if self.folds else COMPARISON
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """The options that all runs share, in sections."""
+        plain = self.base.to_plain()
+        return {name: value for name, value in plain.items() if name not in _OF_A_RUN}
 
     def config_of(self, arm: Arm) -> FitConfig:
         """Return all options of an arm."""
@@ -182,59 +185,69 @@ class Plan:
             raise ConfigError(f"arm '{arm.name}': {error}") from error
 
     def runs(self, directory: Path) -> list[RunSpec]:
-        """Return all runs, in the order in which they are trained."""
-        raise NotImplementedError
+        """Return all runs: seed by seed, fold by fold, so that what is finished early is paired."""
+        configs = {arm.name: self.config_of(arm) for arm in self.arms}
+        runs = []
+        for repeat, seed in enumerate(self.seeds):
+            for fold in range(self.folds or 1):
+                for arm, config in configs.items():
+                    own: dict[str, Any] = {"seed_everything": seed}
+                    name, path = f"{arm} seed {seed}", directory / arm / f"seed{seed}"
+                    if self.folds:
+                        name = f"{arm} repeat {repeat} fold {fold}".lstrip()
+                        path = directory / arm / f"repeat{repeat}" / f"fold{fold}"
+                        split_seed = self.base.data.split_seed + repeat
+                        own |= {"data.folds": self.folds, "data.fold": fold}
+                        own |= {"data.split_seed": split_seed}
+                    runs.append(RunSpec(name, config.with_options(own), path, arm, repeat))
+        return runs
 
-    @property
-    def configuration(self) -> dict[str, Any]:
-        """The options that all runs share, in sections."""
-        plain = self.base.to_plain()
-        return {name: value for name, value in plain.items() if name not in _OF_A_RUN}
-
-    @property
-    def base_options(self) -> tuple[str, ...]:
-        """The options that are others than the defaults, as words of a command line."""
-        found = FitConfig().differences(self.base)
-        return tuple(
+    def command_line(self) -> list[str]:
+        """Return the words of one command that does all of this, however it was put together."""
+        words = [
             f"--{name}={value if isinstance(value, str) else json.dumps(value)}"
-            for name, (_, value) in found.items()
+            for name, (_, value) in FitConfig().differences(self.base).items()
             if name not in _OF_A_RUN
-        )
-
-    def _command(self, verb: str, *words: str) -> list[str]:
-        plain = all(arm.options == {"model.norm": arm.name} for arm in self.arms)
-        names = ",".join(arm.name for arm in self.arms)
-        arms = [] if self.arms == ONE_MODEL else ["--arms", names if plain else "arms.yaml"]
-        return ["python", "train.py", verb, *self.base_options, *arms, *words, "-o", "DIR"]
+        ]
+        if self.arms != ONE_MODEL:
+            plain = all(arm.options == {"model.norm": arm.name} for arm in self.arms)
+            names = ",".join(arm.name for arm in self.arms)
+            words += ["--arms", names if plain else "arms.yaml"]
+        if self.folds:
+            words += ["--folds", str(self.folds), "--repeats", str(len(self.seeds))]
+        else:
+            words += ["--seeds", ",".join(map(str, self.seeds))]
+            words += ["--baseline", self.baseline] if self.baseline != self.arms[0].name else []
+        verb = "crossvalidate" if self.folds else "compare"
+        return ["python", "train.py", verb, *words, "-o", "DIR"]
 
     @classmethod
-    def read(cls, directory: Path) -> Self | None:
-        """Read what is kept in a directory; None if nothing of the kind was begun there.
+    def read(cls, path: Path) -> Self | None:
+        """Read what is stored in a file; None if there is none.
 
         Raises:
             ConfigError: The file is damaged or of another version.
         """
-        path = directory / cls.file
         if not path.is_file():
             return None
         try:
-            kept = yaml.safe_load(path.read_text(encoding="utf-8"))
-            version = kept.pop("format_version")
+            stored = yaml.safe_load(path.read_text(encoding="utf-8"))
+            version = stored.pop("format_version")
             if version != _FORMAT_VERSION:
                 raise ConfigError(other_format(path, version, _FORMAT_VERSION))
-            kept["base"] = FitConfig.from_plain(kept["base"])
-            kept["arms"] = tuple(Arm(name, dict(own)) for name, own in kept["arms"].items())
-            return cls(**{**kept, "seeds": tuple(kept["seeds"])})
+            stored["base"] = FitConfig.from_plain(stored["base"])
+            stored["arms"] = tuple(Arm(name, dict(own)) for name, own in stored["arms"].items())
+            return cls(**{**stored, "seeds": tuple(stored["seeds"])})
         except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
-            raise ConfigError(f"{path} is damaged: begin in another directory") from error
+            raise ConfigError(f"{path} is damaged: start in another directory") from error
 
     def write(self, directory: Path) -> None:
-        """Keep it in a directory."""
-        kept = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
-        kept |= {"base": self.base.to_plain(), "seeds": [*self.seeds]}
-        kept["arms"] = {arm.name: arm.options for arm in self.arms}
-        kept = {"format_version": _FORMAT_VERSION, **kept}
-        text = yaml.safe_dump(kept, sort_keys=False, allow_unicode=True)
+        """Store it in a directory."""
+        stored: dict[str, Any] = {"format_version": _FORMAT_VERSION}
+        stored |= {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        stored |= {"base": self.base.to_plain(), "seeds": [*self.seeds]}
+        stored["arms"] = {arm.name: arm.options for arm in self.arms}
+        text = yaml.safe_dump(stored, sort_keys=False, allow_unicode=True)
         write_text(directory / self.file, text)
 
     def with_more(self, base: FitConfig, arms: Sequence[Arm], seeds: Sequence[int]) -> Self:
@@ -254,121 +267,26 @@ class Plan:
             if arm not in more
         ]
         differing = [
-            f"{where}--{name} is {_shown(now)} here and {_shown(before)} in {self.file}"
-            for where, kept, given in pairs
-            for name, (before, now) in kept.differences(given).items()
-            if not _moved(name, before, now)
+            f"{where}--{name} is {now} here and {before} in {self.file}"
+            for where, stored, given in pairs
+            for name, (before, now) in stored.differences(given).items()
+            if name != "data.root" and not (name in DATA_FILES and _same_name(before, now))
         ]
         if differing:
             raise ConfigError(
-                f"it was begun with other options: {'; '.join(differing)}: leave them out to "
-                "continue, or begin in another directory"
+                f"it was started with other options: {'; '.join(differing)}: remove them to "
+                "continue, or start in another directory"
             )
         return plan
 
 
-def _moved(name: str, before: Any, now: Any) -> bool:
-    if name in _FILES and before and now:
-        return Path(before).name == Path(now).name
-    return name == "data.root"
-
-
-def _shown(value: Any) -> str:
-    return "not given" if value is None else str(value)
-
-
-@dataclass(frozen=True)
-class Comparison(Plan):
-    """What ``compare`` trains: each arm with each seed."""
-
-    file: ClassVar[str] = "compare.yaml"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "base", self.base.with_options(_OF_A_COMPARISON))
-        super().__post_init__()
-
-    def runs(self, directory: Path) -> list[RunSpec]:
-        """Return all runs, seed by seed, so that what is finished early is paired."""
-        # Simple models stand beside all of them once, see compare/results.py.
-        configs = {arm.name: self.config_of(arm) for arm in self.arms}
-        return [
-            RunSpec(
-                f"{name} seed {seed}",
-                config.with_options({"seed_everything": seed, "baselines": False}),
-                directory / name / f"seed{seed}",
-                name,
-            )
-            for seed in self.seeds
-            for name, config in configs.items()
-        ]
-
-    def command_line(self) -> list[str]:
-        """The words of one command that does all of this, however it was really put together."""
-        own = ["--baseline", self.baseline] if self.baseline != self.arms[0].name else []
-        return self._command("compare", "--seeds", ",".join(map(str, self.seeds)), *own)
-
-
-@dataclass(frozen=True)
-class CrossValidation(Plan):
-    """What ``crossvalidate`` trains: each arm on every fold, in every repeat.
-
-    `seeds` are those of the repeats, one after the other: each repeat has other folds and begins
-    with other values. The data of `dataset_fingerprint` are the first fold's.
-
-    Attributes:
-        folds: How many.
-    """
-
-    file: ClassVar[str] = "crossvalidation.yaml"
-    folds: int = 5
-
-    @property
-    def split_seed(self) -> int:
-        """Of the folds of the first repeat."""
-        return self.base.data.split_seed
-
-    def runs(self, directory: Path) -> list[RunSpec]:
-        """Return all runs, fold by fold, so that what is finished early is paired."""
-        configs = {arm.name: self.config_of(arm) for arm in self.arms}
-        return [
-            RunSpec(
-                f"{name} repeat {repeat} fold {fold}".lstrip(),
-                config.with_options(
-                    {
-                        "data.folds": self.folds,
-                        "data.fold": fold,
-                        "data.split_seed": self.split_seed + repeat,
-                        "seed_everything": seed,
-                    }
-                ),
-                directory / name / f"repeat{repeat}" / f"fold{fold}",
-                name,
-                repeat,
-            )
-            for repeat, seed in enumerate(self.seeds)
-            for fold in range(self.folds)
-            for name, config in configs.items()
-        ]
-
-    def command_line(self) -> list[str]:
-        """The words of one command that does all of this, however it was really put together."""
-        own = ["--folds", str(self.folds), "--repeats", str(len(self.seeds))]
-        return self._command("crossvalidate", *own)
+def _same_name(before: str | None, now: str | None) -> bool:
+    return bool(before and now) and Path(before or "").name == Path(now or "").name
 
 
 def other_format(path: Path, found: Any, known: int) -> str:
     """Say that a file of a comparison is of a version that cannot be read."""
     return (
         f"{path} is of format {found}, and this version of graphormer_sepnorm knows format {known} "
-        "only: use the version that wrote it, or begin in another directory"
+        "only: use the version that wrote it, or start in another directory"
     )
-
-
-def moved_options(spec: RunSpec) -> list[str]:
-    """Return where the data of a run that was begun lie now, as words for ``fit --resume``."""
-    before, now = flat(spec.files.configuration()), flat(spec.config.to_plain())
-    return [
-        f"--{name}={now[name]}"
-        for name in ("data.root", *_FILES)
-        if now[name] is not None and before.get(name) != now[name]
-    ]

@@ -13,31 +13,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
-
-from graphormer_sepnorm.config import TrainerConfig, save_config
+from graphormer_sepnorm.config import TrainerConfig, flat, save_config
 from graphormer_sepnorm.errors import GraphormerError
-from graphormer_sepnorm.formatting import clock, four_digits
+from graphormer_sepnorm.formatting import StatusLine, clock, four_digits
 from graphormer_sepnorm.metrics import METRICS
-from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND, answered_by, cores
+from graphormer_sepnorm.process import ENDS_WITH_STDIN, KILLED_BY_ITS_COMMAND, answered_by, cores
 from graphormer_sepnorm.runs.directory import RunDirectory, Summary
-from graphormer_sepnorm.runs.lifetime import ENDS_WITH_STDIN
-from graphormer_sepnorm.runs.plan import RunSpec, moved_options
+from graphormer_sepnorm.runs.plan import DATA_FILES, RunSpec
 
 FIT = (sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit")
 _ONE_OF_SEVERAL = "GRAPHORMER_ONE_OF_SEVERAL"
 _LOOK_EVERY, _SHOW_EVERY = 0.1, 2.0  # seconds
-_SPEED_OVER = 600.0  # seconds; metrics are written down every so many steps only
 
 
 def train(
@@ -60,21 +48,20 @@ def train(
         metric: That is shown of them.
         steps: Optimizer steps of a run of each arm.
         lock: File descriptor that the processes hold on to.
-        jobs: Processes side by side; None: see `places`.
+        jobs: Processes side by side; None: see `slots`.
         threads: Of each on a CPU; None: an equal share of those of this process.
     """
     unfinished = [spec for spec in specs if not spec.finished]
     if not unfinished:
         return True
     # By all runs: the threads of the last ones are those of the first.
-    gpus, jobs = places(jobs, specs[0].config.trainer, len(specs))
-    if threads is None:
-        threads = max(1, (_wanted_threads() or cores()) // jobs)
+    gpus, jobs = slots(jobs, specs[0].config.trainer, len(specs))
+    threads = threads or max(1, (_wanted_threads() or cores()) // jobs)
     found = environments(min(jobs, len(unfinished)), threads, gpus)
     return Scheduler(unfinished, found, Display(specs, metric, steps), lock).run()
 
 
-def places(wanted: int | None, trainer: TrainerConfig, runs: int) -> tuple[list[str], int]:
+def slots(wanted: int | None, trainer: TrainerConfig, runs: int) -> tuple[list[str], int]:
     """Return the GPUs to give to processes in turn (none: all see all), and how many there are.
 
     Args:
@@ -92,16 +79,14 @@ def places(wanted: int | None, trainer: TrainerConfig, runs: int) -> tuple[list[
     if gpus and str(trainer.devices) not in ("auto", "1"):
         # A run takes several GPUs, or names its own: then runs take turns.
         return [], min(wanted or 1, runs)
-    # One on each GPU. Without one, one on each core: molecules make matrices so small that a second
-    # thread adds little, where a second process trains as much again.
-    mine = len(gpus) or cores()
-    if os.environ.get(_ONE_OF_SEVERAL):  # the others have the rest
-        mine = 1
+    # Without a GPU one on each core: molecules make matrices so small that a second thread adds
+    # little, where a second process trains as much again. One of several leaves the rest to others.
+    mine = 1 if os.environ.get(_ONE_OF_SEVERAL) else len(gpus) or cores()
     return (gpus if len(gpus) > 1 else []), min(wanted or mine, runs)
 
 
 def threads_of_runs(jobs: int) -> int:
-    """Threads of each process: those that the user wants, or an equal share of the cores."""
+    """Return the threads of each process: as the user says, or an equal share of the cores."""
     return _wanted_threads() or max(1, cores() // jobs)
 
 
@@ -111,10 +96,10 @@ def _wanted_threads() -> int:
 
 
 def environments(jobs: int, threads: int, gpus: Sequence[str] = ()) -> list[dict[str, str]]:
-    """What so many processes side by side find in their environment, beside that of this one.
+    """Return what is added to the environment of each of the processes side by side.
 
-    Each has so many threads; GPUs are given to them in turn. One of several starts no more than one
-    process itself, as an ensemble that is a fold of a cross-validation.
+    GPUs are given to them in turn. One of several starts no more than one process itself, as an
+    ensemble that is a fold of a cross-validation.
     """
     package = Path(__file__).resolve().parents[2]
     path = os.pathsep.join(part for part in (str(package), os.environ.get("PYTHONPATH")) if part)
@@ -124,7 +109,7 @@ def environments(jobs: int, threads: int, gpus: Sequence[str] = ()) -> list[dict
         ENDS_WITH_STDIN: "1",
         "PYTHONPATH": path,
         "PYTHONSAFEPATH": "1",  # or another checkout in the working directory would come first
-        "PYTHONUNBUFFERED": "1",  # so that what is said last stands last in the log
+        "PYTHONUNBUFFERED": "1",  # so that what is printed last stands last in the log
     }
     return [
         common | ({"CUDA_VISIBLE_DEVICES": gpus[job % len(gpus)]} if gpus else {})
@@ -142,6 +127,11 @@ class _Process:
     log_start: int
     started: float
 
+    def kill(self) -> None:
+        """End it and what it started for other devices: they are a group."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.popen.pid, signal.SIGKILL)
+
 
 class Scheduler:
     """Trains runs that are not finished yet.
@@ -149,7 +139,7 @@ class Scheduler:
     Args:
         specs: In their order.
         environments: One for each process that runs side by side with the others.
-        display: Is told what happens, and every second that time has passed.
+        display: Receives the events.
         lock: File descriptor that the processes hold on to.
     """
 
@@ -160,10 +150,8 @@ class Scheduler:
         display: Display,
         lock: int,
     ) -> None:
-        self._waiting = list(specs)
-        self._free = list(environments)
-        self._display = display
-        self._lock = lock
+        self._waiting, self._free = list(specs), list(environments)
+        self._display, self._lock = display, lock
         self._running: list[_Process] = []
         # How often this process was asked to stop, and how much of that its processes know.
         self._asked = self._passed_on = 0
@@ -186,7 +174,7 @@ class Scheduler:
                     time.sleep(_LOOK_EVERY)
             finally:  # whatever went wrong here, no process is left behind
                 for process in self._running:
-                    _kill(process.popen)
+                    process.kill()
                     process.popen.wait()
                 self._display.close()
         return not self._asked
@@ -196,17 +184,13 @@ class Scheduler:
         # once more: that is one request, and the command kills if it is asked again.
         if self._asked and KILLED_BY_ITS_COMMAND in os.environ:
             return
-        # Only noted: this may be in the middle of anything.
-        self._asked += 1
+        self._asked += 1  # only noted: this may be in the middle of anything
 
     def _pass_on(self) -> None:
         if self._asked == self._passed_on:
             return
         for process in self._running:
-            if self._passed_on:
-                _kill(process.popen)
-            else:
-                process.popen.terminate()
+            process.kill() if self._passed_on else process.popen.terminate()
         if not self._passed_on:
             names = ", ".join(process.spec.name for process in self._running)
             self._display.say(f"stopping, when these are saved: {names}; twice stops at once")
@@ -221,7 +205,7 @@ class Scheduler:
                 start = log.tell()
                 popen = subprocess.Popen(
                     words,
-                    stdin=subprocess.PIPE,  # never written to, see lifetime.py
+                    stdin=subprocess.PIPE,  # never written to, see ENDS_WITH_STDIN
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     env=os.environ | dict(self._free[0]),
@@ -244,38 +228,31 @@ class Scheduler:
         spec, status = process.spec, process.popen.returncode
         if spec.finished:
             took = clock(time.monotonic() - process.started)
-            self._display.ended(spec, f"finished ({{done}}), {_outcome(spec)}, {took}")
+            self._display.ended(spec, f"finished ({{done}}), {_result(spec)}, {took}")
         elif self._passed_on:
             self._display.ended(spec, "stopped")
         else:
             why = ""
             with suppress(OSError):  # no room on the disk, which may be why it failed
-                if status < 0:
-                    # Such a process could not say so itself; often there was no memory left.
-                    with spec.log.open("a", encoding="utf-8") as log:
-                        log.write(f"\nkilled by {signal.Signals(-status).name}\n")
-                why = last_line(spec.log, process.log_start)
-            why = why or f"status {status}"
-            with suppress(OSError):
+                # One that is killed cannot say so itself; often there was no memory left.
+                why = f"killed by {signal.Signals(-status).name}" if status < 0 else ""
+                why = why or last_line(spec.log, process.log_start) or f"status {status}"
                 spec.failure.write_text(f"{why}\n", encoding="utf-8")
             self._display.ended(spec, f"failed, {why} ({spec.log})", failed=True)
 
 
 def _words(spec: RunSpec) -> list[str]:
-    """Return what ``fit`` is told; a run that begins has its options in a file beside it."""
-    if spec.begun:
-        return ["--resume", str(spec.directory), *moved_options(spec)]
-    # Stopped before its first checkpoint: `fit` would take another directory beside it.
+    """Return the arguments of ``fit``; a run that starts has its options in a file next to it."""
+    if spec.begun:  # its data may have moved since
+        before, now = flat(spec.files.configuration()), flat(spec.config.to_plain())
+        names = [one for one in ("data.root", *DATA_FILES) if now[one] is not None]
+        moved = [f"--{one}={now[one]}" for one in names if before.get(one) != now[one]]
+        return ["--resume", str(spec.directory), *moved]
+    # Stopped before its first checkpoint: `fit` would take another directory next to it.
     shutil.rmtree(spec.directory, ignore_errors=True)
     spec.config_file.parent.mkdir(parents=True, exist_ok=True)
     save_config(spec.config.with_options({"output": str(spec.directory)}), spec.config_file)
     return ["-c", str(spec.config_file)]
-
-
-def _kill(popen: subprocess.Popen[bytes]) -> None:
-    """End a process and those that it started, for other devices: they are a group."""
-    with suppress(ProcessLookupError):
-        os.killpg(popen.pid, signal.SIGKILL)
 
 
 def last_line(log: Path, start: int = 0) -> str:
@@ -284,55 +261,40 @@ def last_line(log: Path, start: int = 0) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def reached(directory: Path, metric: str) -> tuple[int, float, float]:
-    """Read how far a run is: optimizer steps, and newest and best value of a validation metric.
+def reached(directory: Path, metric: str) -> tuple[int, float]:
+    """Read how far a run is: optimizer steps, and the newest value of a validation metric.
 
-    Values are nan before the first; an ensemble is as far as its members are.
+    nan before the first; an ensemble is as far as its members are.
     """
     run = RunDirectory(directory)
     if run.members.is_dir():
         members = run.members.glob("seed*/")
-        return sum(reached(member, metric)[0] for member in members), math.nan, math.nan
+        return sum(reached(member, metric)[0] for member in members), math.nan
     rows, column = run.metrics(), f"validation_{metric}"
     step = max((int(row.get("step", -1)) + 1 for row in rows), default=0)
-    values = [row[column] for row in rows if not math.isnan(row.get(column, math.nan))]
-    return step, values[-1] if values else math.nan, METRICS[metric].best(values, default=math.nan)
+    return step, next((row[column] for row in reversed(rows) if column in row), math.nan)
 
 
-def _outcome(spec: RunSpec) -> str:
-    """Say what a finished run came to, by its main metric: others stand beside that."""
+def _result(spec: RunSpec) -> str:
+    """Return the values of a finished run's main metric."""
     summary = spec.files.summary() or Summary()
-    main = [one for one in METRICS.values() if f"best_validation_{one.name}" in summary]
-    values = [("validation", summary.validation, one) for one in main]
-    values += [("test", summary.test, one) for one in main]
     return ", ".join(
-        f"{of} {metric.label} {four_digits(value)}"
-        for of, read, metric in values
+        f"{split} {metric.label} {four_digits(value)}"
+        for split, read in (("validation", summary.validation), ("test", summary.test))
+        for metric in METRICS.values()
+        if summary.validation(metric.name) is not None
         if (value := read(metric.name)) is not None
     )
 
 
-class _Console(Console):
-    """Goes on where nobody reads what is said any more: runs that save must not be killed for it.
-
-    Rich's own closes standard output then, whichever has gone, and leaves the program.
-    """
-
-    def on_broken_pipe(self) -> None:
-        """Say nothing more."""
-        self.quiet = True
-
-
 class Display:
-    """Shows how runs are doing: a line for each event.
-
-    In a terminal the lines stand above bars, one for each run at work and one for all runs.
+    """Shows how runs are doing: a line for each event; in a terminal one more, of those at work.
 
     Args:
         specs: All runs, those finished earlier too.
         metric: That is shown.
         steps: Optimizer steps of a run of each arm.
-        console: Where; None: stderr.
+        stream: Where; None: stderr.
     """
 
     def __init__(
@@ -340,85 +302,62 @@ class Display:
         specs: Sequence[RunSpec],
         metric: str,
         steps: Mapping[str, int],
-        console: Console | None = None,
+        stream: TextIO | None = None,
     ) -> None:
-        console = console or _Console(stderr=True, force_terminal=sys.stderr.isatty())
-        self._specs, self._metric, self._steps = specs, metric, steps
-        self._bars: dict[RunSpec, TaskID] = {}
+        self._metric, self._steps, self._stream = metric, steps, stream
+        self._line = StatusLine(stream)
+        self._at_work: list[RunSpec] = []
         # Optimizer steps that are not to be taken any more.
-        self._taken = {spec: steps[spec.arm] for spec in specs if spec.finished}
-        waiting = [spec for spec in specs if not spec.finished]
-        self._taken |= {spec: reached(spec.directory, metric)[0] for spec in waiting}
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[values]}"),
-            TimeRemainingColumn(),
-            console=console,
-            auto_refresh=False,
-            disable=not console.is_terminal or console.is_dumb_terminal,
-            speed_estimate_period=_SPEED_OVER,
-            # Nothing else prints to the terminal.
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        if len(waiting) < len(specs):
-            self.say(f"{self.done} runs are finished already")
-        total = sum(steps[spec.arm] for spec in specs)
-        self._all = self._progress.add_task("", total=total, values="")
-        self.refresh()
-        self._progress.start()
+        self._taken = {
+            spec: steps[spec.arm] if spec.finished else reached(spec.directory, metric)[0]
+            for spec in specs
+        }
+        self._before, self._began = sum(self._taken.values()), time.monotonic()
+        if any(spec.finished for spec in specs):
+            self.say(f"{self._done()} runs are finished already")
 
-    @property
-    def done(self) -> str:
-        """How many are finished, of how many."""
-        # Not of those whose end is still to be said.
-        finished = sum(spec.finished for spec in self._specs if spec not in self._bars)
-        return f"{finished} of {len(self._specs)}"
+    def _done(self) -> str:
+        # Not of those whose end is still to be shown.
+        finished = sum(spec.finished for spec in self._taken if spec not in self._at_work)
+        return f"{finished} of {len(self._taken)}"
 
     def say(self, line: str) -> None:
-        """Show a line, above the bars."""
-        text = Text("".join(c if c.isprintable() else " " for c in line))
-        with suppress(OSError):  # the terminal was closed
-            self._progress.console.print(text, soft_wrap=True)
+        """Show a line."""
+        text = "".join(c if c.isprintable() else " " for c in line)
+        with suppress(OSError):  # the terminal was closed: runs that save must not end for it
+            self._line.clear()
+            print(text, file=self._stream or sys.stderr, flush=True)
 
     def started(self, spec: RunSpec) -> None:
-        """A process of the run begins."""
-        # What was taken earlier is of no speed.
-        step, total = self._taken[spec], self._steps[spec.arm]
-        bar = self._progress.add_task(spec.name, total=total, completed=step, values="")
-        self._bars[spec] = bar
-        if self._progress.disable:
-            self.say(f"{spec.name}: {'continued' if spec.begun else 'started'}")
-        self.refresh()
+        """Show that a process of the run starts."""
+        self._at_work.append(spec)
+        self.say(f"{spec.name}: {'continued' if spec.begun else 'started'}")
 
     def ended(self, spec: RunSpec, how: str, failed: bool = False) -> None:
-        """Its process is gone; what has failed is not waited for."""
+        """Show that its process is gone; what has failed is not waited for."""
+        self._at_work.remove(spec)
         if failed or spec.finished:
             self._taken[spec] = self._steps[spec.arm]
-        self._progress.remove_task(self._bars.pop(spec))
-        self.say(f"{spec.name}: {how.replace('{done}', self.done)}")
+        self.say(f"{spec.name}: {how.replace('{done}', self._done())}")
 
     def refresh(self) -> None:
-        """Draw; time has passed."""
-        if self._progress.disable:
+        """Show how far runs are, in a terminal; time has passed."""
+        if not self._line.terminal:
             return
-        label = METRICS[self._metric].label
-        for spec, bar in self._bars.items():
-            step, newest, best = reached(spec.directory, self._metric)
-            self._taken[spec] = step
-            values = f"validation {label} {four_digits(newest)}, best {four_digits(best)}"
-            shown = "" if math.isnan(newest) else values
-            self._progress.update(bar, completed=step, values=shown)
-        taken, said = sum(self._taken.values()), f"{self.done} runs finished"
-        self._progress.update(self._all, completed=taken, description=said)
+        parts = []
+        for spec in self._at_work:
+            self._taken[spec], value = reached(spec.directory, self._metric)
+            shown = f", {METRICS[self._metric].label} {four_digits(value)}"
+            shown = "" if math.isnan(value) else shown
+            parts.append(f"{spec.name}: {self._taken[spec]}/{self._steps[spec.arm]}{shown}")
+        taken, total = sum(self._taken.values()), sum(self._steps[one.arm] for one in self._taken)
+        rate = (taken - self._before) / (time.monotonic() - self._began)
+        left = f", {clock((total - taken) / rate)} left" if rate > 0 else ""
         with suppress(OSError):
-            self._progress.refresh()
+            self._line.show(" | ".join([f"{self._done()} runs finished{left}", *parts]))
 
     def close(self) -> None:
         """Leave the last state standing."""
         self.refresh()
-        if not self._progress.disable:
-            with suppress(OSError):
-                self._progress.stop()
+        with suppress(OSError):
+            self._line.leave()

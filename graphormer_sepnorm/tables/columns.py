@@ -9,13 +9,6 @@ from collections.abc import Callable, Collection, Sequence
 from graphormer_sepnorm.errors import DataError, did_you_mean
 from graphormer_sepnorm.formatting import in_a_line, listed, shortened
 
-# Names of a column of molecules, in lower-case letters and digits only, the surest first. From
-# inchi on a column of something else may have them, too.
-_NAMES = (
-    *("smiles", "canonicalsmiles", "smi", "smile", "smilesstring", "compoundsmiles", "molsmiles"),
-    *("inchi", "mol", "molecule", "structure", "drug"),
-)
-_WEAK = _NAMES.index("mol") + 1
 # Words in the name of a column that names rows.
 _ID_WORDS = {"id", "ids", "idx", "index", "row", "cid", "sid", "title", "name", "unnamed"}
 _WORDS = re.compile(r"[A-Za-z][\w .-]*")
@@ -31,19 +24,14 @@ _NO_VALUE = {
     *("notmeasured", "nottested", "missing", "?", "--", "---", "\u2013", "\u2014"),
 }
 _CLASS_NAMES = {"none", "-", "nt"}  # as no value they are words of people, who also call classes so
-_PERCENT = re.compile(r"\s*([-+\N{MINUS SIGN}]?\.?\d\S*)\s*%\s*")
 _BOUND = re.compile(r"\s*([<>≤≥])=?\s*(?=\S)")
-_NO_UTF8 = re.compile("[\udc80-\udcff]")  # a byte that is none, as tables are read
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")  # how tables are read: a byte each
 _SHOWN = 40  # characters of a cell in a message
-NO_RANK = 99  # of a header without a column of molecules
 LARGEST = 3.4e38  # what 32-bit numbers hold
-_TRUTH = {"true": 1.0, "false": 0.0}
 # Pairs of words that labels of two classes are written as, class 1 first.
 CLASS_WORDS = (("true", "false"), ("yes", "no"), ("active", "inactive"), ("positive", "negative"))
-_WRITTEN_COMMA = re.compile(
-    r"\s*(?:[<>≤≥]=?)?\s*[-+\N{MINUS SIGN}]?\d+,\d+(?:[eE][-+]?\d+)?\s*%?\s*"
-)
-_CLASSES = {word: float(place == 0) for pair in CLASS_WORDS for place, word in enumerate(pair)}
+_CLASSES = {word: float(at == 0) for pair in CLASS_WORDS for at, word in enumerate(pair)}
+_WRITTEN_COMMA = re.compile(r"\s*(?:[<>≤≥]=?)?\s*[-+\N{MINUS SIGN}]?\d+,\d+(?:[eE][-+]?\d+)?\s*")
 
 
 class DecimalComma(str):
@@ -53,10 +41,9 @@ class DecimalComma(str):
 
 
 def with_decimal_comma(cell: str) -> str:
-    """Return a cell as `DecimalComma` if it may be one.
+    """Return a cell of a table with semicolons as `DecimalComma` if it may be one.
 
-    For tables whose cells are separated by semicolons, as spreadsheets write them where the comma
-    is the decimal sign: elsewhere ``1,234`` may be a thousand.
+    Elsewhere ``1,234`` may be a thousand.
     """
     return DecimalComma(cell) if _WRITTEN_COMMA.fullmatch(cell) else cell
 
@@ -68,11 +55,11 @@ def find_smiles_column(
     option: str = "--data.smiles_column",
     is_molecule: Callable[[str], bool] = lambda name: False,
 ) -> int:
-    """Return the position of the column of SMILES, or else of InChI.
+    """Return the index of the column of SMILES, or else of InChI.
 
     Args:
         columns: Names of all columns.
-        wanted: Its name, if the user says it; None: it is recognised by its name, and the only
+        wanted: Its name, if the user gives it; None: it is recognized by its name, and the only
             column of a table is it.
         where: The file, for messages.
         option: How the user can name it, for messages.
@@ -83,97 +70,50 @@ def find_smiles_column(
     """
     if wanted is not None:
         return find_column(columns, wanted, where)
-    if len(columns) == 1:
-        if not is_smiles_name(columns[0]):
-            _refuse_headless(columns, where, option, is_molecule)
-        return 0
-    ranks = [_rank(name) for name in columns]
-    found = [at for at, rank in enumerate(ranks) if rank == min(ranks) < NO_RANK]
+    alone = len(columns) == 1
+    ranks = [_rank(name) for name in columns if not alone or is_smiles_name(name)]
+    found = [at for at, rank in enumerate(ranks) if rank == min(ranks) < _NO_RANK]
     if len(found) == 1:
         return found[0]
-    for position in found:
-        require_one_of_its_name(columns, position, where)
     if found:
-        names = ", ".join(repr(columns[position]) for position in found)
+        names = ", ".join(repr(columns[at]) for at in found)
         raise DataError(
             f"{where}: several columns could hold the SMILES ({names}): name it with {option}"
         )
-    _refuse_headless(columns, where, option, is_molecule)
+    for name in filter(is_molecule, columns):
+        raise DataError(
+            f"{where}: its first line has {shortened(name, _SHOWN)!r}, which is a molecule and not "
+            "the name of a column: put a line of names above it, such as smiles,value, or if it is "
+            f"a name, name the column of SMILES with {option}"
+        )
+    if alone:
+        return 0
     raise DataError(
-        f"{where}: no column is called smiles or inchi; the columns are {listed(columns)}: "
-        f"name it with {option}"
+        f"{where}: no column is called smiles or inchi; the columns are {listed(columns)}: name it "
+        f"with {option}, or their row with {option.replace('smiles_column', 'header_row')}"
     )
 
 
-def _refuse_headless(
-    columns: Sequence[str], where: str, option: str, is_molecule: Callable[[str], bool]
-) -> None:
-    for name in filter(is_molecule, columns):
-        shown = shortened(name, _SHOWN)
-        raise DataError(
-            f"{where}: its first line has {shown!r}, which is a molecule and not the name of a "
-            "column: put a line of names above it, such as smiles,value, or if it is a name, name "
-            f"the column of SMILES with {option}"
-        )
-
-
-def smiles_choice(columns: Sequence[str], found: int | None) -> str:
-    """Say which column of SMILES was found, if there are others; empty if there was no choice."""
-    others = [
-        readable(name)
-        for place, name in enumerate(columns)
-        if place != found and "smiles" in _plain(name)
-    ]
-    if found is None or not others:
-        return ""
-    return f"the molecules are those of {readable(columns[found])!r}, not of {listed(others)}"
-
-
-def find_header(rows: Sequence[Sequence[object]], wanted: str | None = None) -> tuple[int, int]:
-    """Return which of the first rows of a file names the columns, and how surely that is known.
-
-    It has the name of the column of molecules, and if titles are above it, more cells than they.
-
-    Args:
-        rows: Their cells.
-        wanted: The name, if the user says it.
-
-    Returns:
-        Its index, and how surely: 0 is the surest, `NO_RANK` says that no row names them.
-    """
-    ranks = []
-    for row in rows:
-        names = [name.strip() for name in row if isinstance(name, str) and len(name) <= _SHOWN]
-        if wanted is not None:
-            same = readable(wanted).lower() in (readable(name).lower() for name in names)
-            ranks.append(0 if same else NO_RANK)
-        else:
-            ranks.append(min(map(_rank, names), default=NO_RANK))
-    named = [
-        (rank, at)
-        for at, rank in enumerate(ranks)
-        if at == 0 or (rank < _WEAK and len(rows[at]) > len(rows[0]))
-    ]
-    rank, at = min(named, default=(NO_RANK, 0))
-    return at, rank
-
-
 def _rank(name: str) -> int:
-    """How surely a column of this name has the molecules: 0 surely, then less; `NO_RANK`: not."""
-    plain = _plain(name)
-    if "smiles" in plain and "iso" in plain:  # others of PubChem's lack the stereochemistry
-        return 0
-    if plain in _NAMES:
-        return _NAMES.index(plain) + 1
-    if "smiles" in plain:
-        return _NAMES.index("inchi")
-    return _NAMES.index("inchi") + 1 if "inchi" in plain and "key" not in plain else NO_RANK
+    """How surely a column of this name has the molecules: 0 surely, then less; `_NO_RANK`: not."""
+    key = "".join(filter(str.isalnum, name.lower()))
+    ranks = (
+        key == "smiles",
+        "smiles" in key or key in ("smi", "smile"),
+        "inchi" in key and "key" not in key,
+        key in ("mol", "molecule", "structure", "drug"),
+        True,
+    )
+    return ranks.index(True)
+
+
+_NO_RANK = _rank("")
 
 
 def is_smiles_name(name: str) -> bool:
     """Whether a header of this name announces SMILES or InChI (and is no SMILES itself)."""
     # Words only: without its brackets [Sm]I would be a known name.
-    return bool(_WORDS.fullmatch(name)) and _rank(name) < NO_RANK
+    return bool(_WORDS.fullmatch(name)) and _rank(name) < _NO_RANK
 
 
 def names_rows(name: str) -> bool:
@@ -185,17 +125,7 @@ def names_rows(name: str) -> bool:
 def find_id_column(
     columns: Sequence[str], wanted: str | None, where: str, used: Collection[int | None]
 ) -> int | None:
-    """Return the position of the column of identifiers: the first that names rows; or None.
-
-    Args:
-        columns: Names of all columns.
-        wanted: Its name, if the user says it.
-        where: The file, for messages.
-        used: Columns that are used for something else.
-
-    Raises:
-        DataError: It is named and not there.
-    """
+    """Return the index of the column of identifiers: `wanted`, or the first that names rows."""
     if wanted is not None:
         return find_column(columns, wanted, where)
     free = (at for at, name in enumerate(columns) if at not in used and names_rows(name))
@@ -203,20 +133,23 @@ def find_id_column(
 
 
 def find_column(columns: Sequence[str], wanted: str, where: str) -> int:
-    """Return the position of a column by its name; capitals only matter if they have to.
+    """Return the index of a column by its name; capitals only matter if they have to.
 
     Raises:
-        DataError: There is no such column, or several of this name, whose places are said.
+        DataError: There is no such column, or there are several of this name.
     """
-    shown, sought = [readable(name) for name in columns], readable(wanted).lower()
-    for found in (
-        [position for position, name in enumerate(columns) if name == wanted],
-        [position for position, name in enumerate(shown) if name.lower() == sought],
-    ):
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise _several(found, wanted, where)
+    shown = [readable(name) for name in columns]
+    exact = [at for at, name in enumerate(columns) if name == wanted]
+    sought = readable(wanted).lower()
+    found = exact or [at for at, name in enumerate(shown) if name.lower() == sought]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        *first, last = [str(at + 1) for at in found]
+        raise DataError(
+            f"{where}: {len(found)} columns are called {wanted!r} (columns {', '.join(first)} and "
+            f"{last}): rename all but one"
+        )
     hint = did_you_mean(wanted, map(in_a_line, shown))
     raise DataError(
         f"{where}: there is no column {wanted!r}{hint}; the columns are {listed(shown)}"
@@ -225,38 +158,36 @@ def find_column(columns: Sequence[str], wanted: str, where: str) -> int:
 
 def readable(name: str) -> str:
     """Return a name, or a text, as it can be shown; bytes that are no UTF-8 are Latin-1."""
-    return _NO_UTF8.sub(lambda byte: chr(ord(byte[0]) - 0xDC00), name)
-
-
-def require_one_of_its_name(columns: Sequence[str], position: int, where: str) -> None:
-    """Refuse a column that was found by what it holds, where another one has its name.
-
-    Raises:
-        DataError: Several columns have this name.
-    """
-    name = columns[position]
-    same = [place for place, other in enumerate(columns) if other == name]
-    if len(same) > 1:
-        raise _several(same, name, where)
-
-
-def _several(positions: Sequence[int], name: str, where: str) -> DataError:
-    *first, last = [str(position + 1) for position in positions]
-    return DataError(
-        f"{where}: {len(positions)} columns are called {name!r} (columns {', '.join(first)} and "
-        f"{last}): rename all but one"
-    )
+    return _NOT_UTF8.sub(lambda byte: chr(ord(byte[0]) - 0xDC00), name)
 
 
 def free_name(name: str, taken: Collection[str]) -> str:
     """Return `name`, or `name` with _2, _3, ... behind it if it is taken (in any capitals)."""
     used = {other.lower() for other in taken}
-    number = 1
-    free = name
+    free, number = name, 1
     while free.lower() in used:
         number += 1
         free = f"{name}_{number}"
     return free
+
+
+def is_empty(cell: object) -> bool:
+    """Whether nothing stands in a cell, or a word for no value, such as ``n.d.`` or ``#N/A``."""
+    return cell is None or "".join(str(cell).lower().replace(".", " ").split()) in _NO_VALUE
+
+
+def _parse(cell: object) -> float:
+    if is_empty(cell):
+        return math.nan
+    text = str(cell).strip().lower().replace("\N{MINUS SIGN}", "-")
+    if text in ("true", "false"):
+        return float(text == "true")
+    if isinstance(cell, DecimalComma):
+        text = text.replace(",", ".")
+    try:
+        return float(text.replace("_", "x"))  # Python takes 1_000 for a number; a table does not
+    except ValueError:
+        raise ValueError(f"{cell!r} is not a number, nor true or false") from None
 
 
 def parse_number(cell: object) -> float:
@@ -271,33 +202,17 @@ def parse_number(cell: object) -> float:
     return number
 
 
-def parse_label(cell: object) -> float:
-    """Return the number in a label's cell, as `parse_number`.
-
-    What is given in per cent is that number: ``29.0%`` is 29.
-
-    Raises:
-        ValueError: Something else stands there, or an infinity.
-    """
-    if isinstance(cell, str) and "%" in cell and (found := _PERCENT.fullmatch(cell)):
-        cell = type(cell)(found[1])
-    return parse_number(cell)
-
-
-def is_empty(cell: object) -> bool:
-    """Whether nothing stands in a cell, or a word for no value, such as ``n.d.`` or ``#N/A``."""
-    return cell is None or "".join(str(cell).lower().replace(".", " ").split()) in _NO_VALUE
+def parse_class(cell: object) -> float:
+    """Return the number in a cell as `parse_number`, 1 and 0 for all of `CLASS_WORDS`."""
+    word = class_word(cell)
+    return _CLASSES[word] if word else parse_number(cell)
 
 
 def parse_or_missing(cells: Sequence[object], names: Sequence[str]) -> tuple[float, ...]:
-    """Return the numbers in some cells; an infinity, also of 32-bit numbers, counts as missing.
-
-    Args:
-        cells: Of one row.
-        names: Of their columns, for messages.
+    """Return the numbers in cells of a row; an infinity, also of 32-bit numbers, counts as missing.
 
     Raises:
-        ValueError: Something else stands there; it says where and what.
+        ValueError: Something else stands there; it names the column, one of `names`, and the cell.
     """
     numbers = []
     for name, cell in zip(names, cells, strict=True):
@@ -313,22 +228,6 @@ def no_number(what: str, cell: object, error: ValueError) -> str:
     """Say why a cell cannot be used, with the reason of `parse_number`."""
     why = str(error).rpartition(" is ")[2]  # "not a number", "not finite"
     return f"{what} is {shortened(readable(str(cell)), _SHOWN)!r}: {why}"
-
-
-def _parse(cell: object) -> float:
-    if is_empty(cell):
-        return math.nan
-    text = str(cell).strip().lower().replace("\N{MINUS SIGN}", "-")
-    if text in _TRUTH:
-        return _TRUTH[text]
-    if isinstance(cell, DecimalComma):
-        text = text.replace(",", ".")
-    if "_" in text:  # Python takes 1_000 for a number; a table does not
-        raise ValueError(f"{cell!r} is not a number")
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{cell!r} is not a number, nor true or false") from None
 
 
 def parse_class_name(cell: object) -> str:
@@ -355,8 +254,7 @@ def split_bound(cell: object) -> tuple[str, object]:
 
     Empty, and the cell, where it begins with none of them.
     """
-    found = _BOUND.match(cell) if isinstance(cell, str) else None
-    if not found or not isinstance(cell, str):
+    if not isinstance(cell, str) or not (found := _BOUND.match(cell)):
         return "", cell
     return {"≤": "<", "≥": ">"}.get(found[1], found[1]), type(cell)(cell[found.end() :])
 
@@ -365,16 +263,6 @@ def class_word(cell: object) -> str:
     """Return the word of a class that stands in a cell, in lower case; empty if there is none."""
     word = str(cell).strip().lower()
     return word if word in _CLASSES else ""
-
-
-def parse_class(cell: object) -> float:
-    """Return the number in a cell as `parse_label`, 1 and 0 for all of `CLASS_WORDS`.
-
-    Raises:
-        ValueError: Something else stands there, or an infinity.
-    """
-    word = class_word(cell)
-    return _CLASSES[word] if word else parse_label(cell)
 
 
 def means(words: str, label: int) -> bool:
@@ -387,7 +275,3 @@ def means(words: str, label: int) -> bool:
             return math.nan
 
     return all(read(word) == label for word in words.split(" or "))
-
-
-def _plain(name: str) -> str:
-    return "".join(filter(str.isalnum, name.lower()))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
+import itertools
+import logging
 import math
 import re
 import warnings
@@ -10,31 +11,24 @@ import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed
-from graphormer_sepnorm.tables.columns import NO_RANK, find_header
+from graphormer_sepnorm.tables.columns import is_smiles_name, readable
 from graphormer_sepnorm.tables.reader import Layout, Row, TableReader
 from graphormer_sepnorm.tables.text import open_binary
 from graphormer_sepnorm.tables.writer import WholeFileWriter
 
-# A sheet has no more.
-_MOST_ROWS = 1_048_576
+log = logging.getLogger(__name__)
+
+_MOST_ROWS = 1_048_576  # of a sheet
 _LARGEST_BYTES = 2_000_000_000  # a file of some kilobytes can be packed so that it unpacks to more
-# A cell with a formula and no value in the XML of a sheet, whose names may have a prefix. The value
-# of a formula of text may be an empty one.
-_TAG = rb"<(?:\w+:)?"
-_WITHOUT_VALUE = re.compile(
-    _TAG + rb'c\b(?![^>]*t="str")[^>]*\br="(\w+)"[^>]*>\s*' + _TAG + rb"f\b(?:[^>]*/>|[^>]*>[^<]*"
-    rb"</(?:\w+:)?f>)\s*(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v>\s*</(?:\w+:)?v>)?\s*</(?:\w+:)?c>"
-)
+_CALCULATED = 1000  # rows in which formulas without values are looked for
 _LONGEST_CELL = 32_767  # characters
 _FIRST_YEAR = 1900
 _LARGEST_INTEGER = 10**15  # of larger ones Excel makes the digits after the fifteenth zeros
-_LOOKED_AT = 30  # rows in which the header is looked for
 _OF_EXCEL = (bool, int, float, Decimal, date, time, timedelta)
 # Control characters, which cannot stand in a cell.
 _ILLEGAL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -50,19 +44,19 @@ def _openpyxl() -> Any:
 
 
 class ExcelReader(TableReader):
-    """A sheet of a workbook; one of its first rows names the columns.
+    """A sheet of a workbook; its first row that holds something names the columns.
 
-    Unless `layout` says them, the sheet is the only one with a column of SMILES among those that
-    are not hidden, or the only one that is not empty, and the header is the row with the name of
-    that column, or the first. The cells are values of Python's types, of formulas the values that
-    were saved with them. Empty rows below the last one that holds something, which spreadsheets may
-    keep, are left out.
+    Unless `layout` says it, the sheet is the only one with a column of SMILES among those that are
+    not hidden, or the only one that is not empty. The cells are values of Python's types, of
+    formulas the values that were saved with them. Empty rows below the last one that holds
+    something, which spreadsheets may keep, are left out.
 
     Raises:
-        DataError: It is no workbook, or which sheet or row is meant cannot be told.
+        DataError: It is no workbook, or which sheet is meant cannot be told.
     """
 
     format = "xlsx"
+    _kind = "a workbook"
 
     def __init__(self, source: str | Path, layout: Layout) -> None:
         self.name = str(source)
@@ -77,98 +71,80 @@ class ExcelReader(TableReader):
                     raise ValueError(f"it says to hold {size:,} bytes")
                 self._raw.seek(0)
                 self._book = library.load_workbook(self._raw, read_only=True, data_only=True)
-            sheet, top = self._table(layout)
-            with self._explained():
-                self.notes += _uncalculated(sheet)
-                # By what the sheet says of its size rows would be left out where that is wrong.
-                self._rows = enumerate(sheet.iter_rows(values_only=True), start=1)
-                header = next(row for line, row in self._rows if line == top)
+            sheet, header = self._find_sheet(layout)
+            with self._explained(), warnings.catch_warnings(action="ignore"):
+                formulas = library.load_workbook(self._raw, read_only=True)[sheet.title]
+                if first := _uncalculated(formulas, sheet):
+                    log.warning(
+                        "%s: cell %s, for one, is a formula without a value and counts as empty: "
+                        "the workbook was never calculated; open and save it",
+                        self.name,
+                        first,
+                    )
         except BaseException:
             self._raw.close()
             raise
-        last = max(place for place, cell in enumerate(header) if _there(cell))
+        last = max(at for at, cell in enumerate(header) if _there(cell))
         self.columns = tuple(
-            ("" if cell is None else str(cell).strip()) or f"column_{place}"
-            for place, cell in enumerate(header[: last + 1], start=1)
+            ("" if cell is None else str(cell).strip()) or f"column_{at}"
+            for at, cell in enumerate(header[: last + 1], start=1)
         )
 
-    def _table(self, layout: Layout) -> tuple[Any, int]:
-        """Return the sheet, and the row of its header."""
-        sheets = self._book.worksheets
-        chosen = [
-            sheet
-            for number, sheet in enumerate(sheets, start=1)
-            if layout.sheet in (sheet.title, str(number))
-            or (layout.sheet is None and sheet.sheet_state == "visible")
-        ]
-        if not chosen:
-            raise DataError(
-                f"{self.name}: there is no sheet {layout.sheet!r}; the sheets are "
-                f"{listed([sheet.title for sheet in sheets])}"
-            )
-        found = []
-        for sheet in chosen:
-            with self._explained():
-                said_rows = sheet.max_row
-                sheet.reset_dimensions()
-                header = _header(sheet, layout)
-            if header:
-                found.append((sheet, *header, said_rows))
-        if not found:
-            what = "hold nothing" if layout.header_row is None else "have no such header row"
-            raise DataError(
-                f"{self.name}: sheets {listed([sheet.title for sheet in chosen])} {what}: name a "
-                f"row that has the names of the columns with {layout.options}header_row"
-            )
-        found = [one for one in found if one[2] < NO_RANK] or found
-        if len(found) > 1:
-            raise DataError(
-                f"{self.name}: sheets {listed([sheet.title for sheet, *_ in found])} could be "
-                f"meant: name one with {layout.options}sheet"
-            )
-        sheet, line, _, self._said_rows = found[0]
-        if len(sheets) > 1:
-            self.name += f" (sheet {sheet.title!r})"
-        if layout.sheet is None and len(sheets) > 1:
-            self.notes += (f"of {len(sheets)} sheets {sheet.title!r} is read",)
-        if line > 1 and layout.header_row is None:
-            self.notes += (f"row {line} is taken for the header; what is above it is not read",)
-        return sheet, line
+    def _find_sheet(self, layout: Layout) -> tuple[Any, Sequence[Any]]:
+        """Find the sheet whose rows are read; return it and its header."""
 
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:  # XML that is no workbook can fail in nearly any way
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
+        def is_header(line: int, cells: Sequence[Any]) -> bool:
+            return layout.header_row in (None, line) and any(map(_there, cells))
+
+        def names_smiles(cell: object) -> bool:
+            name = readable(str(cell)).strip()
+            wanted = layout.smiles_column
+            return is_smiles_name(name) if wanted is None else name.lower() == wanted.lower()
+
+        found = []  # sheets with a header, their rows below it, the header
+        sheets = self._book.worksheets
+        for number, sheet in enumerate(sheets, start=1):
+            if layout.sheet not in (None, sheet.title, str(number)):
+                continue
+            if layout.sheet is None and sheet.sheet_state != "visible":
+                continue
+            with self._explained():
+                # By what the sheet says of its size rows would be left out where that is wrong.
+                sheet.reset_dimensions()
+                rows = enumerate(sheet.iter_rows(values_only=True), start=1)
+                header = next((cells for row, cells in rows if is_header(row, cells)), None)
+            if header is not None:
+                found.append((sheet, rows, header))
+        of_smiles = [one for one in found if any(map(names_smiles, one[-1]))]
+        if len(of_smiles or found) != 1:
+            titles = listed([one[0].title for one in (of_smiles or found)] or self._book.sheetnames)
+            what = "could be meant" if found else "are not there, or without such a header row"
             raise DataError(
-                f"{self.name} is cut off, damaged or not a workbook {self._place()} ({reason})"
-            ) from error
+                f"{self.name}: sheets {titles} {what}: name one with {layout.options}sheet, and "
+                f"the row of its header with {layout.options}header_row"
+            )
+        sheet, self._rows, header = (of_smiles or found)[0]
+        self.name += f" (sheet {sheet.title!r})" if len(sheets) > 1 else ""
+        return sheet, header
 
     def __iter__(self) -> Iterator[Row]:
+        return self._counted(self._parsed())
+
+    def _parsed(self) -> Iterator[tuple[int, tuple[Any, ...], str]]:
         width = len(self.columns)
-        empty = 0
         while True:
             with self._explained():
                 line, cells = next(self._rows, (0, None))
             if cells is None:
                 return
-            if not any(map(_there, cells)):
-                empty += 1
-                continue
-            for above in range(empty, 0, -1):
-                self._done += 1
-                yield Row(self._done, line - above, (None,) * width)
-            empty = 0
-            self._done += 1
-            known, more = cells[:width], [cell for cell in cells[width:] if _there(cell)]
-            known = (*known, *repeat(None, width - len(known)))
-            problem = f"{width + len(more)} cells for {width} columns" if more else ""
-            yield Row(self._done, line, known, problem)
+            more = sum(map(_there, cells[width:]))
+            problem = f"{width + more} cells for {width} columns" if more else ""
+            filled = (*cells[:width], *[None] * (width - len(cells)))
+            yield line, filled if any(map(_there, cells)) else (), problem
 
-    def fraction(self) -> float | None:
-        """Share of the rows that have been read."""
-        return min(1.0, (self._done + 1) / self._said_rows) if self._said_rows else None
+    @property
+    def _empty(self) -> tuple[Any, ...]:
+        return (None,) * len(self.columns)
 
     def close(self) -> None:
         """Close the file."""
@@ -180,38 +156,18 @@ def _there(cell: object) -> bool:
     return cell is not None and cell != ""
 
 
-def _header(sheet: Any, layout: Layout) -> tuple[int, int] | None:
-    """Return the row of a sheet that names the columns, and its rank; None: nothing stands there.
-
-    See `find_header`.
-    """
-    looked_at = max(_LOOKED_AT, layout.header_row or 0)
-    rows = [
-        (line, filled)
-        for line, cells in enumerate(sheet.iter_rows(max_row=looked_at, values_only=True), start=1)
-        if (filled := [cell for cell in cells if _there(cell)])
-        and layout.header_row in (None, line)
-    ]
-    if not rows:
-        return None
-    at, rank = find_header([cells for _, cells in rows], layout.smiles_column)
-    return rows[at][0], rank
-
-
-def _uncalculated(sheet: Any) -> tuple[str, ...]:
-    """Return what is to be said of formulas without values, which look like empty cells."""
-    found, rest = [], b""
-    with sheet._get_source() as stream:
-        while part := stream.read(1 << 20):
-            rest += part
-            end = rest.rfind(b"row>") + 1  # whole rows
-            found += [match[1].decode() for match in _WITHOUT_VALUE.finditer(rest, 0, end)]
-            rest = rest[end:]
-    if not found:
-        return ()
-    return (
-        f"{len(found):,} cells, the first {found[0]}, are formulas without values, and count as "
-        "empty: the workbook was never calculated; open and save it",
+def _uncalculated(formulas: Any, values: Any) -> str:
+    """Return a cell of the first rows whose formula has no saved value; the empty string: none."""
+    formulas.reset_dimensions()
+    rows = zip(formulas.iter_rows(), values.iter_rows(values_only=True), strict=False)
+    return next(
+        (
+            cell.coordinate
+            for cells, known in itertools.islice(rows, _CALCULATED)
+            for cell, value in zip(cells, known, strict=False)
+            if value is None and cell.data_type == "f"
+        ),
+        "",
     )
 
 
@@ -232,26 +188,23 @@ class ExcelWriter(WholeFileWriter):
         self._book = library.Workbook(write_only=True)
         self._sheet = self._book.create_sheet("predictions")
         self._written = 0
-        self._append(columns)
+        self.write([columns])
 
     def write(self, rows: Iterable[Sequence[object]], records: Sequence[str] | None = None) -> None:
         """Add rows.
 
         Raises:
-            DataError: A sheet has not so many.
+            DataError: A sheet cannot have so many.
         """
         for cells in rows:
-            self._append(cells)
-
-    def _append(self, cells: Sequence[object]) -> None:
-        self._written += 1
-        if self._written > _MOST_ROWS:
-            raise DataError(
-                f"a sheet of Excel has {_MOST_ROWS:,} rows, and this table has more: name a .csv "
-                "or .parquet file"
-            )
-        with self._explained():
-            self._sheet.append([self._made(cell) for cell in cells])
+            self._written += 1
+            if self._written > _MOST_ROWS:
+                raise DataError(
+                    f"a sheet of Excel has {_MOST_ROWS:,} rows, and this table has more: name a "
+                    ".csv or .parquet file"
+                )
+            with self._explained():
+                self._sheet.append(list(map(self._made, cells)))
 
     def _made(self, value: object) -> object:
         if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -264,10 +217,10 @@ class ExcelWriter(WholeFileWriter):
         )
         if isinstance(value, _OF_EXCEL) and not none_for_it:
             return value
-        value = str(value)
-        if len(value) > _LONGEST_CELL:
-            value = f"{value[: _LONGEST_CELL - 3]}..."
-        cell = self._cell(self._sheet, value=_ILLEGAL.sub("\ufffd", value))
+        text = str(value)
+        if len(text) > _LONGEST_CELL:
+            text = f"{text[: _LONGEST_CELL - 3]}..."
+        cell = self._cell(self._sheet, value=_ILLEGAL.sub("\ufffd", text))
         cell.data_type = "s"
         return cell
 

@@ -10,19 +10,9 @@ from graphormer_sepnorm.files import is_stream
 FORMATS = ("csv", "tsv", "smi", "sdf", "parquet", "xlsx")
 # Neither gzipped nor standard output nor continued: they are packed, and written at their end.
 WHOLE_FILES = {"parquet": "Parquet", "xlsx": "Excel"}
-_SUFFIXES = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".smi": "smi",
-    ".smiles": "smi",
-    ".ism": "smi",
-    ".txt": "smi",
-    ".sdf": "sdf",
-    ".sd": "sdf",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".xlsx": "xlsx",
+_SUFFIXES = {f".{format}": format for format in FORMATS} | {
+    **{".tab": "tsv", ".sd": "sdf", ".pq": "parquet"},
+    **dict.fromkeys((".smiles", ".ism", ".txt"), "smi"),
 }
 
 
@@ -32,13 +22,10 @@ def format_of(path: str | Path) -> str:
     Raises:
         DataError: It says none.
     """
-    path = Path(path)
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    gzipped = suffixes[-1:] == [".gz"]
-    if gzipped:
-        suffixes.pop()
-    format = _SUFFIXES.get(suffixes[-1]) if suffixes else None
-    if format is None or (gzipped and format in WHOLE_FILES):
+    name = Path(path).name.lower()
+    bare = name.removesuffix(".gz")
+    format = _SUFFIXES.get(Path(bare).suffix)
+    if format is None or (bare != name and format in WHOLE_FILES):
         raise DataError(
             f"{path}: what format is this? Names end in {', '.join(_SUFFIXES)}, all but Parquet "
             "and Excel also with .gz after it; save another spreadsheet as .xlsx or .csv"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.tables.delimited import DelimitedReader, SmilesReader
 from graphormer_sepnorm.tables.formats import WHOLE_FILES, format_of
 from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Layout, TableReader
-from graphormer_sepnorm.tables.text import TextSource
+from graphormer_sepnorm.tables.text import DelimitedReader, SmilesReader, TextSource
 
 _ANYTHING = (".txt", ".txt.gz")  # such a file is what its first line says
+# The formats that have a part of a layout; None: not known yet.
+_LAYOUTS = {"sheet": ("xlsx",), "header_row": (None, "csv", "tsv", "xlsx")}
 
 
 def open_table(
@@ -29,12 +30,19 @@ def open_table(
     """
     layout = layout or Layout()
     said = format is not None
-    if not said and str(source) != STANDARD_INPUT and not str(source).lower().endswith(_ANYTHING):
+    standard = str(source) == STANDARD_INPUT
+    if not said and not standard and not str(source).lower().endswith(_ANYTHING):
         format = format_of(source)
-    if format in WHOLE_FILES and (str(source) == STANDARD_INPUT or Path(source).is_fifo()):
-        where = "standard input" if str(source) == STANDARD_INPUT else f"the pipe {source}"
+    if format in WHOLE_FILES and (standard or Path(source).is_fifo()):
+        where = "standard input" if standard else f"the pipe {source}"
         raise DataError(f"{WHOLE_FILES[format]} cannot be read from {where}: name the file")
-    _check_layout(layout, source, format)
+    for name, formats in _LAYOUTS.items():
+        value = getattr(layout, name)
+        if (value is not None and format not in formats) or value == 0:
+            raise DataError(
+                f"{layout.options}{name} {value} is not for {source}: it is for "
+                f"{', '.join(filter(None, formats))} files, rows count from 1"
+            )
     if format == "parquet":
         from graphormer_sepnorm.tables.parquet import ParquetReader
 
@@ -54,26 +62,10 @@ def open_table(
             raise DataError(
                 f"{text.name} looks like {announced.upper()}: say this format, or rename it"
             )
-        if format is None:
-            format = text.guess_format()
+        format = format or announced or text.guessed_format()
         if format == "smi" and layout.header_row is None:
             return SmilesReader(text)
         return DelimitedReader(text, "csv" if format == "smi" else format, layout)
     except BaseException:
         text.close()
         raise
-
-
-def _check_layout(layout: Layout, source: str | Path, format: str | None) -> None:
-    """Refuse what this format has not, and a row that cannot be."""
-    if layout.sheet is not None and format != "xlsx":
-        raise DataError(f"{source} is no Excel workbook: leave {layout.options}sheet out")
-    if layout.header_row is None:
-        return
-    if format not in (None, "csv", "tsv", "xlsx"):
-        raise DataError(
-            f"{layout.options}header_row is for Excel, CSV and TSV, and {source} is none: leave it "
-            "out"
-        )
-    if layout.header_row < 1:
-        raise DataError(f"{layout.options}header_row is {layout.header_row}: rows count from 1")

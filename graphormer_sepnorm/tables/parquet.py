@@ -17,16 +17,14 @@ _BATCH_ROWS = 4096
 
 
 def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise DataError("Parquet needs pyarrow: pip install pyarrow, or use CSV") from None
+    import pyarrow
+    import pyarrow.parquet
+
     return pyarrow
 
 
 class _Stored(str):
-    """A value that Python has none for, as the year 10000: its text, and for Parquet itself."""
+    """A value that may be none of Python's, as the year 10000: its text, and for Parquet itself."""
 
     value: Any = None  # a scalar of Arrow's
 
@@ -35,74 +33,36 @@ class _Stored(str):
 
 
 class ParquetReader(TableReader):
-    """A Parquet file; the cells are values of Python's types, or text where these have no such.
+    """A Parquet file; cells are numbers, truth values, text, or what else is there, as its text.
 
     Text that the file does not call text, but bytes, as some programs write it, is text.
     """
 
     format = "parquet"
+    _kind = "Parquet"
 
     def __init__(self, source: str | Path) -> None:
         self.name = str(source)
-        self._arrow = _pyarrow()
-        self._nanoseconds = self._arrow.time64("ns")
         self._raw = open_binary(Path(source))
         try:
             with self._explained():
-                self._file = self._arrow.parquet.ParquetFile(self._raw)
+                self._file = _pyarrow().parquet.ParquetFile(self._raw)
         except DataError:
             self._raw.close()
             raise
         self.schema = self._file.schema_arrow
         self.columns = tuple(self.schema.names)
 
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except (self._arrow.ArrowException, OSError) as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise DataError(
-                f"{self.name} is cut off, damaged or not Parquet {self._place()} ({reason})"
-            ) from error
-
     def __iter__(self) -> Iterator[Row]:
         batches = self._file.iter_batches(batch_size=_BATCH_ROWS)
         while True:
             with self._explained():
                 batch = next(batches, None)
-                columns = () if batch is None else [*map(self._cells, batch.columns)]
+                columns = () if batch is None else [*map(_cells, batch.columns)]
             if batch is None:
                 return
             for cells in zip(*columns, strict=True):
-                self._done += 1
-                yield Row(self._done, 0, cells)
-
-    def _cells(self, column: Any) -> list[Any]:
-        try:
-            if "binary" in str(column.type):
-                return [*map(_text, column.to_pylist())]
-            if column.type != self._nanoseconds:
-                return column.to_pylist()
-        except (OverflowError, ValueError):  # one of them is a date far away, or bytes as text
-            pass
-        return [*map(self._cell, column)]
-
-    def _cell(self, value: Any) -> Any:
-        # Times of Python's have no nanoseconds, and Arrow drops them without a word.
-        if value.type != self._nanoseconds or not value.is_valid or value.value % 1000 == 0:
-            with contextlib.suppress(OverflowError, ValueError):
-                return value.as_py()
-        shown = value
-        if getattr(value.type, "tz", None):  # maybe a time zone that is not known here
-            shown = value.cast(self._arrow.timestamp(value.type.unit, "UTC"))
-        try:
-            data = shown.cast(self._arrow.string()).as_buffer().to_pybytes()
-        except self._arrow.ArrowException:  # within a list
-            data = f"<{value.type}>".encode()
-        stored = _Stored(data.decode("utf-8", "surrogateescape"))
-        stored.value = value
-        return stored
+                yield self._row(0, cells)
 
     def fraction(self) -> float | None:
         """Share of the rows that have been read."""
@@ -119,14 +79,45 @@ class ParquetReader(TableReader):
         self._raw.close()
 
 
+def _cells(column: Any) -> list[Any]:
+    types = _pyarrow().types
+    if "binary" in str(column.type):
+        return [*map(_text, column.to_pylist())]
+    if not (types.is_temporal(column.type) or types.is_nested(column.type)):
+        with contextlib.suppress(ValueError):  # bytes that the file calls text
+            return column.to_pylist()
+    return [_stored(value) if value.is_valid else None for value in column]
+
+
+def _text(cell: Any) -> Any:
+    """Return bytes that can be text as that; `_value` makes the same bytes of it again."""
+    if isinstance(cell, bytes) and b"\0" not in cell:
+        with contextlib.suppress(UnicodeDecodeError):
+            return cell.decode()
+    return cell
+
+
+def _stored(value: Any) -> _Stored:
+    shown, arrow = value, _pyarrow()
+    if getattr(value.type, "tz", None):  # maybe a time zone that is not known here
+        shown = value.cast(arrow.timestamp(value.type.unit, "UTC"))
+    try:
+        data = shown.cast(arrow.string()).as_buffer().to_pybytes()
+    except arrow.ArrowException:  # of several values
+        try:
+            data = str(value.as_py()).encode()
+        except (OverflowError, ValueError):
+            data = f"<{value.type}>".encode()
+    stored = _Stored(data.decode("utf-8", "surrogateescape"))
+    stored.value = value
+    return stored
+
+
 class ParquetWriter(WholeFileWriter):
     """Writes a Parquet file; each call of `write` becomes a row group.
 
-    Args:
-        path: The file.
-        columns: Names of the columns.
-        types: Arrow's names of what they hold; others are text.
-        like: A Parquet file whose columns come first and keep their types.
+    Columns hold the `types` of Arrow, others text; those of a Parquet file that it is `like` come
+    first and keep their types.
     """
 
     format = "parquet"
@@ -139,13 +130,12 @@ class ParquetWriter(WholeFileWriter):
         like: TableReader | None,
     ) -> None:
         self._arrow = arrow = _pyarrow()
-        kept = list(like.schema) if isinstance(like, ParquetReader) else []
+        given = list(like.schema) if isinstance(like, ParquetReader) else []
         added = [
             arrow.field(_utf8(name), getattr(arrow, types.get(name, "string"))())
-            for name in columns[len(kept) :]
+            for name in columns[len(given) :]
         ]
-        self._schema = arrow.schema([*kept, *added])
-        self._kept = len(kept)
+        self._schema, self._given = arrow.schema([*given, *added]), len(given)
         super().__init__(path)
         try:
             with self._explained():
@@ -159,10 +149,10 @@ class ParquetWriter(WholeFileWriter):
         columns = list(zip(*rows, strict=True)) or [()] * len(self._schema)
         arrays = [
             self._arrow.array(
-                [_value(cell, field.type, missing=place >= self._kept) for cell in column],
+                [_value(cell, str(field.type), ours=at >= self._given) for cell in column],
                 type=field.type,
             )
-            for place, (column, field) in enumerate(zip(columns, self._schema, strict=True))
+            for at, (column, field) in enumerate(zip(columns, self._schema, strict=True))
         ]
         with self._explained():
             self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
@@ -175,23 +165,15 @@ class ParquetWriter(WholeFileWriter):
         self._writer.close()
 
 
-def _text(cell: Any) -> Any:
-    """Return bytes that can be text as that; `_value` makes the same bytes of it again."""
-    if isinstance(cell, bytes) and b"\0" not in cell:
-        with contextlib.suppress(UnicodeDecodeError):
-            return cell.decode()
-    return cell
-
-
-def _value(cell: object, kind: Any, missing: bool) -> object:
-    """Return a cell for a column of this kind; of ours nan is `missing`, others' stays."""
-    if cell is None or (missing and isinstance(cell, float) and math.isnan(cell)):
+def _value(cell: object, kind: str, ours: bool) -> object:
+    """Return a cell for a column of this kind; of `ours` nan is missing, others' stays."""
+    if cell is None or (ours and isinstance(cell, float) and math.isnan(cell)):
         return None
     if isinstance(cell, _Stored):
         return cell.value
-    if isinstance(cell, str) and "binary" in str(kind):
+    if isinstance(cell, str) and "binary" in kind:
         return cell.encode()
-    return _utf8(str(cell)) if str(kind) in ("string", "large_string") else cell
+    return _utf8(str(cell)) if kind in ("string", "large_string") else cell
 
 
 def _utf8(text: str) -> str:

@@ -9,15 +9,14 @@ from graphormer_sepnorm.tables.reader import TableReader
 
 
 class TableProgress:
-    """Says how many rows are done, how fast, and how long the others will take.
+    """Shows how many rows are done, how fast, and how long the others will take.
 
     Args:
         reader: The table.
         verb: What is done with the rows: ``read``, ``predicted``.
         quiet: Show nothing.
         done: Rows that were done in an earlier run.
-        total: Rows that there are to do, if that is known; else the place in the file says how far
-            it is.
+        total: Rows that there are to do; None: the part of the file that has been read counts.
     """
 
     def __init__(
@@ -28,20 +27,13 @@ class TableProgress:
         done: int = 0,
         total: int | None = None,
     ) -> None:
-        self._reader = reader
-        self._total = total
-        self._verb = verb
+        self._reader, self._verb, self._total, self._skipped = reader, verb, total, done
         self._line = None if quiet else StatusLine()
         self._started = time.monotonic()
-        self._skipped = done
         self._first_share = self._share(done) or 0.0
 
     def show(self, rows: int) -> None:
-        """Say how far it is, if there is something new to say.
-
-        Args:
-            rows: Rows done so far.
-        """
+        """Show how many rows are done so far, if that is due."""
         if self._line is None or not self._line.is_due():
             return
         seconds = max(time.monotonic() - self._started, 1e-9)

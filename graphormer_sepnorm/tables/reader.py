@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from graphormer_sepnorm.errors import DataError
 
 STANDARD_INPUT = "-"
 
@@ -37,7 +40,7 @@ class Layout:
     Attributes:
         sheet: Excel: its name, or its number from 1; None: the only one with a column of SMILES.
         header_row: Excel, CSV and TSV: the row (line) that names the columns, from 1; None: the
-            first, or one below it with a column of SMILES.
+            first.
         smiles_column: The name of that column; None: known by its name.
         options: How these options begin, for messages.
     """
@@ -56,22 +59,18 @@ class TableReader(ABC):
         format: One of `formats.FORMATS`.
         columns: Names of the columns; a name may occur twice.
         delimiter: What separates the cells of text; a comma where nothing does.
-        announced: Whether a line ``sep=;`` before the header says so.
         marked: Whether text begins with a byte-order mark, without which Excel takes it for
             another encoding.
         decimal_comma: Whether numbers are written with a decimal comma.
-        notes: What the user should know of how the file is read, one line each.
     """
 
     name: str
     format: str
     columns: tuple[str, ...]
     delimiter: str = ","
-    announced: bool = False
     marked: bool = False
     decimal_comma: bool = False
-    notes: tuple[str, ...] = ()
-    _unit = "row"
+    _unit, _kind = "row", "a table"
     _done = 0  # rows that have been read
 
     @abstractmethod
@@ -82,9 +81,9 @@ class TableReader(ABC):
             DataError: The file cannot be read any further; it names the last row that could.
         """
 
-    @abstractmethod
     def fraction(self) -> float | None:
-        """Share of the table that has been read, 0 to 1; None where that cannot be known."""
+        """Share of the table that has been read, 0 to 1; None where that is not known."""
+        return None
 
     def count(self) -> int:
         """Return the number of rows; where the format does not say it, by reading them all.
@@ -97,6 +96,37 @@ class TableReader(ABC):
     def _place(self) -> str:
         """How far the table has been read, for messages."""
         return f"after {self._unit} {self._done}" if self._done else "at its beginning"
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # what is no such file can fail in nearly any way
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
+            raise DataError(
+                f"{self.name} is cut off, damaged or not {self._kind} {self._place()} ({reason})"
+            ) from error
+
+    def _row(self, line: int, cells: tuple[Any, ...], problem: str = "", record: str = "") -> Row:
+        """Count a row and return it."""
+        self._done += 1
+        return Row(self._done, line, cells, problem, record)
+
+    def _counted(self, rows: Iterator[tuple[int, tuple[Any, ...], str]]) -> Iterator[Row]:
+        """Give rows of line, cells and problem; those without cells are empty, none at the end."""
+        blank: list[int] = []
+        for line, cells, problem in rows:
+            if not cells:
+                blank.append(line)
+                continue
+            for earlier in blank:
+                yield self._row(earlier, self._empty)
+            blank.clear()
+            yield self._row(line, cells, problem)
+
+    @property
+    def _empty(self) -> tuple[Any, ...]:
+        return ("",) * len(self.columns)
 
     @abstractmethod
     def close(self) -> None:

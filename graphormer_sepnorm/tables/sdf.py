@@ -46,30 +46,26 @@ class SDFReader(TableReader):
     """An SD file. Its columns are the names of all data fields, found in a first pass over it.
 
     The title line of the records is a column too, ``title``, if any record has one. The molecule
-    itself is in `Row.record`.
-
-    Args:
-        source: The file; standard input (``-``) and pipes are copied to a temporary file first.
+    itself is in `Row.record`. Standard input (``-``) and pipes are copied to a temporary file
+    first.
     """
 
     format = "sdf"
     _unit = "record"
 
     def __init__(self, source: str | Path) -> None:
-        self._spool: Any = None
-        self.name = str(source)
-        if self.name == STANDARD_INPUT:
-            self.name = "standard input"
-            self._spool = _spooled(standard_input())
-            source = self._spool.name
-        elif Path(source).exists() and not Path(source).is_file() and not Path(source).is_dir():
-            with open_binary(Path(source)) as stream:  # a pipe
-                self._spool = _spooled(stream)
-            source = self._spool.name
-        self._path = Path(source)
+        standard = str(source) == STANDARD_INPUT
+        self.name = "standard input" if standard else str(source)
+        self._closing = contextlib.ExitStack()
         names: dict[str, None] = {}
         titled = molecules = False
-        try:
+        with contextlib.ExitStack() as closing:
+            self._path = Path(source)
+            if standard or self._path.is_fifo():
+                stream = (
+                    standard_input() if standard else closing.enter_context(open_binary(self._path))
+                )
+                self._path = Path(closing.enter_context(_spooled(stream)).name)
             with contextlib.closing(self._open()) as text:
                 for _, record in self._records(text):
                     titled = titled or bool(record and record[0].strip())
@@ -78,16 +74,15 @@ class SDFReader(TableReader):
             if titled and not molecules:
                 raise DataError(f"{self.name} is not an SD file: no record in it has a mol block")
             self._text = self._open()
-        except DataError:
-            if self._spool is not None:
-                self._spool.close()
-            raise
-        self._titled, self._names = titled, tuple(names)
-        self.columns = (*((free_name("title", names),) if titled else ()), *names)
+            closing.callback(self._text.close)
+            self._closing = closing.pop_all()
+        self._names = tuple(names)
+        self._title = (free_name("title", names),) * titled
+        self.columns = (*self._title, *names)
 
     def _open(self) -> TextSource:
         text = TextSource(self._path)
-        text.name = self.name
+        text.name, text.place = self.name, self._place
         return text
 
     def _records(self, text: TextSource) -> Iterator[tuple[int, list[str]]]:
@@ -95,7 +90,7 @@ class SDFReader(TableReader):
         self._done = 0
         lines: list[str] = []
         start = 1
-        for number, line in enumerate(text.lines(self._place), start=1):
+        for number, line in enumerate(text, start=1):
             if not line.startswith(_END):
                 lines.append(line)
                 continue
@@ -109,10 +104,9 @@ class SDFReader(TableReader):
     def __iter__(self) -> Iterator[Row]:
         for start, record in self._records(self._text):
             values = _fields(record)
-            cells = [values.get(name, "") for name in self._names]
-            if self._titled:
-                cells.insert(0, record[0].strip() if record else "")
-            yield Row(self._done, start, tuple(cells), record="".join(record))
+            title = ((record[0] if record else "").strip(),) * len(self._title)
+            cells = (*title, *(values.get(name, "") for name in self._names))
+            yield Row(self._done, start, cells, record="".join(record))
 
     def fraction(self) -> float | None:
         """Share of the file's bytes that have been read, the first pass not counted."""
@@ -120,9 +114,7 @@ class SDFReader(TableReader):
 
     def close(self) -> None:
         """Close the file."""
-        self._text.close()
-        if self._spool is not None:
-            self._spool.close()
+        self._closing.close()
 
 
 def _spooled(stream: Any) -> Any:

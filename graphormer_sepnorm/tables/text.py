@@ -1,59 +1,61 @@
-"""A text file as lines, unpacked if it is gzipped, every byte kept."""
+"""Text tables: CSV, TSV and files of SMILES, unpacked if they are gzipped, every byte kept."""
 
 from __future__ import annotations
 
 import codecs
 import contextlib
+import csv
 import gzip
 import io
 import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.tables.columns import is_smiles_name
-from graphormer_sepnorm.tables.reader import STANDARD_INPUT
+from graphormer_sepnorm.tables.columns import (
+    DecimalComma,
+    is_smiles_name,
+    with_decimal_comma,
+)
+from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Layout, Row, TableReader
 
 _GZIP = b"\x1f\x8b"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-# How other files begin; whatever of it is letters, the name of a column may begin with too.
-_NOT_TEXT = {
-    re.compile(rb"PAR1[\x00-\x08\x0e-\x1f]"): "Parquet (.parquet)",
-    re.compile(rb"PK\x03\x04"): "a zip archive or an Excel sheet",
-    re.compile(rb"\xd0\xcf\x11\xe0"): "an old Excel sheet",
-    re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"): "compressed with bzip2",
-    re.compile(rb"\xfd7zX"): "compressed with xz",
-    re.compile(rb"\x28\xb5\x2f\xfd"): "compressed with Zstandard",
-}
+# How Parquet, zip (as Excel), old Excel, bzip2, xz and Zstandard files begin. The name of a column
+# may begin so too, but has none of the other bytes that they have.
+_NOT_TEXT = (b"PAR1", b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"BZh", b"\xfd7zX", b"\x28\xb5\x2f\xfd")
+_NO_LETTERS, _START = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]"), 64
 # The fourth line of a record of an SD file (CTfile formats, BIOVIA: the counts line).
 _COUNTS = re.compile(rb"(?:[^\r\n]*(?:\r\n?|\n)){3}[ \d]{6}[^\r\n]{0,40}V[23]000\s")
 # Excel's line before the header; a tab is stripped.
 _SEPARATOR = re.compile(r'"?sep=([,;|]?)"?', re.IGNORECASE)
-# A longer line is no line of a table, and might have no end.
-_LONGEST_LINE = 20_000_000
+# A longer line is no line of a table, and might have no end; a longer cell is an unclosed quote
+# that swallows the rest of the table.
+_LONGEST_LINE, _LONGEST_CELL = 20_000_000, 10_000_000
+_COMMA_LINES = 1000  # in which numbers with a decimal comma are looked for
 
 
 class TextSource:
-    """The lines of a file or of standard input.
+    """An iterator over the lines of a file or of standard input (``-``), with their ends.
 
     Bytes that are not UTF-8 become lone surrogates, and these the same bytes again when they are
     written with ``errors="surrogateescape"``. A byte-order mark is dropped; UTF-16 is known by it.
-
-    Args:
-        source: A file; ``-`` is standard input.
 
     Attributes:
         name: What it is called in messages.
         separator: What separates cells, if a line ``sep=;`` says so; it is not one of the lines.
         marked: Whether it begins with a byte-order mark.
+        place: How far the table has been read, for messages: ``after row 7``.
 
     Raises:
-        DataError: It is not there, cannot be opened or is not text.
+        DataError: It is not there, cannot be opened, is damaged or not text.
     """
 
     def __init__(self, source: str | Path) -> None:
@@ -61,63 +63,58 @@ class TextSource:
         self.name = "standard input" if self._standard else str(source)
         self._raw: Any = standard_input() if self._standard else open_binary(Path(source))
         self._size = 0 if self._standard else os.fstat(self._raw.fileno()).st_size
-        self._place: Callable[[], str] = lambda: "at its beginning"
+        self.place: Callable[[], str] = lambda: "at its beginning"
+        self._ahead: deque[str] = deque()
         try:
             with self._explained():
                 self._wrapper = self._decoded()
-            self._lines: Iterable[str] = self._bounded()
-            self.separator = self._taken_separator()
+            self._lines = self._read()
+            said = _SEPARATOR.fullmatch("".join(self.peek(1)).strip())
+            self.separator = (said[1] or "\t") if said else ""
+            if said:
+                next(self)
         except DataError:
             if not self._standard:
                 self._raw.close()
             raise
-
-    def _taken_separator(self) -> str:
-        """Take the line of `separator` away, if there is one."""
-        said = _SEPARATOR.fullmatch(self._first_line())
-        if not said:
-            return ""
-        next(iter(self._lines))
-        return said[1] or "\t"
 
     def _decoded(self) -> io.TextIOWrapper:
         stream = self._raw if hasattr(self._raw, "peek") else io.BufferedReader(self._raw)
         if stream.peek(2)[:2] == _GZIP:
             # Not buffered once more: a buffer loses what stands before the end of a cut-off file.
             stream = gzip.GzipFile(fileobj=stream)
-        start = stream.peek(10)
-        for mark, other in _NOT_TEXT.items():
-            if mark.match(start):
-                raise DataError(f"{self.name} is {other}, not text: convert or rename it")
-        self._sd_file = _COUNTS.match(start) is not None
-        start = stream.peek(3)[:3]
-        self.marked = start[:2] in _UTF16 or start == codecs.BOM_UTF8
-        encoding = "utf-16" if start[:2] in _UTF16 else "utf-8-sig"
+        start = stream.peek(_START)[:_START]
+        self._sd_file = _COUNTS.match(stream.peek(1000)) is not None
+        self.marked = start.startswith((*_UTF16, codecs.BOM_UTF8))
+        if start.startswith(_NOT_TEXT) and _NO_LETTERS.search(start):
+            raise DataError(
+                f"{self.name} is not text (Excel, Parquet, another compression?): convert or "
+                "rename it"
+            )
+        encoding = "utf-16" if start.startswith(_UTF16) else "utf-8-sig"
         # newline="": line ends inside quotes stay what they are.
         return io.TextIOWrapper(stream, encoding, errors="surrogateescape", newline="")
 
-    def _bounded(self) -> Iterator[str]:
-        while line := self._wrapper.readline(_LONGEST_LINE):
-            if len(line) == _LONGEST_LINE and line[-1] not in "\r\n":
-                raise DataError(
-                    f"{self.name} is not a table: a line {self._place()} has more than "
-                    f"{_LONGEST_LINE:,} characters"
-                )
-            yield line
-
-    def guess_format(self) -> str:
-        """Return the format of the text by its first lines, which stay to be read."""
-        line = self._first_line()
-        if announced := self.announced_format():
-            return announced
+    def _read(self) -> Iterator[str]:
         with self._explained():
-            first = list(islice(self._lines, 2))
-        self._lines = chain(first, self._lines)
-        # "smiles zinc_id" may be one name or two: the line below it tells.
-        below = first[1].split() if len(first) > 1 else []
-        if len(below) > 1 and is_smiles_name(line.partition(" ")[0]):
-            return "smi"
-        return "csv" if is_smiles_name(line.strip('"')) else "smi"
+            while line := self._wrapper.readline(_LONGEST_LINE):
+                if len(line) == _LONGEST_LINE and line[-1] not in "\r\n":
+                    raise DataError(
+                        f"{self.name} is not a table: a line {self.place()} has more than "
+                        f"{_LONGEST_LINE:,} characters"
+                    )
+                yield line
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        return self._ahead.popleft() if self._ahead else next(self._lines)
+
+    def peek(self, count: int) -> list[str]:
+        """Return the next lines, which stay to be read; fewer at the end of the file."""
+        self._ahead.extend(islice(self._lines, max(0, count - len(self._ahead))))
+        return list(islice(self._ahead, count))
 
     def announced_format(self) -> str:
         """Return the format that the first lines leave no doubt about; empty if there is none."""
@@ -125,45 +122,30 @@ class TextSource:
             return "sdf"
         if self.separator:
             return "tsv" if self.separator == "\t" else "csv"
-        line = self._first_line()
-        for delimiter, format in (("\t", "tsv"), (",", "csv"), (";", "csv"), ("|", "csv")):
-            cells = [cell.strip(' "') for cell in line.split(delimiter)]
-            if len(cells) > 1 and any(is_smiles_name(cell) for cell in cells):
-                return format
+        line = "".join(self.peek(1)).strip()
+        for delimiter in "\t,;|":
+            cells = _names(line, delimiter)
+            if len(cells) > 1 and any(map(is_smiles_name, cells)):
+                return "tsv" if delimiter == "\t" else "csv"
         return ""
 
-    def _first_line(self) -> str:
-        with self._explained():
-            first = next(iter(self._lines), "")
-        self._lines = chain([first] if first else [], self._lines)
-        return first.strip()
-
-    def lines(self, place: Callable[[], str]) -> Iterator[str]:
-        """Go through the lines, with their ends.
-
-        Args:
-            place: Says how far the table has been read, for messages: ``after row 7``.
-
-        Raises:
-            DataError: The file is damaged.
-        """
-        self._place = place
-        with self._explained():
-            yield from self._lines
+    def guessed_format(self) -> str:
+        """Return the format of text that announces none: one column or a file of SMILES."""
+        line, below, *_ = (one.strip() for one in (*self.peek(2), "", ""))
+        # "smiles zinc_id" may be one name or two: the line below it tells.
+        if len(below.split()) > 1 and is_smiles_name(line.partition(" ")[0]):
+            return "smi"
+        return "csv" if is_smiles_name(line.strip('"')) else "smi"
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
         try:
             yield
         except EOFError as error:
-            raise DataError(f"{self.name} is cut off {self._place()}: it ends too early") from error
-        except (gzip.BadGzipFile, zlib.error) as error:
-            raise DataError(f"{self.name} is damaged {self._place()} ({error})") from error
-        except UnicodeError as error:
-            raise DataError(f"{self.name} is not text {self._place()} ({error})") from error
-        except OSError as error:
-            reason = error.strerror or error
-            raise DataError(f"{self.name} cannot be read {self._place()} ({reason})") from error
+            raise DataError(f"{self.name} is cut off {self.place()}: it ends too early") from error
+        except (zlib.error, UnicodeError, OSError) as error:  # gzip has errors of OSError, too
+            reason = getattr(error, "strerror", None) or error
+            raise DataError(f"{self.name} is damaged {self.place()} ({reason})") from error
 
     def fraction(self) -> float | None:
         """Share of the file's bytes that have been read."""
@@ -180,23 +162,144 @@ class TextSource:
                 self._wrapper.detach()  # or collecting the wrapper would close standard input
 
 
-def standard_input() -> Any:
-    """Return standard input as bytes.
+class _TextReader(TableReader):
+    def __init__(self, text: TextSource) -> None:
+        self.name = text.name
+        self._text = text
+        text.place = self._place
 
-    Raises:
-        DataError: It is closed.
+    @abstractmethod
+    def _parsed(self) -> Iterator[tuple[int, tuple[str, ...], str]]:
+        """Give line, cells and problem of each row; no cells: an empty line."""
+
+    def __iter__(self) -> Iterator[Row]:
+        return self._counted(self._parsed())
+
+    def fraction(self) -> float | None:
+        return self._text.fraction()
+
+    def close(self) -> None:
+        self._text.close()
+
+
+class DelimitedReader(_TextReader):
+    """CSV and TSV (RFC 4180), read by Python's csv module.
+
+    A column without a name is called ``column_3`` by its index. Rows that are too short are filled
+    up with empty cells. Rows that are too long have a `Row.problem`, unless what is too much is
+    empty.
     """
+
+    def __init__(self, text: TextSource, format: str, layout: Layout) -> None:
+        super().__init__(text)
+        self.format, self.marked = format, text.marked
+        above = (layout.header_row or 1) - 1
+        self._skipped = above + bool(text.separator)
+        for _ in islice(text, above):
+            pass
+        header = "".join(text.peek(1))
+        self.delimiter = text.separator or _find_delimiter(header, format)
+        if self.delimiter == ";":
+            cells = (cell for line in text.peek(_COMMA_LINES) for cell in _names(line, ";"))
+            self.decimal_comma = any(
+                isinstance(with_decimal_comma(cell), DecimalComma) for cell in cells
+            )
+        csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_CELL))  # of the whole process
+        self._ended = False
+        self._reader = csv.reader(self._watched(), delimiter=self.delimiter)
+        names = self._next_row()
+        if not names:
+            raise DataError(f"{self.name} has no header: line {above + 1} must name the columns")
+        self.columns = tuple(
+            name.strip() or f"column_{at}" for at, name in enumerate(names, start=1)
+        )
+
+    def _parsed(self) -> Iterator[tuple[int, tuple[str, ...], str]]:
+        width = len(self.columns)
+        while True:
+            line = self._line()
+            cells = self._next_row()
+            if cells is None:
+                return
+            problem = ""
+            if any(cells[width:]):
+                problem = f"the row has {len(cells)} cells, the header names {width}"
+            if self.delimiter == ";":
+                cells = [with_decimal_comma(cell) for cell in cells]
+            missing = width - len(cells) if cells else 0
+            yield line, (*cells[:width], *[""] * missing), problem
+
+    def _next_row(self) -> list[str] | None:
+        """Return the cells of the next row, [] for an empty line, None at the end."""
+        line = self._line()
+        try:
+            cells = next(self._reader, None)
+        except csv.Error as error:
+            raise DataError(
+                f"{self.name}, line {line}: the row that begins here cannot be read ({error}); "
+                "most likely a quote is not closed"
+            ) from error
+        # The csv module takes an unclosed quote at the end of the file for a closed one. It has
+        # looked for another line inside a row only if a quote was open (5" pipe opens none).
+        if cells is not None and self._ended:
+            raise DataError(f'{self.name}, line {line}: a quote (") is opened and never closed')
+        return cells
+
+    def _line(self) -> int:
+        return self._skipped + self._reader.line_num + 1
+
+    def _watched(self) -> Iterator[str]:
+        yield from self._text
+        self._ended = True
+
+
+class SmilesReader(_TextReader):
+    """Files of SMILES: one on each line, and after white space a name.
+
+    A CXSMILES extension (``|...|``) belongs to the SMILES. There is no header, unless the first
+    word is ``smiles``.
+    """
+
+    format = "smi"
+    columns = ("smiles", "name")
+
+    def _parsed(self) -> Iterator[tuple[int, tuple[str, ...], str]]:
+        for line, content in enumerate(self._text, start=1):
+            smiles, _, rest = content.strip().replace("\t", " ").partition(" ")
+            rest = rest.strip()
+            if line == 1 and is_smiles_name(smiles):
+                continue
+            if rest.startswith("|") and "|" in rest[1:]:
+                end = rest.index("|", 1) + 1
+                smiles, rest = f"{smiles} {rest[:end]}", rest[end:].strip()
+            yield line, (smiles, rest) if smiles else (), ""
+
+
+def _find_delimiter(header: str, format: str) -> str:
+    if format == "tsv":
+        return "\t"
+    outside = "".join(header.split('"')[::2])
+    found = [mark for mark in ",;\t" if mark in outside]
+    # A bar is rare, and may be a part of a name.
+    possible = found or [mark for mark in "|" if mark in outside]
+    # smiles;logS (mol/L, 25 C) has another comma.
+    named = [mark for mark in possible if any(map(is_smiles_name, _names(header, mark)))]
+    return next(iter([*named, *found]), ",")
+
+
+def _names(line: str, delimiter: str) -> list[str]:
+    return [name.strip().strip('"') for name in line.strip("\r\n").split(delimiter)]
+
+
+def standard_input() -> Any:
+    """Return standard input as bytes; a DataError if it is closed."""
     if getattr(sys.stdin, "buffer", None) is None:  # or a notebook's
         raise DataError("standard input is closed: name a file")
     return sys.stdin.buffer
 
 
 def open_binary(path: Path) -> Any:
-    """Open a file for reading.
-
-    Raises:
-        DataError: It is not there, is a directory, or cannot be opened.
-    """
+    """Open a file for reading; a DataError if it is not there or cannot be opened."""
     if path.is_dir():
         raise DataError(f"{path} is a directory: name a file")
     try:

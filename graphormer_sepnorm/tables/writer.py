@@ -65,57 +65,46 @@ def create_table(
         destination: The file, CSV and TSV and SDF also with ``.gz``; ``-`` is standard output.
         columns: Names of the columns.
         format: ``csv``, ``tsv``, ``sdf``, ``parquet`` or ``xlsx``; None goes by the name; CSV where
-            that says none, of ``-``, a device or a pipe.
+            that has no ending, of ``-``, a device or a pipe.
         like: The table that the rows come from. Its columns must be the first ones. SDF can only be
-            written from SDF; Parquet takes over the types of Parquet, CSV the delimiter of CSV
-            and decimal sign, and the line that announces it.
+            written from SDF; Parquet takes over the types of Parquet, CSV the delimiter and decimal
+            sign of CSV.
         types: What columns hold, for Parquet: ``float64``, ``int64``, ...; others are text.
-        resume: Where to continue; None begins anew.
+        resume: Where to continue; None starts over.
 
     Raises:
         DataError: The format is not one of these, or the file cannot be made.
     """
-    standard = str(destination) in STANDARD_OUTPUTS
-    stream = is_stream(destination)
+    standard, stream = str(destination) in STANDARD_OUTPUTS, is_stream(destination)
     format = format or format_to_write(destination)
+    name = "standard output" if standard else str(destination)
     if format == "sdf" and (like is None or like.format != "sdf"):
         raise DataError("SDF can only be written if SDF was read: name a .csv, .tsv or .parquet")
     if format == "smi":
         raise DataError("a SMILES file has no columns to write to: name a .csv, .tsv or .parquet")
-    name = "standard output" if standard else str(destination)
-    if format in WHOLE_FILES and (stream or resume is not None):
-        what = f"written to {name}" if stream else "continued"
-        raise DataError(f"{WHOLE_FILES[format]} cannot be {what}: name a .csv or .tsv file")
-    if stream and resume is not None:
-        raise DataError(f"{name} cannot be continued: name a file")
+    if format in WHOLE_FILES and stream:
+        raise DataError(f"{WHOLE_FILES[format]} cannot be written to {name}: name another file")
+    if resume is not None and (stream or format in WHOLE_FILES):
+        what = name if stream else WHOLE_FILES[format]
+        raise DataError(f"{what} cannot be continued: name a .csv or .tsv file")
     path = None if standard else behind_link(Path(destination))
     if path is not None and path.is_dir():
         raise DataError(f"{path} is a directory: name a file, or - for standard output")
-    if format == "parquet":
+    if path is not None and format == "parquet":
         from graphormer_sepnorm.tables.parquet import ParquetWriter
 
-        assert path is not None
         return ParquetWriter(path, columns, types, like)
-    if format == "xlsx":
+    if path is not None and format == "xlsx":
         from graphormer_sepnorm.tables.excel import ExcelWriter
 
-        assert path is not None
         return ExcelWriter(path, columns)
-    known = len(like.columns) if like is not None else 0
-    delimiter = "\t" if format == "tsv" else ","
-    above = ""
-    if like is not None and like.marked and not stream and format != "sdf":
-        above = "\ufeff"
-    if like is not None and like.format == format == "csv":
-        delimiter = like.delimiter
-        if like.announced:
-            above += f"sep={delimiter}\n"
-    comma = like is not None and like.decimal_comma and delimiter == like.delimiter
-    return _TextWriter(path, columns, format, delimiter, comma, known, resume, above)
+    return _TextWriter(path, columns, format, like, resume)
 
 
 class TableWriter(ABC):
     """A table that is written row by row.
+
+    All raise a `DataError` where there is no room, or the file cannot be written.
 
     Attributes:
         partial: The file that is written to until it is complete; None for standard output, a
@@ -136,9 +125,6 @@ class TableWriter(ABC):
             rows: One cell per column. None and nan are empty cells; numbers are written so that
                 they can be read again exactly.
             records: For SDF: the records that the columns are added to.
-
-        Raises:
-            DataError: There is no room, or the file cannot be written.
         """
 
     @abstractmethod
@@ -146,7 +132,7 @@ class TableWriter(ABC):
         """Make sure that what has been written is on disk, and return the place.
 
         Raises:
-            DataError: There is no room, or the format cannot be continued (Parquet, Excel).
+            DataError: The format cannot be continued (Parquet, Excel).
         """
 
     @abstractmethod
@@ -158,22 +144,17 @@ class TableWriter(ABC):
         """Stop; what has been written stays under the temporary name."""
 
     def commit(self) -> None:
-        """Give the complete file its name.
-
-        Raises:
-            DataError: There is no room, or the file cannot be written.
-        """
+        """Give the complete file its name."""
         with self._explained():
             file = self._finish()
             file.flush()
             if self._path is None:
                 return
-            if self.partial is None:
-                file.close()
-                return
-            os.fsync(file.fileno())
+            if self.partial is not None:
+                os.fsync(file.fileno())
             file.close()
-            os.replace(self.partial, self._path)
+            if self.partial is not None:
+                os.replace(self.partial, self._path)
 
     def discard(self) -> None:
         """Stop and remove what has been written."""
@@ -231,45 +212,31 @@ class _TextWriter(TableWriter):
         path: Path | None,
         columns: Sequence[str],
         format: str,
-        delimiter: str,
-        decimal_comma: bool,
-        known: int,
+        like: TableReader | None,
         resume: Mark | None,
-        above: str,
     ) -> None:
         super().__init__(path)
         self._format = format
-        self._delimiter = delimiter
         self._columns = tuple(columns)
-        self._decimal_comma = decimal_comma
-        self._known = known  # columns that are not ours; in an SD file the records have them
+        self._known = len(like.columns) if like is not None else 0  # columns that are not ours
+        of_csv = like if like is not None and like.format == format == "csv" else None
+        self._delimiter = "\t" if format == "tsv" else of_csv.delimiter if of_csv else ","
+        self._decimal_comma = of_csv is not None and of_csv.decimal_comma
         self._gzipped = path is not None and path.suffix.lower() == ".gz"
-        self._file: Any = None
         with self._explained():
             if path is None:
                 self._file = standard_output()
-            elif self.partial is None:
-                self._file = path.open("wb")
-            elif resume is None:
-                self._file = self.partial.open("wb")
+            elif resume is not None and self.partial is not None:
+                self._file = _continued(self.partial, resume)
             else:
-                self._file = self._continued(self.partial, resume)
+                self._file = (self.partial or path).open("wb")
         if resume is None and format != "sdf":
+            start = "\ufeff" * (like is not None and like.marked and self.partial is not None)
             try:
-                self._put(above + self._line(self._columns))
+                self._put(start + self._line(self._columns))
             except DataError:
                 self.close()
                 raise
-
-    def _continued(self, partial: Path, resume: Mark) -> Any:
-        size = partial.stat().st_size if partial.exists() else -1
-        if size < resume.offset:
-            state = "gone" if size < 0 else "shorter than it was when it was left"
-            raise DataError(f"{partial} is {state}: it cannot be continued, begin anew")
-        file = partial.open("r+b")
-        file.truncate(resume.offset)
-        file.seek(resume.offset)
-        return file
 
     def write(self, rows: Iterable[Sequence[object]], records: Sequence[str] | None = None) -> None:
         if self._format == "sdf":
@@ -290,19 +257,18 @@ class _TextWriter(TableWriter):
     def _line(self, cells: Sequence[object]) -> str:
         texts = [_text(cell) for cell in cells]
         if self._decimal_comma:
-            for place, text in enumerate(texts[self._known :], self._known):
+            for at, text in enumerate(texts[self._known :], self._known):
                 if _WITH_POINT.fullmatch(text):
-                    texts[place] = with_decimal_comma(text.replace(".", ","))
+                    texts[at] = with_decimal_comma(text.replace(".", ","))
         if texts == [""]:
             return '""\n'  # an empty line would not be a row
-        quoted = (
-            f'"{text.replace(_Q, _QQ)}"'
-            if (_QUOTED.search(text) and not isinstance(text, DecimalComma))
-            or self._delimiter in text
-            else text
-            for text in texts
-        )
-        return self._delimiter.join(quoted) + "\n"
+        return self._delimiter.join(map(self._quoted, texts)) + "\n"
+
+    def _quoted(self, text: str) -> str:
+        needed = _QUOTED.search(text) and not isinstance(text, DecimalComma)
+        if needed or self._delimiter in text:
+            return '"' + text.replace('"', '""') + '"'
+        return text
 
     def _record(self, cells: Sequence[object], record: str) -> str:
         end = "\r\n" if "\r\n" in record else "\n" if "\n" in record or not record else "\r"
@@ -334,7 +300,15 @@ class _TextWriter(TableWriter):
                 self._file.close()
 
 
-_Q, _QQ = '"', '""'
+def _continued(partial: Path, resume: Mark) -> Any:
+    size = partial.stat().st_size if partial.exists() else -1
+    if size < resume.offset:
+        state = "gone" if size < 0 else "shorter than it was when it was left"
+        raise DataError(f"{partial} is {state}: it cannot be continued, begin anew")
+    file = partial.open("r+b")
+    file.truncate(resume.offset)
+    file.seek(resume.offset)
+    return file
 
 
 def _text(cell: object) -> str:

@@ -1,1 +1,1 @@
-"""Training: the Lightning module, its loss, metrics, optimiser, schedule and callbacks."""
+"""Training: the Lightning module, its loss, metrics, optimizer, schedule and callbacks."""

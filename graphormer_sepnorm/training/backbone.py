@@ -1,4 +1,4 @@
-"""Starting from a network that was trained on other molecules: all of it but the read-out."""
+"""Starting from a network that was trained on other molecules: all of it but the readout."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, Graphorme
 from graphormer_sepnorm.model.graphormer import Graphormer
 
 # Parts that belong to the targets of a network and not to its molecules.
-_READ_OUT = ("readout.", "atom_readout.", "extra_readout.")
-# Ends of the names of tables whose rows are codes of atoms and of kinds of bond.
-_ATOM_TABLES, _BOND_TABLES = (".atom.weight",), (".bond.weight",)
+_READOUT = ("readout.", "atom_readout.", "extra_readout.")
 
 
 @dataclass(frozen=True)
 class Backbone:
-    """A trained network without its read-out.
+    """A trained network without its readout.
 
     Attributes:
         options: Fields of its `GraphormerConfig`.
@@ -55,88 +53,76 @@ class Backbone:
         checkpoint = read_checkpoint(path)
         facts = checkpoint[KEY]
         try:
-            # A weight that is not there would keep its random value in one's own network.
-            with torch.random.fork_rng(devices=[]):  # drawn from for values that are replaced
+            # A weight that is missing would keep its random value in the new network.
+            with torch.random.fork_rng(devices=[]):  # sampled for values that are replaced
                 network = build_network(facts["model"], model_weights(checkpoint))
         except CheckpointError as error:
             raise CheckpointError(f"{path}: {error}") from error
-        return cls(
-            facts["model"],
-            GraphVocabulary.from_plain(facts["vocabulary"]),
-            facts["feature_version"],
-            network.state_dict(),
-            str(path),
-        )
+        vocabulary = GraphVocabulary.from_plain(facts["vocabulary"])
+        weights = network.state_dict()
+        return cls(facts["model"], vocabulary, facts["feature_version"], weights, str(path))
 
     def architecture(self, **own: float) -> dict[str, Any]:
-        """Return the options of a network that can take these weights.
+        """Return the options of a network that takes these weights, with `REGULARISATION` given."""
+        others = (*FROM_DATA, *REGULARISATION, "atom_rows", "bond_rows")
+        stored = {name: value for name, value in self.options.items() if name not in others}
+        return stored | own
 
-        Args:
-            own: Options of `REGULARISATION`, which are one's own.
-        """
-        decided = (*FROM_DATA, *REGULARISATION, "atom_rows", "bond_rows")
-        kept = {name: value for name, value in self.options.items() if name not in decided}
-        return kept | own
-
-    def config(
-        self, own: GraphormerConfig, num_targets: int, vocabulary: GraphVocabulary
-    ) -> GraphormerConfig:
-        """Return the configuration of the network for one's own targets."""
-        sized = dataclasses.replace(own, num_targets=num_targets, atom_rows=None, bond_rows=None)
-        # Sums over atoms stay divided by what they were divided by when the weights were learned.
-        scale = self.options.get("mean_atoms", 1.0)
-        return dataclasses.replace(sized, mean_atoms=scale).for_vocabulary(vocabulary)
-
-    def extended_vocabulary(self, seen: GraphVocabulary, feature_version: str) -> GraphVocabulary:
-        """Return its codes and those of one's own training molecules.
+    def extended(
+        self, own: GraphormerConfig, num_targets: int, seen: GraphVocabulary, feature_version: str
+    ) -> tuple[GraphormerConfig, GraphVocabulary]:
+        """Return configuration and vocabulary of the network for new targets and molecules.
 
         Raises:
-            CheckpointError: The two are codes of different things.
+            CheckpointError: The codes of the two vocabularies have different meanings.
         """
         if self.feature_version != feature_version:
             raise CheckpointError(
                 f"{self.name} knows molecules by {self.feature_version}, these data by "
                 f"{feature_version}: take a backbone that was trained on such features"
             )
-        return GraphVocabulary(
-            _union(self.vocabulary.atoms, seen.atoms), _union(self.vocabulary.bonds, seen.bonds)
+        known = self.vocabulary
+        vocabulary = GraphVocabulary(
+            _union(known.atoms, seen.atoms), _union(known.bonds, seen.bonds)
         )
+        # Sums over atoms stay divided by what they were divided by when the weights were learned.
+        options = {"num_targets": num_targets, "mean_atoms": self.options.get("mean_atoms", 1.0)}
+        sized = dataclasses.replace(own, atom_rows=None, bond_rows=None, **options)
+        return sized.for_vocabulary(vocabulary), vocabulary
 
     def load_into(self, model: Graphormer, vocabulary: GraphVocabulary) -> None:
-        """Give a network these weights, but for the read-out and rows of codes that are new.
+        """Give an initialised network these weights, but for the readout and rows of new codes.
 
         Args:
-            model: Initialised, with a `config` of this backbone.
-            vocabulary: What `extended_vocabulary` gave.
+            model: With a configuration of `extended`.
+            vocabulary: With its vocabulary.
         """
-        atoms = _places(self.vocabulary.atoms, vocabulary.atoms)
-        bonds = _places(self.vocabulary.bonds, vocabulary.bonds)
+        rows = {  # by the ends of names of tables whose rows are codes
+            ".atom.weight": _new_rows(self.vocabulary.atoms, vocabulary.atoms),
+            ".bond.weight": _new_rows(self.vocabulary.bonds, vocabulary.bonds),
+        }
         own = model.state_dict()
         for name, value in self.weights.items():
-            if name.startswith(_READ_OUT):
+            if name.startswith(_READOUT):
                 continue
-            if name.endswith(_ATOM_TABLES) or name.endswith(_BOND_TABLES):
-                places = atoms if name.endswith(_ATOM_TABLES) else bonds
-                own[name][places] = value[: len(places)].to(own[name])
-            else:
+            index = next((index for end, index in rows.items() if name.endswith(end)), None)
+            if index is None:
                 own[name] = value
+            else:
+                own[name][index] = value[: len(index)].to(own[name])
         model.load_state_dict(own)
 
 
 def _union(first: Vocabulary, second: Vocabulary) -> Vocabulary:
-    return Vocabulary(
-        tuple(
-            tuple(sorted({*one, *other}))
-            for one, other in zip(first.seen, second.seen, strict=True)
-        )
-    )
+    columns = zip(first.seen, second.seen, strict=True)
+    return Vocabulary(tuple(tuple(sorted({*one, *other})) for one, other in columns))
 
 
-def _places(old: Vocabulary, new: Vocabulary) -> Tensor:
+def _new_rows(old: Vocabulary, new: Vocabulary) -> Tensor:
     """Return which row of the new table each row of the old one is, the unknown row first."""
-    places, first = [0], 1
+    index, first = [0], 1
     for before, after in zip(old.seen, new.seen, strict=True):
-        row_of = {code: first + at for at, code in enumerate(after)}
-        places += [row_of[code] for code in before]
+        row_of = {code: first + row for row, code in enumerate(after)}
+        index += [row_of[code] for code in before]
         first += len(after)
-    return torch.tensor(places)
+    return torch.tensor(index)

@@ -1,60 +1,44 @@
 """The evaluation of a whole split: its predictions and its loss are collected, then evaluated.
 
 An average of per-batch metrics is not the metric: the last batch is smaller, and an AUROC has no
-meaning per batch at all. So predictions and targets are collected and evaluated once, one row per
-graph (`Task.evaluate`).
+meaning per batch at all.
 
 B graphs of a batch · G graphs of a split · T targets.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any, cast
 
 import numpy as np
 import torch
 import torchmetrics
-from lightning.pytorch import LightningModule
+from lightning.pytorch import LightningModule, Trainer
 from torch import Tensor
 from torch.nn.functional import logsigmoid
+from torchmetrics.utilities import dim_zero_cat
 
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.batch import GraphBatch
+from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.metrics import Metric
+from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.loss import LossName, summed_loss
 
 log = logging.getLogger(__name__)
 
 
-# Apple's GPUs have no float64: what is summed and scaled in it stays on the CPU.
-_NO_FLOAT64 = "mps"
-
-
-def wide(values: Tensor) -> Tensor:
-    """Return values as float64, on the CPU where their device has none."""
-    return (values.cpu() if values.device.type == _NO_FLOAT64 else values).double()
-
-
-class _WideStates(torchmetrics.Metric):
-    """A metric whose states do not follow the network to a device without float64."""
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any) -> torch.nn.Module:
-        there = fn(torch.zeros(1)).device.type == _NO_FLOAT64
-        return self if there else super()._apply(fn, *args)
-
-
-class MeanLoss(_WideStates):
-    """Mean of a loss over the labels of many batches, of all processes.
-
-    torchmetrics' own mean forgets the weights when it is told to let nan through, and a loss that
-    is not a number must stay visible.
-    """
+class MeanLoss(torchmetrics.Metric):
+    """Mean of a loss over the labels of many batches, of all processes; nan stays visible."""
 
     full_state_update = False
     total: Tensor
@@ -67,17 +51,16 @@ class MeanLoss(_WideStates):
             self.add_state(name, default=zero, dist_reduce_fx="sum")
 
     def update(self, total: Tensor, labels: Tensor) -> None:
-        """Add a batch: the sum of its losses and the number of its labels; or several in turn."""
-        for one in total.detach().reshape(-1).unbind():  # one by one, so that rounding is the same
-            self.total = self.total + one.to(self.total.device)
-        self.labels = self.labels + labels.sum().to(self.labels.device)
+        """Add a batch: the sum of its losses and the number of its labels."""
+        self.total = self.total + total.detach()
+        self.labels = self.labels + labels
 
     def compute(self) -> Tensor:
         """Return the mean, float64; 0 where there is no label."""
         return self.total / self.labels.clamp(min=1)
 
 
-class SplitPredictions(_WideStates):
+class SplitPredictions(torchmetrics.Metric):
     """Collects what is predicted for one split.
 
     Under several processes the rows of all of them are gathered; a graph that several of them
@@ -95,29 +78,19 @@ class SplitPredictions(_WideStates):
             self.add_state(name, default=[], dist_reduce_fx="cat")
 
     def update(self, predictions: Tensor, targets: Tensor, graph_ids: Tensor) -> None:
-        """Add a batch.
-
-        Args:
-            predictions: Real units or probabilities, ``[B, T]``.
-            targets: Real units or 0/1, ``[B, T]``; nan where missing.
-            graph_ids: Position of each graph in its data set, int64 ``[B]``.
-        """
-        self.predictions.append(wide(predictions.detach()))
-        self.targets.append(wide(targets))
+        """Add a batch: predictions and targets ``[B, T]`` of the graphs with these ids, ``[B]``."""
+        self.predictions.append(predictions.detach().double())
+        self.targets.append(targets.double())
         self.graph_ids.append(graph_ids)
 
     def compute(self) -> tuple[np.ndarray, np.ndarray]:
         """Return targets and predictions, each float64 ``[G, T]``, by graph id."""
-        ids = _joined(self.graph_ids)
-        unique, inverse = ids.unique(return_inverse=True)
-        first = torch.empty_like(unique)
-        first[inverse] = torch.arange(len(ids))
-        return _joined(self.targets)[first].numpy(), _joined(self.predictions)[first].numpy()
-
-
-def _joined(state: list[Tensor] | Tensor) -> Tensor:
-    # After a gather torchmetrics leaves one tensor where there was a list.
-    return torch.cat(state if isinstance(state, list) else [state]).cpu()
+        ids, targets, predictions = (
+            dim_zero_cat(state).cpu().numpy()
+            for state in (self.graph_ids, self.targets, self.predictions)
+        )
+        _, first = np.unique(ids, return_index=True)
+        return targets[first], predictions[first]
 
 
 class EvaluatedModule(LightningModule):
@@ -156,7 +129,7 @@ class EvaluatedModule(LightningModule):
         weights: Tensor | None,
         bounds: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """The sum of the losses of labels and bounds that are present, and their number."""
+        """Return the sum of the losses of labels and bounds that are present, and their number."""
         scaled = (targets - self.target_mean) / self.target_std
         if bounds is not None and bounds.shape[1]:
             bounds = (bounds - self.target_mean.repeat(2)) / self.target_std.repeat(2)
@@ -188,11 +161,7 @@ class EvaluatedModule(LightningModule):
     on_test_start = on_predict_start = on_validation_start
 
     def check_codes(self, batch: GraphBatch) -> None:
-        """Refuse a batch whose rows are those of another vocabulary than the network's.
-
-        Raises:
-            CheckpointError: They are: the network would take one atom for another.
-        """
+        """Refuse a batch of another vocabulary: the network would take one atom for another."""
         if batch.vocabulary not in ("", self.vocabulary.digest):
             raise CheckpointError(
                 "the batch is of a loader that was made for other training graphs than the "
@@ -210,13 +179,12 @@ class EvaluatedModule(LightningModule):
         outputs = self.model(batch)
         if not self.members:
             return outputs
-        each = wide(torch.stack([outputs, *(network(batch) for network in self.members)]))
+        each = torch.stack([outputs, *(network(batch) for network in self.members)]).double()
         if self.task.kind == "regression":
-            mean = each.mean(dim=0)
-        else:  # the logit of the mean of the probabilities
-            yes, no = (torch.logsumexp(logsigmoid(sign * each), dim=0) for sign in (1, -1))
-            mean = yes - no
-        return mean if mean.device == outputs.device else mean.to(outputs)
+            return each.mean(dim=0)
+        # The logit of the mean of the probabilities.
+        yes, no = (torch.logsumexp(logsigmoid(sign * each), dim=0) for sign in (1, -1))
+        return yes - no
 
     def _collect(self, split: str, batch: GraphBatch) -> None:
         outputs = self.outputs(batch)
@@ -228,7 +196,7 @@ class EvaluatedModule(LightningModule):
         self.log(f"{split}_loss", mean, on_step=False, on_epoch=True)
 
     def _values(self, outputs: Tensor) -> Tensor:
-        values = wide(outputs) * wide(self.target_std) + wide(self.target_mean)
+        values = outputs.double() * self.target_std.double() + self.target_mean.double()
         return values.sigmoid() if self.task.kind == "binary" else values
 
     def _evaluate(self, split: str) -> None:
@@ -240,37 +208,74 @@ class EvaluatedModule(LightningModule):
         main = self.task.main
         if math.isnan(values[main.name]) and split not in self._undefined:
             self._undefined.add(split)  # once, and not after every epoch
-            log.warning(
-                "%s %s is undefined: no target has %s there, or a prediction is not a number",
-                split,
-                main.label,
-                main.lacking,
-            )
+            what = "%s %s is undefined: no target has %s there, or a prediction is not a number"
+            log.warning(what, split, main.label, main.lacking)
         # float64, or Lightning would round. The same in every process already; a mean over them
         # would round too.
-        where = "cpu" if self.device.type == _NO_FLOAT64 else self.device
         named = {
-            f"{split}_{name}": torch.tensor(value, dtype=torch.float64, device=where)
+            f"{split}_{name}": torch.tensor(value, dtype=torch.float64, device=self.device)
             for name, value in values.items()
         }
         self.log_dict(named, sync_dist=True, reduce_fx="max")
 
     def _wanted_metrics(self, split: str) -> list[Metric]:
         """All of the task; while training the main one and those that callbacks go by."""
-        everything = self.task.metrics
+        task = self.task
         if self.trainer.state.fn != "fit":
-            return everything
+            return task.metrics
         callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]
         watched = {getattr(callback, "monitor", None) for callback in callbacks}
-        return [
-            metric
-            for metric in everything
-            if metric is self.task.main or f"{split}_{metric.name}" in watched
-        ]
+        watched.add(f"{split}_{task.main.name}")
+        return [metric for metric in task.metrics if f"{split}_{metric.name}" in watched]
 
     def evaluated(self, split: str) -> np.ndarray:
-        """Return what the last evaluation of a split gave, float64 ``[n, T]``.
-
-        Real units, or probabilities of class 1.
-        """
+        """Return the predictions of the last evaluation of a split: values or probabilities."""
         return self._evaluated[split]
+
+
+def check_same_data(facts: Mapping[str, Any], trainer: Trainer) -> None:
+    """Refuse to continue with other data than those of a checkpoint; warn where they are tested.
+
+    Raises:
+        CheckpointError: The trainer trains, and its data are other ones; or they have other extra
+            features, other targets, or labels of another kind.
+    """
+    data = trainer.datamodule  # type: ignore[attr-defined]
+    if not isinstance(data, MoleculeDataModule):
+        return  # evaluated with a loader
+    splits = data.splits
+    task, own = Task.from_plain(facts["task"]), splits.task
+    differences = {  # of what the model has and what the data have
+        "kind of label": ([task.kind], [own.kind]),
+        # Predictions and labels meet by their index alone.
+        "targets": (task.targets, own.targets),
+        "classes": ([task.one_of], [own.one_of]),
+        "extra features": (ExtraInputs.of_facts(dict(facts)).names, splits.extra_inputs.names),
+    }
+    for what, (wanted, found) in differences.items():
+        if wanted != found:
+            raise CheckpointError(
+                f"the model was trained with the {what} {listed(wanted) or 'none'}, {splits.name} "
+                f"has {listed(found) or 'none'}: give data with the same, in the same order, and "
+                "of the same release of RDKit"
+            )
+    if splits.fingerprint == facts["dataset_fingerprint"]:
+        return
+    what = f"{splits.name} here is not the {facts['dataset']} that the model was trained on"
+    if trainer.state.fn == "fit":
+        raise CheckpointError(f"{what}: training cannot continue with other data")
+    if splits.name == facts["dataset"]:
+        log.warning("%s: its splits may differ", what)
+
+
+def check_same_network(facts: Mapping[str, Any], asked_for: GraphormerConfig) -> None:
+    """Raise a CheckpointError where a network differs in more than regularisation."""
+    saved, own = (
+        dataclasses.asdict(one) for one in (GraphormerConfig(**facts["model"]), asked_for)
+    )
+    # What the data decide is not asked for: rows of tables, unless given.
+    open_rows = [name for name in ("atom_rows", "bond_rows") if own[name] is None]
+    for name, there in saved.items():
+        if own[name] != there and name not in (*FROM_DATA, *REGULARISATION, *open_rows):
+            what = f"the checkpoint's network has {name} {there}, this one {own[name]}"
+            raise CheckpointError(f"{what}: training cannot continue with another network")

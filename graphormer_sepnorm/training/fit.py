@@ -1,4 +1,4 @@
-"""One network: its trainer, its training, and what its best checkpoint comes to."""
+"""One network: its length, its trainer, and the result of its best checkpoint."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import logging
 import math
 import shutil
 import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.accelerators import CUDAAccelerator
@@ -19,49 +23,193 @@ from lightning.pytorch.loggers import Logger
 
 from graphormer_sepnorm.config import FitConfig, TrainerConfig
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.errors import CheckpointError, ConfigError, GraphormerError, Interrupted
 from graphormer_sepnorm.formatting import listed
+from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
-from graphormer_sepnorm.metrics import LAST, Metric
-from graphormer_sepnorm.model.summary import count_parameters
+from graphormer_sepnorm.metrics import LAST, METRICS, Kind, Metric, chosen_metric
+from graphormer_sepnorm.model.graphormer import count_parameters
+from graphormer_sepnorm.process import ending_with
 from graphormer_sepnorm.runs.directory import RunDirectory
-from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
-from graphormer_sepnorm.training.callbacks.checkpoints import (
+from graphormer_sepnorm.training.averaging import AveragedWeights
+from graphormer_sepnorm.training.callbacks import (
+    LearningCurve,
+    LogTraining,
+    MetricsFile,
+    ModelTable,
+    RunRecord,
+    Throughput,
+    TrainingProgress,
+)
+from graphormer_sepnorm.training.checkpoints import (
+    DurableCheckpointIO,
+    StopBetweenSteps,
+    StopWhenDiverged,
     ValidateAtTheEnd,
     checkpoint_callbacks,
-    monitored_metric,
-    undefined_targets,
 )
-from graphormer_sepnorm.training.callbacks.divergence import StopWhenDiverged
-from graphormer_sepnorm.training.callbacks.learning_curve import LearningCurve
-from graphormer_sepnorm.training.callbacks.logs import LogTraining, MetricsFile
-from graphormer_sepnorm.training.callbacks.progress import ModelTable, TrainingProgress
-from graphormer_sepnorm.training.callbacks.run_record import RunRecord, Throughput
-from graphormer_sepnorm.training.callbacks.stopping import StopBetweenSteps
+from graphormer_sepnorm.training.cuda_graphs import CapturedTraining
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.saving import DurableCheckpointIO
 
 log = logging.getLogger(__name__)
 
+# Molecules that a network sees while it is fine-tuned, each as often as there are epochs.
+_SHOWN: dict[Kind, int] = {"regression": 120_000, "binary": 24_000}
 
-def make_trainer(options: TrainerConfig, **own: Any) -> Trainer:
-    """Return Lightning's trainer for some options; those in `own` win.
+
+def epochs_of_table(molecules: int, kind: Kind) -> int:
+    """Return how many epochs a network is fine-tuned for on so many molecules by default.
+
+    As many as show it 120,000 molecules, of a classification 24,000, but 12 to 40: classes are soon
+    memorised, numbers are not, and large tables take time. By validation errors alone, see
+    docs/small-tables.md.
+    """
+    return min(40, max(12, round(_SHOWN[kind] / molecules)))
+
+
+def settled_epochs(trainer: Any, data: Any) -> int | None:
+    """Return the epochs that the options of a trainer give, or else those of the table."""
+    open_ended = trainer.max_epochs is None and trainer.max_steps == -1
+    if open_ended and data.splits.groups is not None:
+        return epochs_of_table(data.numbers.trained_on, data.splits.task.kind)
+    return trainer.max_epochs
+
+
+def planned_steps(trainer: Any, batches: int, epochs: int | None) -> int:
+    """Return the optimizer steps of a whole run of so many batches an epoch, as Lightning does."""
+    limit = trainer.limit_train_batches
+    if limit is not None:
+        # A number of batches, or a share of them; 2 may have been read as 2.0.
+        count = isinstance(limit, int) or limit > 1
+        batches = min(batches, int(limit)) if count else int(batches * limit)
+    limits = [trainer.max_steps] if trainer.max_steps >= 0 else []
+    # Lightning's own default, where neither is given.
+    epochs = 1000 if epochs is None and not limits else epochs
+    if epochs is not None and epochs >= 0:
+        limits.append(-(-batches // trainer.accumulate_grad_batches) * epochs)
+    return min(limits, default=0)
+
+
+def monitored_metric(
+    task: Task, validation_targets: np.ndarray, chosen: str | None = None, patience: int = 0
+) -> Metric:
+    """Return what decides which checkpoint is the best.
+
+    If nothing is chosen, the main metric, unless it is a mean of errors of several targets, or one
+    that no target's labels define (its nan would be beaten by nothing, and the first epoch would
+    stay the best): then the loss, which is of standardised values or of probabilities.
+
+    Args:
+        task: What is predicted.
+        validation_targets: Labels of the validation split, ``[n, T]``; nan = missing.
+        chosen: Name of a metric, or ``loss``, or ``last``.
+        patience: See `checkpoint_callbacks`.
 
     Raises:
-        ConfigError: The devices are not there.
+        ConfigError: What is chosen does not exist, or is not defined for these targets, or cannot
+            stop early.
     """
+    loss = METRICS["loss"]
+    metric = task.main if chosen is None else chosen_metric(chosen, task.kind)
+    if metric is LAST and patience:
+        raise ConfigError(
+            "--metric last takes the end of training, whatever it is, and nothing can say when to "
+            "stop early: leave out --early_stopping, or choose a metric or loss"
+        )
+    if metric in (loss, LAST):
+        return metric
+    undefined = not any(map(metric.is_defined, validation_targets.T))
+    if chosen is None:
+        return loss if undefined or (metric.in_unit and len(task.targets) > 1) else metric
+    if not task.has_mean(metric):
+        units = listed(sorted({unit or "none" for unit in task.units}))
+        raise ConfigError(
+            f"--metric {chosen}: the targets have several units ({units}), in which it has no "
+            "mean: choose one without a unit, or loss"
+        )
+    if undefined:
+        raise ConfigError(
+            f"--metric {chosen} is undefined on the validation split: no target has "
+            f"{metric.lacking} there; choose another one, or loss"
+        )
+    return metric
+
+
+def undefined_targets(task: Task, targets: np.ndarray, metric: Metric) -> list[str]:
+    """Return the targets whose labels ``[n, T]`` do not define a metric.
+
+    Not those that lack any label, where others have one and that is all the metric needs.
+    """
+    columns = zip(task.targets, targets.T, strict=True)
+    found = [name for name, labels in columns if not metric.is_defined(labels)]
+    return found if metric.needs_contrast or len(found) == len(task.targets) else []
+
+
+@contextmanager
+def explaining() -> Iterator[None]:
+    """Turn what Lightning reports of a mistake in its options into one line, a ConfigError."""
+    try:
+        yield
+    except (MisconfigurationException, ValueError) as error:
+        *_, (innermost, _) = traceback.walk_tb(error.__traceback__)
+        of_lightning = str(innermost.f_globals.get("__name__", "")).startswith("lightning.")
+        if not (isinstance(error, MisconfigurationException) or of_lightning):
+            raise
+        raise ConfigError(" ".join(str(error).split())) from error
+
+
+@contextmanager
+def interruptible(trainer: Trainer, what_was_saved: Callable[[], str]) -> Iterator[None]:
+    """Turn Ctrl-C into Interrupted, with what `what_was_saved` says.
+
+    Lightning lets its callbacks save the state, then exits with status 1. Outside of its loops
+    there is a KeyboardInterrupt, or an end at once while something is imported.
+    """
+    with ending_with(what_was_saved):
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit) as error:
+            if isinstance(error, SystemExit) and not trainer.interrupted:
+                raise
+            raise Interrupted(what_was_saved()) from None
+
+
+@contextmanager
+def restorable(file: object) -> Iterator[None]:
+    """Raise a CheckpointError where Lightning cannot restore the state of training from a file.
+
+    What callbacks, optimizers and loops have there of themselves is checked by nobody before.
+    """
+    try:
+        yield
+    except (GraphormerError, MisconfigurationException):
+        raise
+    except Exception as error:
+        restoring = any(
+            frame.f_code.co_filename.endswith("checkpoint_connector.py")
+            and frame.f_code.co_name.lstrip("_").startswith(("restore", "resume"))
+            for frame, _ in traceback.walk_tb(error.__traceback__)
+        )
+        if not restoring:
+            raise
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise CheckpointError(
+            f"{file} cannot be restored ({reason}): it is damaged, or of another version of "
+            "Lightning or torch"
+        ) from error
+
+
+def make_trainer(options: TrainerConfig, **own: Any) -> Trainer:
+    """Return Lightning's trainer for some options; those in `own` win."""
     given = {name: getattr(options, name) for name in TrainerConfig.names()}
     given = {name: value for name, value in given.items() if value is not None}
-    given["accelerator"] = _accelerator(options)
-    return Trainer(
-        **{
-            **given,
-            "enable_model_summary": False,  # our table says more
-            "num_sanity_val_steps": 0,  # two validation batches before training only cost time
-            "use_distributed_sampler": False,  # the batch sampler is our own
-            **own,
-        }
-    )
+    given["accelerator"] = _accelerator(options.accelerator, str(options.devices))
+    ours = {
+        "enable_model_summary": False,  # our table says more
+        "num_sanity_val_steps": 0,  # two validation batches before training only cost time
+        "use_distributed_sampler": False,  # the batch sampler is our own
+    }
+    return Trainer(**{**given, **ours, **own})
 
 
 def make_evaluator(options: TrainerConfig, **own: Any) -> Trainer:
@@ -70,13 +218,12 @@ def make_evaluator(options: TrainerConfig, **own: Any) -> Trainer:
     return make_trainer(options, **quiet, **own)
 
 
-def _accelerator(options: TrainerConfig) -> str:
+def _accelerator(given: str, devices: str) -> str:
     """Lightning would take Apple's GPU by itself, which is for those who name it."""
     there = CUDAAccelerator.is_available()
-    given = options.accelerator
     if given in ("gpu", "cuda") and not there:
         raise ConfigError(f"--trainer.accelerator {given}: there is none here: leave it out")
-    if str(options.devices) == "-1" and (given == "cpu" or not there):
+    if devices == "-1" and (given == "cpu" or not there):
         raise ConfigError("--trainer.devices -1 means all GPUs: on a CPU give how many processes")
     if given == "auto":
         return "cuda" if there else "cpu"
@@ -87,36 +234,31 @@ def selection(config: FitConfig, data: MoleculeDataModule) -> tuple[Metric, Metr
     """Return what decides on the best checkpoint, and what is shown of a validation.
 
     Raises:
-        ConfigError: The metric that is asked for is undefined, also on the fold of a member.
+        ConfigError: The metric that is asked for is undefined, on the fold of some member perhaps.
     """
     task, patience = data.splits.task, config.early_stopping
     validation = data.store.targets[data.numbers.validated]
     if not len(validation):
         for name, given in (("metric", config.metric), ("early_stopping", patience)):
             if given and given != LAST.name:
-                raise ConfigError(
-                    f"--{name} {given} goes by the validation split, and {data.splits.name} has "
-                    "none: leave it out, and the end of training is taken"
-                )
+                what = f"--{name} {given} goes by the validation split, and {data.splits.name} has"
+                raise ConfigError(f"{what} none: leave it out, and the end of training is taken")
         return LAST, task.main
     selected = monitored_metric(task, validation, config.metric, patience)
     for member, fold in enumerate(data.numbers.of_members if config.metric is not None else ()):
         try:
             monitored_metric(task, data.store.targets[fold], config.metric, patience)
         except ConfigError as error:
-            raise ConfigError(
-                f"member {member}, which validates on a fold of its own: {error}, or "
-                "--ensemble_by seeds"
-            ) from None
+            which = f"member {member}, which validates on a fold of its own"
+            raise ConfigError(f"{which}: {error}, or --ensemble_by seeds") from None
     shown = task.main if selected.kind is None else selected  # the loss is drawn anyway
     if selected is not LAST and (undefined := undefined_targets(task, validation, shown)):
-        log.warning(
-            "validation %s is undefined for %s, which has not %s there: %s on the best checkpoint",
-            shown.label,
-            listed(undefined),
-            shown.lacking.removesuffix(" among its labels"),
-            "the other targets decide" if selected is shown else "the loss decides",
+        decides = "the other targets decide" if selected is shown else "the loss decides"
+        lacking = shown.lacking.removesuffix(" among its labels")
+        what = (
+            "validation %s is undefined for %s, which has not %s there: %s on the best checkpoint"
         )
+        log.warning(what, shown.label, listed(undefined), lacking, decides)
     return selected, shown
 
 
@@ -135,16 +277,17 @@ def training_trainer(
 
     Args:
         config: Of the training.
-        run: Where it is kept.
+        run: Its directory.
         selected: What decides on the best checkpoint.
         shown: What is shown of a validation.
-        resumed_step: Of the checkpoint that it goes on from; None: it begins.
-        more: Callbacks beside ours.
+        resumed_step: Of the checkpoint that it continues from; None: it begins.
+        more: Callbacks in addition to ours.
         validated: Whether there are molecules to validate on.
         alone: Whether it is no command that trains: one process, also inside a job of a batch
             system that could start more, and no picture is drawn.
     """
     metrics_file = MetricsFile(run.path)
+    captured = config.engine != "eager"
     if resumed_step is None:  # there may be something of an earlier attempt
         metrics_file.keep(0)
         if rank_zero_only.rank == 0:
@@ -155,16 +298,15 @@ def training_trainer(
         # gives the signals back comes after what saves.
         *([AveragedWeights(config.ema_decay)] if config.ema_decay else []),
         *([] if validated else [_MeasureAtTheEnd()]),
-        *_captured(config.engine),
+        *([CapturedTraining(config.engine == "compiled")] if captured else []),
         LogTraining(metrics_file),
-        StopWhenDiverged(run.path),
+        StopWhenDiverged(),
         ValidateAtTheEnd(),
         Throughput(),
         *checkpoint_callbacks(
             run.path, selected.name, config.early_stopping, config.checkpoint_minutes
         ),
-        *([] if alone else [LearningCurve(run.learning_curve_file, shown.name, selected.name)]),
-        *([] if alone else [ModelTable()]),
+        *([] if alone else [LearningCurve(run, shown.name, selected.name), ModelTable()]),
         RunRecord(run, [Path(sys.argv[0]).name, *sys.argv[1:]]),
         StopBetweenSteps(),
         *([TrainingProgress(shown.name)] if config.trainer.enable_progress_bar else []),
@@ -179,6 +321,7 @@ def training_trainer(
         callbacks=callbacks,
         plugins=[DurableCheckpointIO(), *([LightningEnvironment()] if alone else [])],
         logger=loggers,
+        enable_progress_bar=False,  # ours is of the whole training
         **({} if validated else {"limit_val_batches": 0}),
     )
 
@@ -190,28 +333,15 @@ class _MeasureAtTheEnd(Callback):
         pl_module.measure_batch_norm()
 
 
-def _captured(engine: str) -> list[Callback]:
-    """The callback of an engine; loaded for its users only, since it needs Lightning's insides."""
-    if engine == "eager":
-        return []
-    from graphormer_sepnorm.training.captured.engine import CapturedTraining
-
-    return [CapturedTraining(engine == "compiled")]
-
-
 def _logger(name: str, run: RunDirectory, step: int) -> list[Logger]:
-    """The logger beside metrics.csv.
-
-    Raises:
-        ConfigError: Its package is not installed.
-    """
+    """The logger in addition to metrics.csv."""
     from lightning.pytorch import loggers
 
     try:
         if name == "tensorboard":
             # What it has from after the checkpoint is not shown.
-            place = run.path, "", run.tensorboard.name
-            return [loggers.TensorBoardLogger(*place, purge_step=step or None)]
+            folder = run.path, "", run.tensorboard.name
+            return [loggers.TensorBoardLogger(*folder, purge_step=step or None)]
         if name == "wandb":
             return [loggers.WandbLogger(save_dir=run.path, name=run.path.name)]
         if name == "mlflow":
@@ -225,11 +355,11 @@ def _logger(name: str, run: RunDirectory, step: int) -> list[Logger]:
 
 @dataclasses.dataclass
 class Tested:
-    """What the best checkpoint of a network, or an ensemble, came to.
+    """Result of the best checkpoint of a network, or an ensemble.
 
     Attributes:
         checkpoint: Its file.
-        summary: As ``summary.json`` keeps it.
+        summary: As ``summary.json`` has it.
         validation: Metrics and loss of the checkpoint's validation.
         predictions: float64 ``[n, T]`` of the test split; None where only a part was tested.
     """
@@ -247,11 +377,7 @@ def evaluate_best(
     run: RunDirectory,
     selected: Metric,
 ) -> Tested | None:
-    """Test the best checkpoint of a trained run.
-
-    Returns:
-        None where there is nothing to test, and in every process but the first.
-    """
+    """Test the best checkpoint of a run; None of no checkpoint, and in all processes but one."""
     best = run.tested
     if trainer.fast_dev_run or best is None:
         if not trainer.fast_dev_run:

@@ -16,17 +16,11 @@ from graphormer_sepnorm.config import LossChoice, UniformityOn
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.model.batch_norm import sum_over_processes
+from graphormer_sepnorm.model.norms import sum_over_processes
 
 LossName = Literal["l1", "mse", "bce"]
 
-_ELEMENTWISE = {
-    "l1": lambda outputs, targets: (outputs - targets).abs(),
-    "mse": lambda outputs, targets: (outputs - targets).square(),
-    "bce": lambda outputs, targets: F.binary_cross_entropy_with_logits(
-        outputs, targets, reduction="none"
-    ),
-}
+_LOSSES = {"l1": F.l1_loss, "mse": F.mse_loss, "bce": F.binary_cross_entropy_with_logits}
 
 
 def choose_loss(name: LossChoice, task: Task) -> LossName:
@@ -66,8 +60,7 @@ def summed_loss(
         name: Name of the loss.
         outputs: Standardised predictions or logits, float ``[B, T]``.
         targets: Standardised values or 0/1, float ``[B, T]``; nan where a label is missing.
-        weights: Weight of each graph, ``[B]``, 0 or more, with a mean of 1 over the training
-            graphs; None: 1 for all.
+        weights: Weight of each graph, ``[B]``, with a mean of 1 over the training graphs; None: 1.
         bounds: Of missing labels what they are at least, then what they are at most, standardised,
             ``[B, 2 T]``; nan where nothing is known. None or ``[B, 0]``: of none.
 
@@ -85,8 +78,8 @@ def summed_loss(
         targets = torch.cat([targets.to(outputs.dtype), low, high], dim=1)
     present = ~targets.isnan()
     # The missing labels are replaced before the loss is formed: nan * 0 would still be nan.
-    losses = _ELEMENTWISE[name](outputs, targets.to(outputs.dtype).where(present, 0.0))
-    losses = losses.where(present, 0.0)
+    known = targets.to(outputs.dtype).where(present, 0.0)
+    losses = _LOSSES[name](outputs, known, reduction="none").where(present, 0.0)
     if weights is not None:
         losses = losses * weights[:, None].to(losses.dtype)
     return losses.sum(), present.sum()
@@ -98,21 +91,15 @@ def uniformity_loss(
     """Mean inner product of two different embeddings, of the graphs or atoms of a batch.
 
     Eq. 8 of SepNorm's paper (Chen et al. 2023) for [CLS]; for atoms the pairs are all atoms of the
-    batch; for both the two means are added. The batch is that of all processes. The paper's mean
-    over i and j does not say whether i = j counts; here it does not.
-
-    Behind BatchNorm n rows are centred but for its bias, so there the loss is
-    ``|bias|² - |weight|² / (n - 1)``: it says nothing about directions any more, and has no lower
-    bound. It is meant for a graph token behind LayerNorm.
+    batch (of all processes); for both the two means are added. The paper does not say whether i = j
+    counts; here it does not. Meant for a graph token behind LayerNorm: behind BatchNorm the loss
+    says nothing about directions, and has no lower bound.
 
     Args:
         graph_token: Last graph tokens, normalised, ``[B, C]``.
         atoms: Last atoms, normalised, ``[M, C]``.
         batch: The graphs, and which of their rows are real atoms.
         on: Which embeddings are pushed apart.
-
-    Returns:
-        A scalar, 0 where there are fewer than two embeddings.
     """
     total = graph_token.new_zeros(())
     if on != "atoms":
@@ -124,10 +111,8 @@ def uniformity_loss(
 
 
 def mean_inner_product(rows: Tensor) -> Tensor:
-    """Mean of ``h_i · h_j`` over all pairs i ≠ j of rows ``[n, C]`` of all processes, a scalar.
-
-    In O(n C) time: the squared norm of the sum has all pairs in it, and each row with itself.
-    """
+    """Mean of ``h_i · h_j`` over all pairs i ≠ j of rows ``[n, C]`` of all processes; 0 of none."""
+    # The squared norm of the sum has all pairs in it, and each row with itself.
     rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
     count = rows.new_tensor([float(len(rows))])
     own = torch.cat([rows.sum(dim=0), rows.square().sum()[None], count])

@@ -1,4 +1,4 @@
-"""The Lightning module: Graphormer, its loss, metrics, optimiser and schedule.
+"""The Lightning module: Graphormer, its loss, metrics, optimizer and schedule.
 
 B graphs of a batch · T targets.
 """
@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import logging
 import math
 import struct
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import torch
@@ -30,33 +28,34 @@ from graphormer_sepnorm.inference.checkpoint import (
     KEY,
     build_network,
     check_checkpoint,
-    load_weights,
     package_versions,
     read_checkpoint,
 )
 from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
-from graphormer_sepnorm.training.backbone import Backbone
-from graphormer_sepnorm.training.batch_statistics import (
+from graphormer_sepnorm.training.averaging import (
+    TRAINED_WEIGHTS,
     batch_norms,
-    fix_batch_norm,
     measure_batch_norm,
 )
-from graphormer_sepnorm.training.captured.launch_loop import Launch
-from graphormer_sepnorm.training.checks import check_same_data, check_same_network
-from graphormer_sepnorm.training.evaluation import EvaluatedModule, MeanLoss
+from graphormer_sepnorm.training.backbone import Backbone
+from graphormer_sepnorm.training.evaluation import (
+    EvaluatedModule,
+    MeanLoss,
+    check_same_data,
+    check_same_network,
+)
 from graphormer_sepnorm.training.loss import LossName, choose_loss, uniformity_loss
 from graphormer_sepnorm.training.optimizer import make_optimizer, make_schedule, renew_options
 from graphormer_sepnorm.values import is_whole
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from graphormer_sepnorm.training.cuda_graphs import CapturedTraining
 
 # Where a checkpoint keeps the sum of the losses of the epoch so far and the number of labels.
 EPOCH_LOSS = "epoch_loss"
 # Where it says whether BatchNorm's statistics are constants by now.
 FIXED = "batch_norm_fixed"
-# Where it keeps the weights that training goes on with, if those of the model are an average.
-TRAINED_WEIGHTS = "trained_weights"
 
 
 class GraphormerModule(EvaluatedModule):
@@ -81,23 +80,22 @@ class GraphormerModule(EvaluatedModule):
             self.backbone = Backbone.read(config.from_pretrained)
             own = {name: getattr(config, name) for name in REGULARISATION}
             config = dataclasses.replace(config, **self.backbone.architecture(**own))
+        # Of a pre-trained network nothing is needed any more once training has begun.
+        self.options = dataclasses.replace(config, from_pretrained=None)
         # Validated before any data are touched; what the data decide comes later.
         self.architecture = config.network
-        kept = {name: getattr(config, name) for name in ModelConfig.names()}
-        # Of a pre-trained network nothing is needed any more once training has begun.
-        del kept["from_pretrained"]
-        # logger=False: the exact configuration lies beside the checkpoint already.
-        self.save_hyperparameters({**kept, "seed": plain(seed)}, logger=False)
+        stored = {name: getattr(config, name) for name in ModelConfig.names()}
+        del stored["from_pretrained"]
+        # logger=False: the exact configuration lies next to the checkpoint already.
+        self.save_hyperparameters({**stored, "seed": plain(seed)}, logger=False)
         self.epoch_loss = MeanLoss()
-        # The loss of the newest optimiser step, as far as this process contributes to it.
+        # The loss of the newest optimizer step, as far as this process contributes to it.
         self.step_loss = torch.tensor(0.0)
-        # Set where steps are captured (`CapturedTraining`): takes those of a launch.
-        self.train_launch: Callable[[Launch, int], Tensor] | None = None
-        self.capturable = False
+        self.captured: CapturedTraining | None = None  # takes the steps, while it is there
         # The first step with BatchNorm's statistics fixed, known with the schedule; if they are.
         self.fixed_from = math.inf
         self.statistics_fixed = False
-        self.goes_on_from_average = False  # until `AveragedWeights` has put the weights back
+        self.continues_from_average = False  # until `AveragedWeights` has put the weights back
         self._labels_per_step = np.empty(0)
         self._labels_epoch = -1
         self._statistics_batches: list[GraphBatch] = []
@@ -111,50 +109,34 @@ class GraphormerModule(EvaluatedModule):
         weights_only: Literal[True] = True,
         **options: Any,
     ) -> Self:
-        """Build a module from a checkpoint, without data.
-
-        Lightning's own way would take options by today's names only. Of an ensemble it is the first
-        member: `graphormer_sepnorm.inference.predictor.Predictor` takes them all.
+        """Build a module from a checkpoint, without data; of an ensemble, of its first member.
 
         Args:
             checkpoint_path: File, run directory, or name of a model that comes with the package.
             map_location: Device of the module.
             weights_only: Nothing but plain values and tensors is ever read.
-            **options: In place of those of the checkpoint; of the network's, its dropouts alone can
-                be other ones.
+            **options: Instead of those of the checkpoint; of the network's, its dropouts alone.
 
         Raises:
-            CheckpointError: The file is missing, damaged or of another version, or has another
-                network than the options ask for.
+            CheckpointError: The file cannot be used, or has another network than is asked for.
         """
         checkpoint = read_checkpoint(checkpoint_path, map_location)
-        of_network = {*GraphormerConfig.names()}
-        kept = checkpoint.get("hyper_parameters", {})
         known = (*ModelConfig.names(), "seed")
-        own = {name: value for name, value in kept.items() if name in known}
-        module = cls(**{**own, **options}).to(map_location)
-        # The network is built by what the checkpoint says of it.
-        facts = checkpoint[KEY]
-        given = plain({name: options[name] for name in of_network & options.keys()})
-        asked_for = dataclasses.replace(GraphormerConfig(**facts["model"]), **given)
-        check_same_network(facts, asked_for)
-        facts["model"] |= {name: getattr(asked_for, name) for name in REGULARISATION}
-        module.restore(checkpoint)
+        stored = checkpoint.get("hyper_parameters", {})
+        stored = {name: value for name, value in stored.items() if name in known}
+        module = cls(**{**stored, **options}).to(map_location)
+        of_network = {name: options[name] for name in GraphormerConfig.names() if name in options}
+        network = GraphormerConfig(**checkpoint[KEY]["model"])
+        module.restore(checkpoint, dataclasses.replace(network, **plain(of_network)))
         return module
 
     def setup(self, stage: str) -> None:
-        """Refuse what cannot work, and say what nobody has tried.
-
-        Raises:
-            ConfigError: The trainer would convert whole batches to another precision.
-        """
+        """Refuse to convert whole batches to another precision, or to be without float64."""
         if str(self.trainer.precision).endswith("-true") and self.trainer.precision != "32-true":
-            raise ConfigError(
-                f"--trainer.precision {self.trainer.precision} is not supported: use 32-true, "
-                "bf16-mixed or 16-mixed"
-            )
+            found = f"--trainer.precision {self.trainer.precision} is not supported"
+            raise ConfigError(f"{found}: use 32-true, bf16-mixed or 16-mixed")
         if self.trainer.strategy.root_device.type == "mps":
-            log.warning("MPS is not tested: compare a short run with --trainer.accelerator cpu")
+            raise ConfigError("--trainer.accelerator mps is not supported: use cpu")
 
     def configure_model(self) -> None:
         """Build the network for the data of the trainer; Lightning calls it after the set-up."""
@@ -165,10 +147,9 @@ class GraphormerModule(EvaluatedModule):
         if not isinstance(data, MoleculeDataModule):
             raise ConfigError("GraphormerModule needs a MoleculeDataModule: fit(module, data)")
         if data.max_path_length != self.architecture.max_path_length:
-            raise ConfigError(
-                f"the data were prepared with max_path_length {data.max_path_length}, the model "
-                f"has {self.architecture.max_path_length}: give both the same"
-            )
+            own = self.architecture.max_path_length
+            what = f"the data were prepared with max_path_length {data.max_path_length}, the model"
+            raise ConfigError(f"{what} has {own}: give both the same")
         splits, vocabulary = data.splits, data.fit_vocabulary()
         mean, deviation = data.target_scaling()
         summary = data.training_summary()
@@ -177,15 +158,13 @@ class GraphormerModule(EvaluatedModule):
             extra_inputs=len(splits.extra_inputs),
             exclusive=bool(splits.task.one_of),
         )
+        targets = len(splits.task.targets)
         if self.backbone is None:
-            config = dataclasses.replace(
-                architecture,
-                num_targets=len(splits.task.targets),
-                mean_atoms=summary["atoms"]["mean"],
-            ).for_vocabulary(vocabulary)
+            sizes = {"num_targets": targets, "mean_atoms": summary["atoms"]["mean"]}
+            config = dataclasses.replace(architecture, **sizes).for_vocabulary(vocabulary)
         else:
-            vocabulary = self.backbone.extended_vocabulary(vocabulary, splits.feature_version)
-            config = self.backbone.config(architecture, len(splits.task.targets), vocabulary)
+            given = architecture, targets, vocabulary, splits.feature_version
+            config, vocabulary = self.backbone.extended(*given)
         facts: dict[str, Any] = {
             "format_version": FORMAT_VERSION,
             "model": dataclasses.asdict(config),
@@ -215,10 +194,10 @@ class GraphormerModule(EvaluatedModule):
             self.model.extra_readout.standardise_by(*map(torch.from_numpy, data.extra_scaling()))
 
     def _build(self, facts: dict[str, Any]) -> None:
-        """Build everything that depends on the data from what a checkpoint keeps of them."""
+        """Build everything that depends on the data, from the facts that a checkpoint stores."""
         self.facts = facts
         self.vocabulary = GraphVocabulary.from_plain(facts["vocabulary"])
-        self.loss_name: LossName = choose_loss(self.hparams["loss"], self.task)
+        self.loss_name: LossName = choose_loss(self.options.loss, self.task)
         self.model = Graphormer(GraphormerConfig(**facts["model"])).to(self.device)
         for name in ("target_mean", "target_std"):
             scale = torch.tensor(facts[name], dtype=torch.float32, device=self.device)
@@ -226,10 +205,8 @@ class GraphormerModule(EvaluatedModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what predicting needs, and what the last validation gave."""
-        values = self.trainer.callback_metrics
-        validation = {
-            name: float(value) for name, value in values.items() if name.startswith("validation_")
-        }
+        values = self.trainer.callback_metrics.items()
+        validation = {name: float(one) for name, one in values if name.startswith("validation_")}
         checkpoint[KEY] = {**self.facts, "validation": validation}
         # Only the sums of all processes together are the same for any number of them.
         sums = torch.stack([self.epoch_loss.total, self.epoch_loss.labels])
@@ -238,41 +215,43 @@ class GraphormerModule(EvaluatedModule):
         checkpoint[FIXED] = self.statistics_fixed
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Build the network for the vocabulary and the task of the checkpoint.
-
-        Under a trainer that evaluates also those of the other members of an ensemble.
-        """
-        if KEY not in checkpoint:
-            raise CheckpointError("this is not a checkpoint of graphormer_sepnorm")
+        """Build the network of the checkpoint; to evaluate, also the other members' networks."""
         check_checkpoint(checkpoint)
-        facts = checkpoint[KEY]
-        check_same_data(facts, self.trainer)
+        check_same_data(checkpoint[KEY], self.trainer)
         training = self.trainer.state.fn == "fit"
-        if training:
-            check_same_network(facts, self.architecture)
-            own = {name: getattr(self.architecture, name) for name in REGULARISATION}
-            checkpoint = {**checkpoint, KEY: {**facts, "model": {**facts["model"], **own}}}
-        self.restore(checkpoint, members=not training)
+        self.restore(checkpoint, self.architecture if training else None, members=not training)
         if EPOCH_LOSS in checkpoint and self.global_rank == 0:
             sums = torch.tensor(checkpoint[EPOCH_LOSS], dtype=torch.float64)
             self.epoch_loss.total, self.epoch_loss.labels = sums
         self._fix_statistics(training and checkpoint.get(FIXED, False))
-        self.goes_on_from_average = training and TRAINED_WEIGHTS in checkpoint
+        self.continues_from_average = training and TRAINED_WEIGHTS in checkpoint
 
-    def restore(self, checkpoint: dict[str, Any], members: bool = False) -> None:
-        """Build the network of a checkpoint, with its weights; those of the other members too."""
+    def restore(
+        self,
+        checkpoint: dict[str, Any],
+        asked_for: GraphormerConfig | None = None,
+        members: bool = False,
+    ) -> None:
+        """Build the network of a checkpoint, with its weights.
+
+        Args:
+            checkpoint: With all that `on_save_checkpoint` writes.
+            asked_for: The network that it has to be, but for the dropouts, which are taken from
+                here; else a CheckpointError. None: whatever it is.
+            members: Build those of the other members of an ensemble, too.
+        """
         facts = checkpoint[KEY]
+        if asked_for is not None:
+            check_same_network(facts, asked_for)
+            own = {name: getattr(asked_for, name) for name in REGULARISATION}
+            facts = {**facts, "model": {**facts["model"], **own}}
         others = checkpoint.get("members", ()) if members else ()
         self.members = tuple(build_network(facts["model"], weights) for weights in others)
         self._build(facts)
-        load_weights(self, checkpoint["state_dict"])  # as Lightning is about to, but in our words
+        self.load_state_dict(checkpoint["state_dict"])
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Predict in real units (regression) or as logits (binary): float ``[B, T]``.
-
-        Raises:
-            CheckpointError: The batch is of a loader that was made for another model.
-        """
+        """Predict in real units (regression) or as logits (binary): float ``[B, T]``."""
         self.check_codes(batch)
         return self.model(batch).float() * self.target_std + self.target_mean
 
@@ -283,7 +262,7 @@ class GraphormerModule(EvaluatedModule):
         if order.first_batch == 0:
             self.epoch_loss.reset()
 
-    def on_train_batch_start(self, batch: GraphBatch | Launch, batch_idx: int) -> None:
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Fix BatchNorm's statistics when the steps of `frozen_bn_fraction` begin."""
         fixed = self.trainer.global_step >= self.fixed_from
         if fixed == self.statistics_fixed:
@@ -294,23 +273,23 @@ class GraphormerModule(EvaluatedModule):
 
     def _fix_statistics(self, fixed: bool) -> None:
         self.statistics_fixed = fixed
-        fix_batch_norm(self.model, fixed)
+        for norm in batch_norms(self.model):
+            norm.fixed = fixed  # constants in training too, or no longer
 
-    def training_step(self, batch: GraphBatch | Launch, batch_idx: int) -> Tensor:
-        """Return what a batch adds to the loss of its optimiser step.
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        """Return what a batch adds to the loss of its optimizer step.
 
         The loss of a step is the sum over the graphs of all processes and all accumulated batches,
         divided by the number of labels of all of them, as if they were one batch. Dropout is seeded
-        for exactly this batch.
-
-        A launch takes its steps here, and returns the loss of each.
+        for exactly this batch. A captured step is taken here as a whole.
         """
-        if isinstance(batch, Launch):
-            assert self.train_launch is not None
-            losses, totals, label_counts = self.train_launch(batch, batch_idx).unbind(1)
-            self.step_loss = losses[-1]
-            self._record(totals, label_counts)
-            return losses
+        if self.captured is not None:
+            # Lightning's context is of a forward pass; an optimizer has no business in it.
+            with torch.autocast(self.device.type, enabled=False):
+                result = self.captured.take_step(batch, batch_idx)
+            self.step_loss, total, labels = result.unbind()
+            self._record(total, labels)
+            return self.step_loss
         # `torch.manual_seed` takes 1 ms, a hundredth of a step of small batches on a CPU.
         on_cpu = self.device.type == "cpu"
         seed = torch.default_generator.manual_seed if on_cpu else torch.manual_seed
@@ -321,15 +300,15 @@ class GraphormerModule(EvaluatedModule):
         total, labels = self.summed_loss(outputs, *known)
         accumulated = self.trainer.accumulate_grad_batches
         step, first = divmod(batch_idx, accumulated)
-        expected = self.labels_of_step(step) * self.hparams["label_fraction"]
+        expected = self.labels_of_step(step) * self.options.label_fraction
         loss = total / expected
         self.step_loss = loss.detach() + (0 if first == 0 else self.step_loss)
         self._record(total, labels)
         # Gradients are averaged over processes, and Lightning averages over accumulated batches.
         loss = loss * (self.trainer.world_size * accumulated)
-        weight = self.hparams["uniformity_weight"]
+        weight = self.options.uniformity_weight
         if weight:
-            on = self.hparams["uniformity_on"]
+            on = self.options.uniformity_on
             # Its mean over the batches of the step: the last one of an epoch may have fewer.
             batches = min(accumulated, int(self.trainer.num_training_batches) - step * accumulated)
             weight = weight * (accumulated / batches)
@@ -338,35 +317,48 @@ class GraphormerModule(EvaluatedModule):
 
     def _sampled(self, targets: Tensor) -> Tensor:
         """Take all labels, or a random share of them: nan for the others."""
-        share = self.hparams["label_fraction"]
+        share = self.options.label_fraction
         if share == 1:
             return targets
         return targets.masked_fill(torch.rand_like(targets) >= share, math.nan)
 
     def dropout_seed(self, batch_idx: int) -> int:
-        """What the random numbers of a batch of the current epoch are seeded with.
+        """The seed of the random numbers of a batch of the current epoch.
 
-        63 bits of (seed, epoch, batch, rank), the same in every process and version: Lightning
-        saves no state of the random numbers, but so a resumed run draws what the uninterrupted one
-        would have, and two arms of a comparison draw the same at the same step.
+        63 bits of (seed, epoch, batch, rank), the same in every version: so a resumed run samples
+        what the uninterrupted one would have, and so do two arms of a comparison.
         """
-        place = self.hparams["seed"], self.current_epoch, batch_idx, self.global_rank
-        digest = hashlib.blake2b(struct.pack("<4q", *place), digest_size=8).digest()
+        index = self.hparams["seed"], self.current_epoch, batch_idx, self.global_rank
+        digest = hashlib.blake2b(struct.pack("<4q", *index), digest_size=8).digest()
         return int.from_bytes(digest, "little") >> 1
+
+    def backward(self, loss: Tensor, *arguments: Any, **options: Any) -> None:
+        """Compute the gradients, unless the captured step has."""
+        if self.captured is None:
+            super().backward(loss, *arguments, **options)
+
+    def optimizer_step(
+        self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None
+    ) -> None:
+        """Take a step, unless the captured one is all of it."""
+        if self.captured is None:
+            super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
+        else:
+            optimizer_closure()
 
     def batch_loss(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Return what a captured step needs: the sum of the losses of its labels, their number."""
         return self.summed_loss(self.model(batch), batch.targets, batch.weights, batch.bounds)
 
     def _record(self, total: Tensor, labels: Tensor) -> None:
-        """Add steps to the mean loss of the epoch."""
+        """Add a step to the mean loss of the epoch."""
         # Our own mean over the epoch: Lightning's forgets the steps before a resume. Log files are
         # written by `LogTraining`, before the checkpoint that counts their rows.
         self.epoch_loss.update(total, labels)
         self.log("train_loss_epoch", self.epoch_loss, on_step=False, on_epoch=True, logger=False)
 
     def labels_of_step(self, step: int) -> int:
-        """Number of labels in all batches of an optimiser step, at least 1.
+        """Number of labels in all batches of an optimizer step, at least 1.
 
         Known beforehand: no process has to ask the others, nor wait for accumulated batches.
         """
@@ -388,15 +380,11 @@ class GraphormerModule(EvaluatedModule):
         self.train()  # which Lightning leaves as the user had it, in evaluation perhaps
 
     def on_train_start(self) -> None:
-        """Let the options of this run count, where a checkpoint brought those of an earlier one.
-
-        Raises:
-            CheckpointError: Its weights are an average, and training would go on from that.
-        """
-        if self.goes_on_from_average:
+        """Let the options of this run count, where a checkpoint brought those of an earlier one."""
+        if self.continues_from_average:
             raise CheckpointError(
                 "the checkpoint holds averaged weights: give the trainer the callback "
-                "AveragedWeights to go on with them"
+                "AveragedWeights to continue with them"
             )
         schedule: Any = self.trainer.lr_scheduler_configs[0].scheduler
         if isinstance(schedule, LambdaLR):  # not in the trials of a LearningRateFinder
@@ -408,54 +396,34 @@ class GraphormerModule(EvaluatedModule):
             self.measure_batch_norm()
 
     def measure_batch_norm(self) -> None:
-        """Measure BatchNorm's statistics on training graphs, see `batch_statistics`."""
-        graphs = self.hparams["precise_bn_graphs"]
+        """Measure BatchNorm's statistics on training graphs, see `measure_batch_norm`."""
+        graphs = self.options.precise_bn_graphs
         if not graphs or self.statistics_fixed or not batch_norms(self.model):
             return
         if not self._statistics_batches:
             data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
             self._statistics_batches = list(data.statistics_batches(graphs))
+        batches = (batch.to(self.device) for batch in self._statistics_batches)
         with self.trainer.precision_plugin.forward_context():
-            measure_batch_norm(
-                self.model, (batch.to(self.device) for batch in self._statistics_batches)
-            )
+            measure_batch_norm(self.model, batches)
 
     def configure_optimizers(self) -> Any:
-        """Return the optimiser and its schedule, stepped after every optimiser step.
-
-        Raises:
-            ConfigError: If training has no end, so that a schedule has no length.
-        """
+        """Return the optimizer and its schedule, stepped after every optimizer step."""
         total = self.trainer.estimated_stepping_batches
         if math.isinf(total):
             raise ConfigError(
                 "the learning-rate schedule needs to know where training ends: give "
                 "--trainer.max_epochs or --trainer.max_steps"
             )
-        options, total = self.hparams, int(total)
-        fixed = round(options["frozen_bn_fraction"] * total)
-        self.fixed_from = total - fixed if options["frozen_bn_fraction"] else math.inf
-        optimizer = make_optimizer(
-            self.model,
-            options["learning_rate"],
-            options["weight_decay"],
-            tuple(options["betas"]),
-            options["eps"],
-            self.capturable,
-            options["weight_decay_on"],
-            options["optimizer"],
-            mixed=str(self.trainer.precision).endswith("-mixed"),
-        )
+        options, total = self.options, int(total)
+        fixed = round(options.frozen_bn_fraction * total)
+        self.fixed_from = total - fixed if options.frozen_bn_fraction else math.inf
+        mixed = str(self.trainer.precision).endswith("-mixed")
+        capturable = self.captured is not None and self.device.type == "cuda"
+        optimizer = make_optimizer(self.model, options, capturable=capturable, mixed=mixed)
         self._optimizer_options = [
             {name: value for name, value in group.items() if name != "params"}
             for group in optimizer.param_groups
         ]
-        schedule = make_schedule(
-            optimizer,
-            total_steps=total,
-            warmup=options["warmup_steps"],
-            peak=options["learning_rate"],
-            final=options["final_learning_rate"],
-            schedule=options["schedule"],
-        )
+        schedule = make_schedule(optimizer, options, total)
         return [optimizer], [{"scheduler": schedule, "interval": "step"}]

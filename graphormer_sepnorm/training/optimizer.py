@@ -1,31 +1,59 @@
-"""The optimiser, AdamW alone or beside Muon, and its learning rate.
+"""The optimizer, AdamW alone or with Muon, and its learning rate.
+
+Muon trains the matrices inside the layers, AdamW everything else. Jordan et al. 2024, "Muon: An
+optimizer for hidden layers in neural networks": the update of a matrix is its momentum with all
+singular values moved to about 1, so that no direction is drowned by a few large ones. Liu et al.
+2025, "Muon is Scalable for LLM Training": scaled to the size that AdamW's updates have, it takes
+AdamW's learning rate and weight decay.
+
+`torch.optim.Muon` computes the same (`tests/training/test_optimizer.py`), one matrix after another,
+in bfloat16 even where that is slow, and without learning rates on the device, which recorded steps
+need. Here all matrices of one shape go together.
 
 The rate is a pure function of the step: on resume nothing has to be restored but its number.
+
+    N matrices of one shape · [A, B] that shape
 """
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from graphormer_sepnorm.config import DecayedName, OptimizerName, ScheduleName
-from graphormer_sepnorm.training.muon import MuonAdamW
+from graphormer_sepnorm.config import ModelConfig
+from graphormer_sepnorm.kernels.library import integers, pointers
+from graphormer_sepnorm.model.ops import in_threads, products_usable
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.model.graphormer import Graphormer
 
 log = logging.getLogger(__name__)
 
+# Of the odd polynomial a s + b s³ + c s⁵ (Jordan et al.): its iteration brings singular values from
+# (0, 1] to between 0.7 and 1.2 in few steps, fast rather than exact.
+_POLYNOMIAL = (3.4445, -4.7750, 2.0315)
+_ITERATIONS = 5
+_MOMENTUM = 0.95
+# Matrices that a thread takes at a time.
+_SHARE = 4
+# Larger matrices do not stay in the cache, and torch's products are made for them.
+_MOST_ELEMENTS = 1 << 16
+# Of a matrix's norm: five iterations, each of which multiplies small values by 3.4445 at most, do
+# not bring less to what float32 shows.
+_NOTHING = 1e-15
+# Root mean square of an AdamW update, in units of the learning rate (Liu et al., Section 2.2).
+_ADAMW_SIZE = 0.2
 
-def decay_groups(
-    model: nn.Module, weight_decay: float, decayed: DecayedName = "matrices"
-) -> list[dict]:
-    """Split the parameters into those with weight decay and those without.
+
+def parameter_groups(model: Graphormer, options: ModelConfig) -> list[dict[str, Any]]:
+    """Split the trained parameters into groups with weight decay and without, and for Muon.
 
     Decayed are all, or the weight ``matrices`` of linear layers. Then not decayed are
 
@@ -33,84 +61,45 @@ def decay_groups(
     * embedding tables and the graph token: a row gets a gradient only when its code occurs, but
       AdamW would shrink it at every step, so rare atoms, bonds and distances would fade.
 
-    Args:
-        model: The module whose parameters are to be trained.
-        weight_decay: Weight decay of the first group; the second has none.
-        decayed: Which parameters form the first group.
-
-    Returns:
-        Two parameter groups for `torch.optim.AdamW`, each with a ``name``.
+    Muon is for matrices from hidden features to hidden features: those of the layers go into groups
+    of their own, with ``muon`` True.
     """
+    muon = options.optimizer == "muon"
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
-    first = trained if decayed == "all" else [module.weight for module in linear]
-    decayed_ids = {id(parameter) for parameter in first}
-    with_decay = [parameter for parameter in trained if id(parameter) in decayed_ids]
-    without = [parameter for parameter in trained if id(parameter) not in decayed_ids]
-    return [
-        {"name": "decay", "params": with_decay, "weight_decay": weight_decay},
-        {"name": "no decay", "params": without, "weight_decay": 0.0},
-    ]
-
-
-def muon_groups(model: Graphormer, groups: list[dict]) -> list[dict]:
-    """Take the matrices of the layers out of parameter groups, into groups for Muon.
-
-    Muon is for matrices from hidden features to hidden features. Embeddings, random walks and
-    read-outs, which have single features or few on one side, stay with AdamW.
-
-    Args:
-        model: The model whose parameters stand in the groups.
-        groups: Parameter groups, as `decay_groups` gives them.
-
-    Returns:
-        The groups, each with ``muon``; behind each that held such matrices a group of them.
-    """
-    hidden = {
-        id(module.weight) for module in model.layers.modules() if isinstance(module, nn.Linear)
-    }
-    parted = []
-    for group in groups:
-        of_muon = [parameter for parameter in group["params"] if id(parameter) in hidden]
-        others = [parameter for parameter in group["params"] if id(parameter) not in hidden]
-        parted.append({**group, "params": others, "muon": False})
+    linear = {id(part.weight) for part in model.modules() if isinstance(part, nn.Linear)}
+    hidden = linear & {id(parameter) for parameter in model.layers.parameters()} if muon else set()
+    everything = options.weight_decay_on == "all"
+    groups = []
+    for name, decays in (("decay", True), ("no decay", False)):
+        every = [one for one in trained if (everything or id(one) in linear) == decays]
+        decay = {"weight_decay": options.weight_decay if decays else 0.0}
+        others = [parameter for parameter in every if id(parameter) not in hidden]
+        of_muon = [parameter for parameter in every if id(parameter) in hidden]
+        groups.append({"name": name, "params": others, **decay})
+        if muon:
+            groups[-1]["muon"] = False
         if of_muon:
-            parted.append(
-                {**group, "name": f"{group['name']}, Muon", "params": of_muon, "muon": True}
-            )
-    return parted
+            groups.append({"name": f"{name}, Muon", "params": of_muon, **decay, "muon": True})
+    return groups
 
 
 def make_optimizer(
-    model: Graphormer,
-    learning_rate: float,
-    weight_decay: float,
-    betas: tuple[float, float],
-    eps: float,
-    capturable: bool = False,
-    decayed: DecayedName = "matrices",
-    name: OptimizerName = "adamw",
-    mixed: bool = False,
+    model: Graphormer, options: ModelConfig, *, capturable: bool = False, mixed: bool = False
 ) -> torch.optim.Optimizer:
-    """Return AdamW over the `decay_groups` of `model`, or `MuonAdamW` over its `muon_groups`.
+    """Return AdamW or `MuonAdamW` over the `parameter_groups` of `model`.
 
-    With `capturable` a step can be recorded in a CUDA graph: a few kernels for all parameters, and
-    the count of steps on the device. With `mixed` the trainer's precision is: it then refuses to
-    clip the gradients of a fused optimiser, which could unscale them itself.
+    With `capturable` a step can be recorded in a CUDA graph. With `mixed` the trainer's precision
+    is: it then refuses to clip the gradients of a fused optimizer, which could unscale them itself.
     """
-    # One loop over everything is several times faster than a dozen operations for each parameter,
-    # and on a GPU a few kernels instead of thousands. Where it cannot be had torch is left to
-    # choose: told not to fuse, it takes one parameter after the other on a GPU too.
-    kinds = {parameter.device.type for parameter in model.parameters()}
-    fused = capturable or (kinds <= {"cpu", "cuda"} and not mixed) or None
-    groups = decay_groups(model, weight_decay, decayed)
-    if name == "muon":
-        groups = muon_groups(model, groups)
-    return (MuonAdamW if name == "muon" else torch.optim.AdamW)(
-        groups,
-        lr=learning_rate,
-        betas=betas,
-        eps=eps,
+    # Fused it is several times faster. Where that cannot be had torch is left to choose: told not
+    # to fuse, it takes one parameter after the other on a GPU too.
+    devices = {parameter.device.type for parameter in model.parameters()}
+    fused = capturable or (devices <= {"cpu", "cuda"} and not mixed) or None
+    return (MuonAdamW if options.optimizer == "muon" else torch.optim.AdamW)(
+        parameter_groups(model, options),
+        lr=options.learning_rate,
+        betas=(options.betas[0], options.betas[1]),
+        eps=options.eps,
         capturable=capturable,
         fused=fused,
     )
@@ -119,15 +108,10 @@ def make_optimizer(
 def renew_options(
     optimizer: torch.optim.Optimizer, schedule: LambdaLR, options: list[dict[str, Any]]
 ) -> None:
-    """Give optimiser and schedule, as a checkpoint has restored them, the options of this run.
+    """Give optimizer and schedule, as a checkpoint has restored them, the options of this run.
 
-    The counts of steps go to where this optimiser expects them: they are restored where they were
-    when the checkpoint was written, by an optimiser that was capturable, fused or neither.
-
-    Args:
-        optimizer: Of the parameters that are trained.
-        schedule: Of its learning rates.
-        options: Of each parameter group, all but ``params``.
+    Those are of each parameter group, all but ``params``. The counts of steps go to the device
+    where this optimizer expects them: the one that wrote the checkpoint may have been another.
     """
     schedule.base_lrs = [group["lr"] for group in options]
     for group, own, factor in zip(
@@ -144,53 +128,130 @@ def renew_options(
 
 
 def make_schedule(
-    optimizer: torch.optim.Optimizer,
-    *,
-    total_steps: int,
-    warmup: int | float,
-    peak: float,
-    final: float,
-    schedule: ScheduleName,
+    optimizer: torch.optim.Optimizer, options: ModelConfig, total_steps: int
 ) -> LambdaLR:
-    """Return the schedule of an optimiser whose learning rate is `peak`.
+    """Return the schedule of an optimizer whose learning rate is the peak.
 
-    The warm-up rises linearly and reaches `peak` with its last step, as in Graphormer version 1:
-    the first step already learns. From there the rate falls to `final`, which the last step all but
-    reaches and every later one has.
-
-    Args:
-        optimizer: The optimiser.
-        total_steps: Length of the whole training, in optimiser steps.
-        warmup: Length of the warm-up in optimiser steps; below 1 a fraction of all.
-        peak: Highest learning rate.
-        final: Learning rate at the end of training.
-        schedule: ``linear`` or ``cosine`` (half a period).
+    The warm-up rises linearly and reaches the peak with its last step, as in Graphormer version 1:
+    the first step already learns. From there the rate falls, linearly or by half a period of a
+    cosine, to the final one, which the last step all but reaches and every later one has. A
+    warm-up below 1 is a fraction of all steps.
     """
+    warmup, peak, final = options.warmup_steps, options.learning_rate, options.final_learning_rate
     warmup_steps = round(warmup * total_steps) if warmup < 1 else int(warmup)
     if warmup_steps > total_steps:
-        log.warning(
-            "--model.warmup_steps %d is longer than the training of %d steps: the peak learning "
-            "rate is not reached",
-            warmup_steps,
-            total_steps,
-        )
+        what = "--model.warmup_steps %d is longer than the training of %d steps: the peak learning "
+        log.warning(what + "rate is not reached", warmup_steps, total_steps)
 
     def factor(step: int) -> float:
         """Learning rate of a step, counted from 0, in units of the peak."""
         if step < warmup_steps:
             return peak * (step + 1) / warmup_steps / peak
         progress = min(1.0, (step - warmup_steps) / max(1, total_steps - warmup_steps))
-        left = 1 - progress if schedule == "linear" else (1 + math.cos(math.pi * progress)) / 2
+        linear = options.schedule == "linear"
+        left = 1 - progress if linear else (1 + math.cos(math.pi * progress)) / 2
         return (final + (peak - final) * left) / peak
 
     return LambdaLR(optimizer, factor)
 
 
-def rate_of_step(schedule: LambdaLR, before: int = 0) -> float:
-    """Return the learning rate that the last step had; the optimiser has that of the next one.
+def rate_of_step(schedule: LambdaLR) -> float:
+    """Return the learning rate that the last step had; the optimizer has that of the next one."""
+    return float(schedule.base_lrs[0] * schedule.lr_lambdas[0](schedule.last_epoch - 1))
 
-    Args:
-        schedule: Of the optimiser.
-        before: So many steps earlier.
+
+class MuonAdamW(torch.optim.Optimizer):
+    """Trains the groups with ``muon: True``, all of them matrices, by Muon, the others by AdamW.
+
+    Muon with Nesterov's momentum, 0.95. It needs no correction of its first steps: the size of the
+    momentum does not matter to the update. Options are those of `torch.optim.AdamW`; learning rate
+    and weight decay act on Muon's groups too.
     """
-    return float(schedule.base_lrs[0] * schedule.lr_lambdas[0](schedule.last_epoch - 1 - before))
+
+    def __init__(self, groups: list[dict[str, Any]], **options: Any) -> None:
+        self._adamw = torch.optim.AdamW(groups, **options)
+        super().__init__(groups, self._adamw.defaults)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+        """Take a step; `closure`, if given, computes the gradients first and gives the result."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            if group["muon"]:
+                self._orthogonal_step(group)
+        # Groups and state may have been read from a checkpoint since the last step.
+        self._adamw.param_groups = [group for group in self.param_groups if not group["muon"]]
+        self._adamw.state = self.state
+        self._adamw.step()
+        return loss
+
+    @torch.no_grad()
+    def _orthogonal_step(self, group: dict[str, Any]) -> None:
+        # Lists of tensors take a few kernels on a GPU where a loop takes a few for each tensor.
+        shapes: dict[torch.Size, list[Tensor]] = {}
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                shapes.setdefault(parameter.shape, []).append(parameter)
+        parameters = [parameter for alike in shapes.values() for parameter in alike]
+        if not parameters:
+            return
+        ahead = self._momenta(parameters)
+        updates: list[Tensor] = []
+        for shape, alike in shapes.items():
+            stacked = torch.stack(ahead[len(updates) : len(updates) + len(alike)])
+            update = orthogonalised(stacked)
+            update *= _ADAMW_SIZE * max(shape) ** 0.5 * group["lr"]
+            updates += update.unbind()
+        torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])  # type: ignore[attr-defined]
+        torch._foreach_sub_(parameters, updates)  # type: ignore[attr-defined]
+
+    def _momenta(self, parameters: list[Tensor]) -> list[Tensor]:
+        """Take the gradients into the momenta; return Nesterov's look ahead of each."""
+        for parameter in parameters:
+            state = self.state[parameter]
+            if not state:
+                state["momentum"] = torch.zeros_like(parameter)
+        gradients: list[Any] = [parameter.grad for parameter in parameters]
+        momenta = [self.state[parameter]["momentum"] for parameter in parameters]
+        torch._foreach_lerp_(momenta, gradients, 1 - _MOMENTUM)  # type: ignore[attr-defined]
+        return list(torch._foreach_lerp(gradients, momenta, _MOMENTUM))  # type: ignore[attr-defined]
+
+
+def orthogonalised(matrices: Tensor) -> Tensor:
+    """Move the singular values of matrices ``[N, A, B]`` to about 1, by Newton-Schulz iteration."""
+    wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT
+    # The Frobenius norm is at least the largest singular value.
+    wide = wide / wide.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    # The momentum of a unit that has died fades to numbers whose products are denormal, and
+    # Intel's processors take many times as long for these: half of a training step.
+    wide = wide.masked_fill(wide.abs() < _NOTHING, 0)
+    if products_usable(wide) and wide[0].numel() <= _MOST_ELEMENTS:
+        wide = newton_schulz_in_c(wide)
+    else:
+        a, b, c = _POLYNOMIAL
+        for _ in range(_ITERATIONS):
+            square = wide @ wide.mT
+            wide = torch.baddbmm(
+                wide, torch.baddbmm(square, square, square, beta=b, alpha=c), wide, beta=a
+            )
+    return wide if matrices.shape[1] <= matrices.shape[2] else wide.mT
+
+
+class _NewtonSchulz(ctypes.Structure):
+    """``NewtonSchulz`` of kernels/newton_schulz.c."""
+
+    _fields_ = (
+        *pointers("matrices"),
+        *integers("rows", "columns", "iterations"),
+        *((name, ctypes.c_float) for name in "abc"),
+    )
+
+
+def newton_schulz_in_c(matrices: Tensor) -> Tensor:
+    """Iterate on ``[N, A, B]``, A at most B, by kernels/newton_schulz.c; see `orthogonalised`."""
+    result = matrices.clone(memory_format=torch.contiguous_format)
+    arguments = _NewtonSchulz(result.data_ptr(), *result.shape[1:], _ITERATIONS, *_POLYNOMIAL)
+    in_threads("newton_schulz", arguments, len(result), _SHARE)
+    return result

@@ -1,1 +1,1 @@
-"""How sure a prediction is: intervals, calibrated probabilities, likeness to the training data."""
+"""The uncertainty of predictions: intervals, calibrated probabilities, applicability domain."""

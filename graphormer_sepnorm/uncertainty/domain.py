@@ -1,6 +1,9 @@
-"""Which molecules a model may be trusted with: those that are like some of its training.
+"""Which molecules a model may be trusted with: those that are like its training molecules.
 
-n molecules.
+Similarity is that of fingerprints, to the training molecules that a model file stores; distance is
+that of the graph token, [CLS], as the networks see a molecule.
+
+n molecules · m training molecules · k neighbors · T targets · K networks · C channels · D axes.
 """
 
 from __future__ import annotations
@@ -8,34 +11,61 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import torch
+from scipy.sparse import csr_array
+from scipy.spatial import KDTree
 from scipy.special import stdtrit
 
-# Similarities and distances that a border is looked for among, how much larger errors are beyond
-# it, how many molecules have to say so, and which share may lie there: what excludes half is no
-# domain.
+from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS
+from graphormer_sepnorm.errors import CheckpointError
+
+# Candidates for a border of similarity and of distance, how much larger errors are beyond it, how
+# many molecules have to show that, and which share may lie there: what excludes half is no domain.
 _BORDERS = tuple(round(0.15 + 0.05 * step, 2) for step in range(11))
 _FURTHEST = tuple(round(1.2 + 0.1 * step, 1) for step in range(29))
 LARGER, FEWEST, MOST = 1.5, 20, 1 / 3
-# How sure it has to be that they are not larger by chance.
-_SURE = 0.99
-# Where errors do not tell: less similar than this share of what the model was tried on.
+# How certain it has to be that they are not larger by chance.
+_CERTAIN = 0.99
+# Where errors show no border: less similar than this share of the unseen molecules.
 _UNTRIED = 0.01
+
+# Molecules of a sketch: 100 bytes each, and their SMILES. Of more that many are sampled.
+MOST_KEPT = 40_000
+_AT_ONCE = 128
+# Two different similarities are further apart than that many times the number of stored molecules.
+_TIE = 1e-11
+# In the mean error of neighbors they count by similarity to this power, and the mean error of all
+# as much as a molecule of this weight.
+_POWER, _PRIOR = 3, 0.1
+
+# Principal axes of a cloud, and its molecules, 32 bytes each; of more that many are sampled.
+AXES, MOST_TOKENS = 16, 4_000
+_NEAREST = 5
+_SMALLEST = 1e-12
+
+
+def sampled(count: int, most: int) -> np.ndarray:
+    """Return which of `count` molecules are taken, int64, increasing: all, or `most` of them."""
+    if count <= most:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(0).permutation(count)[:most])
 
 
 @dataclass(frozen=True)
 class Domain:
-    """A border of similarity to the most similar molecule of training, and one of [CLS].
+    """Borders of similarity to the most similar training molecule and of the distance of [CLS].
 
     Attributes:
         border: Tanimoto similarity; less similar molecules are outside.
-        larger: How many times as large as usual the errors of unseen molecules outside were; 0
-            where there is no border beyond which they are large.
+        larger: How many times as large as usual the errors of unseen molecules outside were; 0:
+            they are not large beyond any border.
         molecules: How many unseen molecules were outside.
-        furthest: Distance of [CLS] from molecules of training, see `TokenDistance`; those further
-            away are outside too. None: there is no such border.
+        furthest: Distance, see `TokenDistance`; molecules further away are outside too; None: there
+            is no such border.
         larger_beyond: As `larger`, beyond `furthest`.
     """
 
@@ -53,16 +83,15 @@ class Domain:
         distance: np.ndarray | None = None,
         expected: np.ndarray | None = None,
     ) -> Self:
-        """Find the borders: the nearest ones beyond which errors are `LARGER` times the usual.
+        """Find the nearest borders beyond which errors are `LARGER` times the usual ones.
 
         With fewer than `FEWEST` molecules there are none, and nothing is outside.
 
         Args:
-            similarity: Of unseen molecules to the most similar one of training, ``[n]``.
-            errors: Absolute ones, or the log loss of classes, ``[n]``.
-            distance: Of their [CLS] from molecules of training, ``[n]``; None: it is not known.
-            expected: What each error should be by the prediction itself, which may well grow
-                outside, ``[n]``; None: the same for all.
+            similarity: Of unseen molecules to the most similar training molecule, ``[n]``.
+            errors: Absolute errors, or the log loss of classes, ``[n]``.
+            distance: Of their [CLS] from training molecules, ``[n]``.
+            expected: What each error should be by the prediction itself, ``[n]``; None: the same.
         """
         furthest, beyond = None, 0.0
         expected = np.ones(len(errors)) if expected is None else expected
@@ -72,7 +101,7 @@ class Domain:
         border, larger = _first_border(_BORDERS[::-1], similarity.__lt__, errors, usual)
         if border is None:
             few = len(similarity) < FEWEST
-            # Rounded down: many molecules may have the very similarity of the border, as 2 / 3.
+            # Rounded down: many molecules may have exactly this similarity, as 2 / 3.
             border = 0.0 if few else math.floor(1000 * np.quantile(similarity, _UNTRIED)) / 1000
         found = cls(border, larger, 0, furthest, beyond)
         return replace(found, molecules=int(found.outside(similarity, distance).sum()))
@@ -96,28 +125,33 @@ class Domain:
             )
         return rule
 
-    def said(self, similarity: float, distance: float | None = None) -> str:
-        """Return why a molecule is outside; the empty string for one inside."""
-        reasons = []
-        if similarity < self.border:
-            why = "nearly all that the model was tried on are above it"
-            if self.larger:
-                why = f"errors were {self.larger:.1f} times the usual"
-            near = f"similarity {similarity:.2f} to the most similar training molecule"
-            reasons.append(f"{near}, below {self.border:.2f}: {why}")
-        if self.furthest is not None and distance is not None and distance > self.furthest:
-            reasons.append(
-                f"its [CLS] is {distance:.1f} times as far from training molecules as usual, "
-                f"beyond {self.furthest:.1f}: errors were {self.larger_beyond:.1f} times the usual"
-            )
-        return "; ".join(reasons)
+    def reasons(self, similarity: np.ndarray, distance: np.ndarray | None) -> list[str]:
+        """Return why molecules are outside, ``[n]``; the empty string for one inside."""
+        reasons = [""] * len(similarity)
+        for index in np.flatnonzero(self.outside(similarity, distance)).tolist():
+            parts = []
+            if similarity[index] < self.border:
+                why = "nearly all that the model was tried on are above it"
+                if self.larger:
+                    why = f"errors were {self.larger:.1f} times the usual"
+                near = f"similarity {similarity[index]:.2f} to the most similar training molecule"
+                parts.append(f"{near}, below {self.border:.2f}: {why}")
+            if distance is not None and self._is_far(distance[index]):
+                parts.append(
+                    f"its [CLS] is {distance[index]:.1f} times as far from training molecules as "
+                    f"usual, beyond {self.furthest:.1f}: "
+                    f"errors were {self.larger_beyond:.1f} times the usual"
+                )
+            reasons[index] = "; ".join(parts)
+        return reasons
 
     def outside(self, similarity: np.ndarray, distance: np.ndarray | None) -> np.ndarray:
         """Return which molecules are outside, bool ``[n]``."""
         outside = similarity < self.border
-        if self.furthest is None or distance is None:
-            return outside
-        return outside | (distance > self.furthest)
+        return outside if distance is None else outside | self._is_far(distance)
+
+    def _is_far(self, distance: np.ndarray) -> np.ndarray:
+        return distance > (math.inf if self.furthest is None else self.furthest)
 
 
 def _first_border(
@@ -128,9 +162,8 @@ def _first_border(
 ) -> tuple[float | None, float]:
     """Return the first border beyond which errors are `LARGER` times usual, and how many times.
 
-    A lower confidence bound has to be above the usual ones too: beyond some of forty borders a few
-    errors are large by chance. None and 0 where there is none with at least `FEWEST` and at most
-    `MOST` of the molecules there.
+    What they have in excess has to be certain too: beyond some of forty borders a few errors are
+    large by chance. None and 0: there is no such border.
     """
     for border in borders:
         outside = beyond(border)
@@ -138,7 +171,219 @@ def _first_border(
         if FEWEST <= count <= MOST * len(errors):
             larger = float(errors[outside].sum() / max(usual[outside].sum(), 1e-300))
             excess = errors[outside] - usual[outside]
-            by_chance = stdtrit(count - 1, _SURE) * excess.std(ddof=1) / math.sqrt(count)
+            by_chance = stdtrit(count - 1, _CERTAIN) * excess.std(ddof=1) / math.sqrt(count)
             if larger >= LARGER and excess.mean() > by_chance:
                 return border, round(larger, 2)
     return None, 0.0
+
+
+class Nearest(NamedTuple):
+    """Neighbors, the most similar first.
+
+    Attributes:
+        similarity: float64 ``[n, k]``, Tanimoto, of the sets of Morgan environments.
+        rows: int64 ``[n, k]``, which molecules of the sketch these are.
+    """
+
+    similarity: np.ndarray
+    rows: np.ndarray
+
+    def mean_errors(self, errors: np.ndarray) -> np.ndarray:
+        """Return the mean of absolute errors ``[m]`` (nan = unknown) on the neighbors, ``[n]``.
+
+        Weighted by similarity, and shrunk to the mean over all where nothing is similar.
+        """
+        overall = float(np.nanmean(errors)) if np.isfinite(errors).any() else 0.0
+        known = errors[self.rows]
+        weights = np.clip(self.similarity, 0, None) ** _POWER * np.isfinite(known)
+        total = (weights * np.nan_to_num(known)).sum(axis=1)
+        return (total + _PRIOR * overall) / (weights.sum(axis=1) + _PRIOR)
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbors:
+    """A sketch of the training molecules, at most `MOST_KEPT`; see `sampled`.
+
+    Attributes:
+        environments: bool ``[m, ENVIRONMENTS]``, sparse: the Morgan environments of each.
+        numbers: int64 ``[m]``, by which they are known: rows of a table.
+        smiles: Of each; empty where they are not stored.
+        labels: float64 ``[m, T]``, nan = missing; None where they are not stored.
+    """
+
+    environments: csr_array
+    numbers: np.ndarray
+    smiles: tuple[str, ...] = ()
+    labels: np.ndarray | None = None
+
+    @classmethod
+    def of(
+        cls,
+        fingerprints: csr_array,
+        numbers: np.ndarray,
+        smiles: Sequence[str] = (),
+        labels: np.ndarray | None = None,
+    ) -> Self:
+        """Make a sketch of fingerprints by `morgan_counts`, ``[m, ENVIRONMENTS]``, and the rest."""
+        return cls(csr_array(fingerprints > 0), np.asarray(numbers), tuple(smiles), labels)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @cached_property
+    def _by_environment(self) -> csr_array:
+        return csr_array(self.environments.T, dtype=np.float32)
+
+    def nearest(
+        self,
+        fingerprints: csr_array,
+        count: int,
+        groups: np.ndarray | None = None,
+        own_groups: np.ndarray | None = None,
+    ) -> Nearest:
+        """Return the `count` most similar molecules of the sketch, fewer where it has fewer.
+
+        Of those that are as similar the first ones: with a larger count these stay what they are.
+        One of the same group (``[n]``, and ``[m]`` of the sketch) is no neighbor: similarity -1.
+        """
+        sizes = np.diff(self.environments.indptr)
+        count = min(count, len(self))
+        parts = [(np.empty((0, count)), np.empty((0, count), np.int64))]
+        for start in range(0, len(np.diff(fingerprints.indptr)), _AT_ONCE):
+            some = csr_array(fingerprints[start : start + _AT_ONCE] > 0, dtype=np.float32)
+            common = csr_array(some @ self._by_environment).toarray()
+            union = np.diff(some.indptr)[:, None] + sizes - common
+            shared = np.divide(common, union, out=np.zeros(common.shape), where=union > 0)
+            if groups is not None and own_groups is not None:
+                shared[groups[start : start + _AT_ONCE, None] == own_groups] = -1
+            distance = _TIE * np.arange(len(self)) - shared
+            best = np.argpartition(distance, min(count, len(self) - 1), axis=1)[:, :count]
+            order = np.argsort(np.take_along_axis(distance, best, axis=1), axis=1)
+            best = np.take_along_axis(best, order, axis=1)
+            parts.append((np.take_along_axis(shared, best, axis=1), best))
+        return Nearest(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as a checkpoint holds it."""
+        plain: dict[str, Any] = {
+            "environments": torch.from_numpy(self.environments.indices.astype(np.int16)),
+            "sizes": torch.from_numpy(np.diff(self.environments.indptr).astype(np.int16)),
+            "numbers": torch.from_numpy(self.numbers.astype(np.int32)),
+        }
+        if self.smiles:
+            plain["smiles"] = list(self.smiles)
+        if self.labels is not None:
+            plain["labels"] = torch.from_numpy(self.labels)
+        return plain
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Self:
+        """Make it from what `to_plain` gave; CheckpointError: it has an impossible environment."""
+        columns, sizes = (plain[name].numpy() for name in ("environments", "sizes"))
+        if len(columns) and not 0 <= columns.min() <= columns.max() < ENVIRONMENTS:
+            raise CheckpointError(
+                f"confidence.neighbours has an environment that is not below {ENVIRONMENTS}"
+            )
+        starts = np.cumsum([0, *sizes], dtype=np.int64)
+        parts = np.ones(len(columns), bool), columns.astype(np.int32), starts
+        return cls(
+            csr_array(parts, shape=(len(sizes), ENVIRONMENTS)),
+            plain["numbers"].numpy().astype(np.int64),
+            tuple(plain.get("smiles", ())),
+            plain["labels"].numpy() if "labels" in plain else None,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Cloud:
+    """The [CLS] of the training molecules of one network, along their first principal axes.
+
+    Attributes:
+        centre: float32 ``[C]``, their mean.
+        axes: float32 ``[C, D]``, divided by the root of the total variance.
+        points: float16 ``[m, D]``.
+    """
+
+    centre: np.ndarray
+    axes: np.ndarray
+    points: np.ndarray
+
+    @classmethod
+    def of(cls, tokens: np.ndarray) -> Self:
+        """Make it of ``[m, C]``, two molecules or more."""
+        centre = tokens.mean(axis=0, dtype=np.float64)
+        variances, vectors = np.linalg.eigh(np.cov((tokens - centre).T))
+        factor = 1 / np.sqrt(max(float(variances.sum()), _SMALLEST))
+        axes = (vectors[:, ::-1][:, :AXES] * factor).astype(np.float32)
+        centre = centre.astype(np.float32)
+        return cls(centre, axes, ((tokens - centre) @ axes).astype(np.float16))
+
+    @cached_property
+    def _tree(self) -> KDTree:
+        return KDTree(self.points.astype(np.float64))
+
+    def distance(self, tokens: np.ndarray) -> np.ndarray:
+        """Return the mean distance of ``[n, C]`` to the nearest five points; nan: not finite."""
+        found = np.full(len(tokens), np.nan)
+        finite = np.isfinite(tokens).all(axis=1)
+        count = min(_NEAREST, len(self.points))
+        each, _ = self._tree.query((tokens[finite] - self.centre) @ self.axes, k=count)
+        found[finite] = np.reshape(each, (-1, count)).mean(axis=1)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class TokenDistance:
+    """Of a model: the mean over its networks, as a multiple of what is usual.
+
+    Attributes:
+        clouds: Of each network.
+        usual: The median over molecules that the model had not seen.
+    """
+
+    clouds: tuple[Cloud, ...]
+    usual: float
+
+    @classmethod
+    def fit(
+        cls,
+        trained: np.ndarray,
+        unseen: np.ndarray,
+        own_folds: np.ndarray | None = None,
+        folds: np.ndarray | None = None,
+    ) -> tuple[Self | None, np.ndarray | None]:
+        """Measure it on molecules that were not trained on.
+
+        Args:
+            trained: [CLS] of training molecules in each network, float32 ``[K, m, C]``.
+            unseen: Of those that were not trained on, ``[K, n, C]``.
+            own_folds: int64 ``[m]``: which network was not trained on a molecule; None: all were.
+            folds: int64 ``[n]``: which network alone had not seen a molecule; where there are
+                `own_folds`.
+
+        Returns:
+            The measure, and the distances of the unseen molecules, ``[n]``, nan for those whose
+            [CLS] is not finite; two times None where nothing can be measured.
+        """
+        finite = np.isfinite(trained).all(axis=(0, 2))
+        learned = [
+            tokens[finite if own_folds is None else finite & (own_folds != network)]
+            for network, tokens in enumerate(trained)
+        ]
+        if min(map(len, learned)) < 2 or not np.isfinite(unseen).all(axis=(0, 2)).any():
+            return None, None
+        clouds = tuple(map(Cloud.of, learned))
+        if folds is None or own_folds is None:
+            found = cls(clouds, 1.0).of(unseen)
+        else:
+            found = np.empty(len(folds))
+            for network, cloud in enumerate(clouds):
+                own = folds == network
+                found[own] = cloud.distance(unseen[network, own])
+        usual = max(float(np.nanmedian(found)), _SMALLEST)
+        return cls(clouds, usual), found / usual
+
+    def of(self, tokens: np.ndarray) -> np.ndarray:
+        """Return how far [CLS] in each network, ``[K, n, C]``, is from training ones, ``[n]``."""
+        each = [cloud.distance(one) for cloud, one in zip(self.clouds, tokens, strict=True)]
+        return np.mean(each, axis=0) / self.usual

@@ -1,18 +1,20 @@
-"""What a model knows of its own errors, kept in its file and asked with each prediction.
+"""The uncertainty of a model: fitted to unseen molecules, stored in its file, used by predictions.
 
-n molecules · m molecules of training · T targets.
+n molecules · m training molecules · T targets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from scipy.sparse import csr_array
 
+from graphormer_sepnorm.files import typed
 from graphormer_sepnorm.metrics import Kind
 from graphormer_sepnorm.uncertainty.calibration import (
     Calibration,
@@ -22,30 +24,29 @@ from graphormer_sepnorm.uncertainty.calibration import (
     tempered,
 )
 from graphormer_sepnorm.uncertainty.conformal import Intervals
-from graphormer_sepnorm.uncertainty.domain import FEWEST, Domain
-from graphormer_sepnorm.uncertainty.neighbours import Nearest, Neighbours, mean_errors
-from graphormer_sepnorm.uncertainty.plain import from_plain, to_plain
-from graphormer_sepnorm.uncertainty.token_distance import TokenDistance
+from graphormer_sepnorm.uncertainty.domain import (
+    FEWEST,
+    Domain,
+    Nearest,
+    Neighbors,
+    TokenDistance,
+)
 
-# Neighbours whose errors are looked at.
-_NEIGHBOURS = 5
-# Added before a logarithm is taken of what may be 0: in deviations of the labels, usual distances.
+# How many neighbors' errors are a signal.
+_NEIGHBORS = 5
+# Added to what may be 0 before a logarithm, in standard deviations of labels or usual distances.
 _SMALL = 0.01
 
 
 class Inputs(NamedTuple):
-    """What uncertainty is estimated from: predictions of molecules, and what is known beside them.
-
-    All but the values may be missing.
+    """What uncertainty is estimated from; all but the values may be missing.
 
     Attributes:
-        values: float64 ``[n, T]``, the predictions: real units or probabilities.
-        spread: ``[n, T]``, how far networks of an ensemble disagree; None: there is one.
-        apart: ``[n, T]``, how far networks and trees of a blend are from each other; None: no
-            blend; nan for targets without trees.
-        distance: ``[n]``, how far [CLS] is from that of molecules of training, see
-            `TokenDistance`; None: it is not known.
-        fingerprints: What `morgan_counts` gives of them; None: they have none.
+        values: float64 ``[n, T]``, predictions: real units or probabilities.
+        spread: ``[n, T]``, standard deviation over the networks of an ensemble.
+        apart: ``[n, T]``, distance between networks and trees of a blend; nan: no trees.
+        distance: ``[n]``, of [CLS] from training molecules, see `TokenDistance`.
+        fingerprints: By `morgan_counts`.
     """
 
     values: np.ndarray
@@ -55,31 +56,29 @@ class Inputs(NamedTuple):
     fingerprints: csr_array | None = None
 
     def take(self, rows: np.ndarray) -> Inputs:
-        """Return some of the molecules, by their numbers."""
+        """Return some of the molecules."""
         return Inputs(*(None if part is None else part[rows] for part in self))  # type: ignore[index]
 
 
 @dataclass(frozen=True, eq=False)
 class Uncertainty:
-    """How sure a model is, as measured on molecules that it had not seen.
+    """The uncertainty of a model, as measured on molecules that it had not seen.
 
     Attributes:
-        targets: Of each target its intervals (real values) or its calibration (two classes); None
-            where there were too few labels.
-        domain: Which molecules are like those of training; None: of graphs without SMILES.
-        neighbours: A sketch of the molecules of training; None as `domain`.
-        errors: float64 ``[m, T]``, how wrong the model was on each of them before it had seen it;
-            nan where that is not known. None: of classes, and of models that were not trained by
-            folds.
-        uses: Which of the signals ``spread`` and ``apart`` the intervals were made with.
-        tokens: How far a molecule is from those of training as the networks see it; None: it is not
-            known.
-        temperature: Of classes of which a molecule is of one, see `tempered`.
+        targets: Intervals (real values) or calibration (two classes) of each target; None: too few
+            labels.
+        domain: Which molecules are like the training molecules; None: graphs without SMILES.
+        neighbors: A sketch of the training molecules; None as `domain`.
+        errors: float64 ``[m, T]``, absolute errors on these before they had been seen, nan =
+            unknown; None: of classes, and of models that were not trained by folds.
+        uses: Which of the signals ``spread`` and ``apart`` the intervals depend on.
+        tokens: Measures the distance of [CLS] from training molecules; None: unknown.
+        temperature: Of classes that exclude each other, see `tempered`.
     """
 
     targets: tuple[Intervals | Calibration | None, ...]
     domain: Domain | None = None
-    neighbours: Neighbours | None = None
+    neighbors: Neighbors | None = None
     errors: np.ndarray | None = None
     uses: tuple[str, ...] = ()
     tokens: TokenDistance | None = None
@@ -93,12 +92,11 @@ class Uncertainty:
         inputs: Inputs,
         folds: np.ndarray,
         std: np.ndarray,
-        neighbours: Neighbours | None,
+        neighbors: Neighbors | None,
         own_folds: np.ndarray | None = None,
         places: np.ndarray | None = None,
         exclusive: bool = False,
         tokens: TokenDistance | None = None,
-        ranked: bool = False,
         bounds: np.ndarray | None = None,
         limits: Sequence[tuple[float | None, float | None]] = (),
     ) -> Self:
@@ -107,247 +105,224 @@ class Uncertainty:
         Args:
             kind: Of the targets.
             labels: ``[n, T]``; nan = missing.
-            inputs: What the model says of them.
+            inputs: Of these molecules.
             folds: int64 ``[n]``, from 0; those of a fold were held out together.
-            std: ``[T]``, deviations of the training labels; 1 for classes.
-            neighbours: The molecules of training, if they have SMILES.
-            own_folds: int64 ``[m]``: the fold in which each of the `neighbours` was held out, of
-                all networks but one; None: none of them was.
-            places: int64 ``[m]``: which of the n each of these is, -1: none of them.
-            exclusive: Whether a molecule is of one of the targets: they are calibrated together, or
-                they would no longer add up to 1.
+            std: ``[T]``, standard deviations of the training labels; 1 for classes.
+            neighbors: The training molecules, if they have SMILES.
+            own_folds: int64 ``[m]``: the fold in which each of the `neighbors` was held out, of all
+                networks but one; None: none of them was.
+            places: int64 ``[m]``: index of each of these among the n, -1: it is not there.
+            exclusive: Whether the targets are classes that exclude each other: these are calibrated
+                together, since they add up to 1.
             tokens: What `inputs.distance` was measured with.
-            ranked: Whether calibration must leave the order of probabilities as it is.
-            bounds: Of missing labels what they are at least, and at most, ``[n, T, 2]``; nan where
-                nothing is known.
-            limits: What `limits_of` gives of each target; where there are bounds.
+            bounds: Lower and upper bounds of missing labels, ``[n, T, 2]``; nan = unknown.
+            limits: By `limits_of`, for each target; where there are bounds.
         """
         errors = nearest = None
         uses = tuple(name for name in ("spread", "apart") if getattr(inputs, name) is not None)
         residuals = inputs.values - labels
-        if neighbours is not None and inputs.fingerprints is not None:
+        if neighbors is not None and inputs.fingerprints is not None:
             if places is not None and kind == "regression":
                 errors = np.where(places[:, None] >= 0, np.abs(residuals)[places], np.nan)
-            nearest = neighbours.nearest(inputs.fingerprints, _NEIGHBOURS, folds, own_folds)
+            nearest = neighbors.nearest(inputs.fingerprints, _NEIGHBORS, folds, own_folds)
         temperature = temperature_of(inputs.values, labels, folds) if exclusive else 1.0
-        confidence = cls((), None, neighbours, errors, uses, tokens, temperature)
-        said = confidence._tempered(inputs.values)
+        found = cls((), None, neighbors, errors, uses, tokens, temperature)
+        values = tempered(inputs.values, temperature)
         targets: list[Intervals | Calibration | None] = []
-        for target, column in enumerate(labels.T):
-            known = ~np.isnan(column) & np.isfinite(inputs.values[:, target])
-            signals = None
-            if kind == "regression":
-                signals = confidence._signals(inputs, nearest, target, std[target])
-                known &= np.isfinite(signals).all(axis=1)
+        for target, unit in enumerate(std):
+            known = np.isfinite(residuals[:, target])
+            if kind == "binary":
+                parts = (np.zeros(len(folds)) if exclusive else folds)[known]
+                given = values[known, target], labels[known, target], parts
+                targets.append(Calibration.fit(*given) if known.any() else None)
+                continue
+            signals = found._signals(inputs, nearest, target, unit)
+            finite = np.isfinite(signals).all(axis=1)
+            known &= finite
             if not known.any():
                 targets.append(None)
-            elif signals is None:
-                values = said[known, target]
-                tried_on = np.zeros(len(values)) if exclusive else folds[known]
-                targets.append(Calibration.fit(values, column[known], tried_on, ranked))
-            else:
-                one = Intervals.fit(
-                    residuals[known, target], signals[known], folds[known], std[target]
-                )
-                if bounds is not None:
-                    beyond = _beyond(inputs.values[:, target], bounds[:, target])
-                    own = np.isfinite(beyond) & np.isfinite(signals).all(axis=1)
-                    one = one.with_bounds(beyond[own], signals[own], limits[target])
-                targets.append(one)
-        confidence = replace(confidence, targets=tuple(targets))
+                continue
+            made = Intervals.fit(residuals[known, target], signals[known], folds[known], unit)
+            if bounds is not None:
+                low, high = bounds[:, target].T
+                wrong_side = np.fmax(low - values[:, target], values[:, target] - high)
+                known = np.isfinite(wrong_side) & finite
+                beyond = np.maximum(wrong_side[known], 0)
+                made = made.with_bounds(beyond, signals[known], limits[target])
+            targets.append(made)
+        found = replace(found, targets=tuple(targets))
         if nearest is None:
-            return confidence
+            return found
         if kind == "regression":
-            wrong = np.abs(residuals) / std
-            expected = np.ones(wrong.shape)
+            losses = np.abs(residuals) / std
+            expected = np.ones(losses.shape)
         else:
-            calibrated = confidence.calibrated(inputs.values)
-            wrong, expected = log_loss(calibrated, labels), entropy(calibrated)
-        seen = ~np.isnan(wrong).all(axis=1)
-        wrong, expected = (
-            np.nanmean(np.where(np.isnan(wrong), np.nan, one)[seen], axis=1)
-            for one in (wrong, expected)
+            values = found.calibrated(inputs.values)
+            losses, expected = log_loss(values, labels), entropy(values)
+        missing = np.isnan(losses)
+        seen = ~missing.all(axis=1)
+        losses, expected = (
+            np.nanmean(np.where(missing, np.nan, part)[seen], axis=1) for part in (losses, expected)
         )
-        far = None if inputs.distance is None else inputs.distance[seen]
-        domain = Domain.fit(nearest.similarity[seen, 0], wrong, far, expected)
-        return replace(confidence, domain=domain)
+        distance = None if inputs.distance is None else inputs.distance[seen]
+        domain = Domain.fit(nearest.similarity[seen, 0], losses, distance, expected)
+        return replace(found, domain=domain)
 
     def of_mean(self, inputs: Inputs, networks: int) -> Self:
-        """Return it for the mean of networks, where each residual was that of one.
+        """Return it for the mean of networks, where each residual was that of one network.
 
-        Args:
-            inputs: What all of them say of molecules that none has seen.
-            networks: How many.
+        `inputs` are of molecules that none of the networks has seen.
         """
         nearest, targets = self.nearest(inputs), list(self.targets)
-        for target, one in enumerate(self.targets):
-            if isinstance(one, Intervals) and inputs.spread is not None:
-                signals = self._signals(inputs, nearest, target, one.unit)
+        for target, fitted in enumerate(self.targets):
+            if isinstance(fitted, Intervals) and inputs.spread is not None:
+                signals = self._signals(inputs, nearest, target, fitted.unit)
                 known = np.isfinite(signals).all(axis=1) & np.isfinite(inputs.spread[:, target])
                 if known.sum() >= FEWEST:
                     spread = inputs.spread[known, target]
-                    targets[target] = one.of_mean(spread, signals[known], networks)
+                    targets[target] = fitted.of_mean(spread, signals[known], networks)
         return replace(self, targets=tuple(targets))
 
-    def nearest(self, inputs: Inputs, count: int = _NEIGHBOURS) -> Nearest | None:
-        """Return the molecules of training that are most like these; None: they are not kept.
-
-        They are at least as many as are looked at for an interval.
-        """
-        if self.neighbours is None or inputs.fingerprints is None:
+    def nearest(self, inputs: Inputs, count: int = _NEIGHBORS) -> Nearest | None:
+        """Return the most similar training molecules, those that are signals in any case."""
+        if self.neighbors is None or inputs.fingerprints is None:
             return None
-        return self.neighbours.nearest(inputs.fingerprints, max(count, _NEIGHBOURS))
+        return self.neighbors.nearest(inputs.fingerprints, max(count, _NEIGHBORS))
 
     def expected(self, inputs: Inputs, nearest: Nearest | None) -> np.ndarray:
-        """Return the absolute error to be expected of each value, ``[n, T]``.
+        """Return the expected absolute error of each value, ``[n, T]``, in units of the targets.
 
-        In units of the targets; nan for targets without intervals. Beyond the limits of an assay it
-        is that of values inside, see `known`.
+        nan for targets without intervals. Beyond the limits of an assay it is that of values
+        inside, see `known`.
         """
         values = np.full(inputs.values.shape, np.nan)
-        for target, one in enumerate(self.targets):
-            if isinstance(one, Intervals):
-                values[:, target] = one.expected(self._signals(inputs, nearest, target, one.unit))
+        for target, fitted in enumerate(self.targets):
+            if isinstance(fitted, Intervals):
+                signals = self._signals(inputs, nearest, target, fitted.unit)
+                values[:, target] = fitted.expected(signals)
         return values
 
     @property
     def expects_errors(self) -> bool:
-        """Whether it knows `expected` of any target, by labels enough to be said."""
+        """Whether it has `expected` errors of any target, by enough labels to show them."""
         return any(isinstance(one, Intervals) and one.labels >= FEWEST for one in self.targets)
 
     def known(self, values: np.ndarray, expected: np.ndarray) -> np.ndarray:
-        """Return what `expected` gives of predictions, ``[n, T]``; nan beyond an assay's limits."""
-        inside = [
-            np.isfinite(one.ends(column, np.zeros(len(column)))).all(axis=0)
-            if isinstance(one, Intervals)
-            else np.zeros(len(column), bool)
-            for one, column in zip(self.targets, values.T, strict=True)
-        ]
-        return np.where(np.stack(inside, axis=1), expected, np.nan)
-
-    def scores(self, level: float) -> np.ndarray:
-        """Return how many expected errors make half an interval of this level, ``[T]``.
-
-        nan for targets that are classes, or have too few labels for it.
-        """
-        intervals = (one if isinstance(one, Intervals) else None for one in self.targets)
-        return np.array([np.nan if one is None else one.score(level) for one in intervals])
+        """Return the `expected` errors of predictions, ``[n, T]``; nan beyond an assay's limits."""
+        low, high = self._ends(values, np.zeros(values.shape))
+        return np.where(np.isfinite(low) & np.isfinite(high), expected, np.nan)
 
     def intervals(
         self, values: np.ndarray, expected: np.ndarray, level: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return both ends of intervals, ``[n, T]``, infinite beyond the limits of an assay.
+        """Return both ends of intervals of a level (0 to 1), ``[n, T]``.
 
-        nan where there is none.
-
-        Args:
-            values: Predictions, ``[n, T]``.
-            expected: What `expected` gives, ``[n, T]``.
-            level: Above 0, below 1.
+        By predictions and their `expected` errors, ``[n, T]``. Infinite beyond the limits of an
+        assay; nan for targets that are classes, or have too few labels for the level.
         """
-        half = expected * self.scores(level)
-        low, high = values - half, values + half
-        for target, one in enumerate(self.targets):
-            if isinstance(one, Intervals):
-                low[:, target], high[:, target] = one.ends(values[:, target], half[:, target])
+        scores = [
+            one.score(level) if isinstance(one, Intervals) else np.nan for one in self.targets
+        ]
+        return self._ends(values, expected * scores)
+
+    def _ends(self, values: np.ndarray, half: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        low, high = np.full((2, *values.shape), np.nan)
+        for target, fitted in enumerate(self.targets):
+            if isinstance(fitted, Intervals):
+                low[:, target], high[:, target] = fitted.ends(values[:, target], half[:, target])
         return low, high
 
     def calibrated_by(self, target: int) -> str:
-        """Return how the probabilities of a target are calibrated; ``none``: they are as said."""
+        """Return how the probabilities of a target are calibrated, in a word; ``none``: not."""
         if self.temperature != 1:
             return "temperature"
-        one = self.targets[target]
-        return one.map.name if isinstance(one, Calibration) else "none"
+        fitted = self.targets[target]
+        return fitted.map.name if isinstance(fitted, Calibration) else "none"
 
     def calibrated(self, values: np.ndarray) -> np.ndarray:
-        """Return predictions in which probabilities are calibrated, ``[n, T]``."""
+        """Return predictions ``[n, T]`` in which probabilities are calibrated."""
+        values = tempered(values, self.temperature)
         columns = [
-            one.map.of(column) if isinstance(one, Calibration) else column
-            for one, column in zip(self.targets, self._tempered(values).T, strict=True)
+            fitted.map.of(column) if isinstance(fitted, Calibration) else column
+            for fitted, column in zip(self.targets, values.T, strict=True)
         ]
         return np.stack(columns, axis=1)
 
-    def _tempered(self, values: np.ndarray) -> np.ndarray:
-        return values if self.temperature == 1 else tempered(values, self.temperature)
-
     def sets(self, values: np.ndarray, level: float) -> list[list[str]]:
-        """Return for each target the classes that each molecule may be of, as text.
+        """Return for each target which classes molecules may be of, by calibrated ``[n, T]``.
 
-        ``0``, ``1``, ``0/1``, or ``none``; empty for a target of which nothing is known.
-
-        Args:
-            values: Calibrated, ``[n, T]``.
-            level: Above 0, below 1.
+        ``0``, ``1``, ``0/1``, or ``none``; empty for a target without labels.
         """
-        names = [["none", "1"], ["0", "0/1"]]  # by whether it holds 0, and 1
+        names = [["none", "1"], ["0", "0/1"]]  # by whether it has 0, and 1
         columns = []
-        for one, column in zip(self.targets, values.T, strict=True):
-            known = isinstance(one, Calibration)
-            sets = one.sets(column, level).tolist() if known else ()
-            columns.append([names[zero][both] for zero, both in sets] or [""] * len(column))
+        for fitted, column in zip(self.targets, values.T, strict=True):
+            sets = fitted.sets(column, level).tolist() if isinstance(fitted, Calibration) else ()
+            columns.append([names[zero][one] for zero, one in sets] or [""] * len(column))
         return columns
 
     def _signals(
         self, inputs: Inputs, nearest: Nearest | None, target: int, unit: float
     ) -> np.ndarray:
-        """What is known of each value beside it, ``[n, F]``."""
-        parts = []
+        """Return what the expected error depends on, ``[n, F]``."""
+        signals = []
         if nearest is not None:
-            parts.append(1 - nearest.similarity[:, 0])
+            signals.append(1 - nearest.similarity[:, 0])
             if self.errors is not None:
-                few = Nearest(*(part[:, :_NEIGHBOURS] for part in nearest))
-                around = mean_errors(few, self.errors[:, target])
-                parts.append(np.log(around / unit + _SMALL))
+                few = Nearest(*(part[:, :_NEIGHBORS] for part in nearest))
+                signals.append(np.log(few.mean_errors(self.errors[:, target]) / unit + _SMALL))
         if self.tokens is not None and inputs.distance is not None:
-            parts.append(np.log(inputs.distance + _SMALL))
+            signals.append(np.log(inputs.distance + _SMALL))
         for name in self.uses:
-            far = np.nan_to_num(getattr(inputs, name)[:, target])
-            parts.append(np.log(far / unit + _SMALL))
-        return np.stack(parts, axis=1) if parts else np.empty((len(inputs.values), 0))
+            disagreement = np.nan_to_num(getattr(inputs, name)[:, target])
+            signals.append(np.log(disagreement / unit + _SMALL))
+        return np.stack(signals, axis=1) if signals else np.empty((len(inputs.values), 0))
 
     @property
     def highest_level(self) -> float:
         """Up to which level intervals are finite, or sets of classes leave out any; 0: never."""
-        known = [one for one in self.targets if one is not None]
-        labels = [one.labels if isinstance(one, Intervals) else max(one.counts) for one in known]
-        return max(labels) / (max(labels) + 1) if labels else 0.0
+        most = max((fitted.labels for fitted in self.targets if fitted is not None), default=0)
+        return most / (most + 1)
 
     def to_plain(self) -> dict[str, Any]:
         """Return it as a checkpoint holds it."""
+        lists = _arrays_by(np.ndarray.tolist)
         plain: dict[str, Any] = {
-            "targets": [None if one is None else to_plain(one) for one in self.targets],
+            "targets": [one and asdict(one, dict_factory=lists) for one in self.targets],
             "uses": list(self.uses),
         }
         if self.domain is not None:
-            plain["domain"] = to_plain(self.domain)
-        if self.neighbours is not None:
-            plain["neighbours"] = self.neighbours.to_plain()
+            plain["domain"] = asdict(self.domain)
+        if self.neighbors is not None:
+            plain["neighbours"] = self.neighbors.to_plain()
         if self.errors is not None:
             plain["errors"] = torch.from_numpy(self.errors.astype(np.float32))
         if self.tokens is not None:
-            plain["tokens"] = self.tokens.to_plain()
+            plain["tokens"] = asdict(self.tokens, dict_factory=_arrays_by(torch.from_numpy))
         if self.temperature != 1:
             plain["temperature"] = self.temperature
         return plain
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any], kind: Kind) -> Self:
-        """Make it from what `to_plain` gave, of which the contents have been checked."""
+        """Make it from what `to_plain` gave, whose contents have been checked."""
         made = Calibration if kind == "binary" else Intervals
-        domain, neighbours = plain.get("domain"), plain.get("neighbours")
-        errors, tokens = plain.get("errors"), plain.get("tokens")
+
+        def part(name: str, make: Callable[[Any], Any]) -> Any:
+            return make(plain[name]) if name in plain else None
+
         return cls(
-            tuple(None if one is None else from_plain(made, one) for one in plain["targets"]),
-            None if domain is None else from_plain(Domain, domain),
-            None if neighbours is None else Neighbours.from_plain(neighbours),
-            None if errors is None else errors.numpy().astype(np.float64),
+            tuple(one and typed(made, one) for one in plain["targets"]),
+            part("domain", partial(typed, Domain)),
+            part("neighbours", Neighbors.from_plain),
+            part("errors", lambda errors: errors.numpy().astype(np.float64)),
             tuple(plain["uses"]),
-            None if tokens is None else TokenDistance.from_plain(tokens),
+            part("tokens", partial(typed, TokenDistance)),
             plain.get("temperature", 1.0),
         )
 
 
-def _beyond(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Return how far predictions ``[n]`` are on the wrong side of bounds ``[n, 2]``; nan: none."""
-    least, most = bounds.T
-    return np.maximum(np.fmax(least - values, values - most), 0)
+def _arrays_by(convert: Callable[[np.ndarray], Any]) -> Callable[[list[tuple[str, Any]]], Any]:
+    """Return a ``dict_factory`` of `asdict` that converts arrays."""
+    return lambda parts: {
+        name: convert(value) if isinstance(value, np.ndarray) else value for name, value in parts
+    }

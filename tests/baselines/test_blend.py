@@ -16,17 +16,14 @@ from reference.trees import COLUMNS, boosted_trees
 from graphormer_sepnorm.baselines.blend import (
     Blend,
     Stacking,
+    fit_stacking,
+    fit_weight,
     log_odds,
-    weigh_classes,
-    weigh_values,
 )
-from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.errors import CheckpointError
-from graphormer_sepnorm.inference import stream
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     joined,
-    read_checkpoint,
 )
 from graphormer_sepnorm.inference.predictor import Predictor
 
@@ -124,36 +121,10 @@ def test_probabilities_of_0_and_1_say_no_more_than_numbers_can() -> None:
     assert spread is None
 
 
-def test_a_target_without_trees_is_the_networks() -> None:
-    torch.manual_seed(0)
-    checkpoint = blended(0.0, without=1)
-    alone = {name: value for name, value in checkpoint.items() if name != BLEND}
-    network, both = (Predictor(one, "cpu").predict(SMILES).values for one in (alone, checkpoint))
-    np.testing.assert_array_equal(both[:, 1], network[:, 1])
-    assert (both[:, 0] != network[:, 0]).all()
-
-
 def test_without_weight_no_descriptor_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     predictor = Predictor(blended(1.0), "cpu")
     monkeypatch.setattr("graphormer_sepnorm.baselines.features._raw", None)
     assert not any(predictor.predict(SMILES).errors)
-
-
-def test_processes_and_a_file_give_the_same_values(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(stream, "CHUNK_ROWS", 2)
-    torch.manual_seed(0)
-    torch.save(blended(0.4), model := tmp_path / "a.ckpt")
-    (tmp_path / "in.csv").write_text("\n".join(["smiles", *SMILES]))
-    for jobs in (1, 2):
-        where = ["-o", str(tmp_path / f"{jobs}.csv"), "--jobs", str(jobs), "--quiet"]
-        assert predict([str(model), "-i", str(tmp_path / "in.csv"), *where]) == 0
-    assert (tmp_path / "1.csv").read_bytes() == (tmp_path / "2.csv").read_bytes()
-    written = np.loadtxt(tmp_path / "1.csv", delimiter=",", skiprows=1, usecols=(1, 2))
-    values = Predictor.load(model, "cpu").predict(SMILES).values
-    np.testing.assert_allclose(written, values, rtol=1e-5)
-    found = Blend.from_plain(read_checkpoint(model)[BLEND]).trees_of_smiles(SMILES)
-    features = COLUMNS.of_molecules([Chem.MolFromSmiles(text) for text in SMILES])
-    np.testing.assert_array_equal(found, boosted_trees(targets=2)[0].predict(features))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +152,7 @@ def labelled(rows: int = 100) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def test_the_weight_has_the_smallest_loss() -> None:
     labels, network, trees = labelled()
-    weight = weigh_values(labels, network, trees, np.ones(1))
+    weight = fit_weight(labels, network, trees, np.ones(1))
     losses = {}
     for tenth in range(11):
         values = tenth / 10 * network + (1 - tenth / 10) * trees
@@ -189,19 +160,19 @@ def test_the_weight_has_the_smallest_loss() -> None:
     best = min(losses, key=lambda one: losses[one])
     # 100 labels against as many as 200 that ask for the half.
     assert weight == round((100 * best + 200 * 0.5) / 300, 2) != 0.5
-    assert weigh_values(labels, labels, trees, np.ones(1)) == round(200 / 300, 2)
-    assert weigh_values(labels, network, labels, np.ones(1)) == round(100 / 300, 2)
+    assert fit_weight(labels, labels, trees, np.ones(1)) == round(200 / 300, 2)
+    assert fit_weight(labels, network, labels, np.ones(1)) == round(100 / 300, 2)
 
 
 def test_targets_count_by_their_deviation_and_only_where_there_are_trees() -> None:
     labels, network, trees = labelled()
-    own = weigh_values(labels, network, trees, np.ones(1))
+    own = fit_weight(labels, network, trees, np.ones(1))
     # Of the second target, in other units, the trees are the better ones.
     both = [np.hstack([one, 1000 * two]) for one, two in ((labels, labels), (network, trees))]
     both.append(np.hstack([trees, 1000 * network]))
-    assert weigh_values(*both, np.array([1.0, 1000.0])) == 0.5
+    assert fit_weight(*both, np.array([1.0, 1000.0])) == 0.5
     both[2][:, 1] = np.nan
-    assert weigh_values(*both, np.array([1.0, 1000.0])) == own
+    assert fit_weight(*both, np.array([1.0, 1000.0])) == own
 
 
 def test_each_target_counts_alike_and_the_one_with_fewest_labels_says_how_much() -> None:
@@ -214,7 +185,7 @@ def test_each_target_counts_alike_and_the_one_with_fewest_labels_says_how_much()
     of_trees, of_network = (noise**2).mean(), 4 * (noise[:20] ** 2).mean()
     best = round(10 * of_trees / (of_trees + of_network)) / 10
     expected = round((20 * best + 200 * 0.5) / 220, 2)
-    assert weigh_values(some, *both, np.ones(2)) == expected < 0.49
+    assert fit_weight(some, *both, np.ones(2)) == expected < 0.49
 
 
 @pytest.mark.parametrize("side", [0, 1])
@@ -224,7 +195,7 @@ def test_what_lies_beyond_a_bound_costs_nothing(side: int) -> None:
     some = np.where(hidden, np.nan, labels)
     bounds = np.full((100, 2), np.nan)
     bounds[:, [side]] = np.where(hidden, -0.5 if side else 0.5, np.nan)
-    weight = weigh_values(some, network, trees, np.ones(1), bounds)
+    weight = fit_weight(some, network, trees, np.ones(1), bounds[:, None])
     losses = {}
     for tenth in range(11):
         values = tenth / 10 * network + (1 - tenth / 10) * trees
@@ -235,8 +206,8 @@ def test_what_lies_beyond_a_bound_costs_nothing(side: int) -> None:
     assert weight == round((100 * best + 200 * 0.5) / 300, 2)
     # Trees that differ only by staying before the bound: nothing but that asks for the network.
     near = np.where(hidden, bounds[:, [side]] + (1 if side else -1), network)
-    assert weigh_values(some, network, near, np.ones(1)) < 0.5
-    assert weigh_values(some, network, near, np.ones(1), bounds) > 0.5
+    assert fit_weight(some, network, near, np.ones(1)) < 0.5
+    assert fit_weight(some, network, near, np.ones(1), bounds[:, None]) > 0.5
 
 
 def test_few_labels_change_little() -> None:
@@ -245,13 +216,13 @@ def test_few_labels_change_little() -> None:
     for rows in (2, 20, 200, 2000):
         some = labels.copy()
         some[rows:] = np.nan
-        chosen[rows] = weigh_values(some, labels, trees, np.ones(1))
+        chosen[rows] = fit_weight(some, labels, trees, np.ones(1))
     assert chosen == {2: 0.5, 20: 0.55, 200: 0.75, 2000: 0.95}
     nothing = np.full_like(trees, np.nan)
-    assert weigh_values(labels, labels, nothing, np.ones(1)) == 0.5
-    assert weigh_values(nothing, labels, trees, np.ones(1)) == 0.5
+    assert fit_weight(labels, labels, nothing, np.ones(1)) == 0.5
+    assert fit_weight(nothing, labels, trees, np.ones(1)) == 0.5
     network[3] = np.inf
-    assert weigh_values(labels, network, trees, np.ones(1)) == 0.5
+    assert fit_weight(labels, network, trees, np.ones(1)) == 0.5
 
 
 def classes(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -277,7 +248,7 @@ def several(network: np.ndarray) -> np.ndarray:
 def test_the_weights_of_classes_are_the_likeliest(rows: int, exclusive: bool) -> None:
     """By the plain sum over labels, which no neighbour makes smaller."""
     labels, network, trees = classes(rows)
-    weight, (slope, constants) = weigh_classes(labels, several(network), trees, exclusive)
+    weight, (slope, constants) = fit_stacking(labels, several(network), trees, exclusive)
 
     def loss(weight: float, slope: float, constants: np.ndarray) -> float:
         found = 0.0
@@ -300,36 +271,20 @@ def test_the_weights_of_classes_are_the_likeliest(rows: int, exclusive: bool) ->
             assert loss(weight, slope, constants + change * np.eye(2)[target]) > least
 
 
-def test_how_sure_the_network_is_does_not_decide_its_weight() -> None:
-    """A mean of probabilities hears less of the one that is less sure, however well it ranks."""
-    labels, network, trees = classes(3000)
-    weight, stacking = weigh_classes(labels, network[None], trees)
-    blend = Blend.of_trees(boosted_trees("binary", targets=2)[0], weight, stacking=stacking)
-    assert weight > 0.5
-    assert (stacking.constants < 0).all()
-
-    def loss(values: np.ndarray) -> float:
-        right = np.where(labels > 0.5, values, 1 - values)
-        return -float(np.log(right[~np.isnan(labels)]).mean())
-
-    means = [loss(tenth / 10 * network + (1 - tenth / 10) * trees) for tenth in range(11)]
-    assert loss(blend.combined(network[None], trees)[0]) < min(means) - 0.01
-
-
 def test_few_labels_of_classes_change_little() -> None:
     labels, network, trees = classes(3000)
     networks, slopes = network[None], {}
     for rows in (0, 2, 20, 200, 3000):
         some = labels.copy()
         some[rows:] = np.nan
-        weight, stacking = weigh_classes(some, networks, trees)
+        weight, stacking = fit_stacking(some, networks, trees)
         own, of_trees = weight * stacking.slope, (1 - weight) * stacking.slope
         slopes[rows] = abs(own - 0.5) + abs(of_trees - 0.5)
     assert slopes[0] == 0
     assert sorted(slopes.values()) == [*slopes.values()]
     assert slopes[20] < 0.3 < 1 < slopes[3000]
     # One class alone, which makes constants of a plain logistic regression infinite.
-    weight, stacking = weigh_classes(np.ones((5, 2)), networks[:, :5], trees[:5])
+    weight, stacking = fit_stacking(np.ones((5, 2)), networks[:, :5], trees[:5])
     assert abs(weight - 0.5) < 0.2
     assert (np.abs(stacking.constants) < 0.5).all()
 
@@ -338,17 +293,17 @@ def test_classes_with_nothing_to_choose_by_are_weighed_alike() -> None:
     labels, network, trees = classes(30)
     nothing, networks = np.full_like(labels, np.nan), network[None]
     for weight, stacking in (
-        weigh_classes(labels, networks, nothing),
-        weigh_classes(labels, np.where(labels == 1, np.nan, networks), trees),
-        weigh_classes(labels[:0], networks[:, :0], trees[:0]),
+        fit_stacking(labels, networks, nothing),
+        fit_stacking(labels, np.where(labels == 1, np.nan, networks), trees),
+        fit_stacking(labels[:0], networks[:, :0], trees[:0]),
     ):
         assert weight == 0.5
         assert stacking.slope == 1
         assert (stacking.constants == 0).all()
     # Trees of one target alone.
     trees[:, 1] = np.nan
-    both = weigh_classes(labels, networks, trees)
-    alone = weigh_classes(labels[:, :1], networks[:, :, :1], trees[:, :1])
+    both = fit_stacking(labels, networks, trees)
+    alone = fit_stacking(labels[:, :1], networks[:, :, :1], trees[:, :1])
     assert both[0] == alone[0]
     assert both[1].slope == pytest.approx(alone[1].slope, rel=1e-3)
     assert both[1].constants[1] == 0
@@ -356,7 +311,7 @@ def test_classes_with_nothing_to_choose_by_are_weighed_alike() -> None:
 
 def test_models_that_are_worse_than_chance_keep_their_order() -> None:
     labels, network, trees = classes(3000)
-    weight, stacking = weigh_classes(1 - labels, network[None], trees)
+    weight, stacking = fit_stacking(1 - labels, network[None], trees)
     blend = Blend.of_trees(boosted_trees("binary", targets=2)[0], weight, stacking=stacking)
     assert stacking.slope == pytest.approx(0.02)
     found = blend.combined(network[None], trees)[0][:, 0]

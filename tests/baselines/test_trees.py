@@ -30,7 +30,7 @@ def test_values_are_those_of_scikit_learn(kind: Any, monkeypatch: pytest.MonkeyP
     features = random_features(100, seed=5)
     values = again(trees).predict(features)
     for target, one in enumerate(scaled):
-        boosters = one.model.boosters
+        boosters = one.models
         assert len(boosters) == 2
         if kind == "binary":
             logits = np.mean([each.decision_function(features) for each in boosters], axis=0)

@@ -14,7 +14,7 @@ from benchmarks.explain import (
     mean_by_element,
     rank_correlations,
 )
-from graphormer_sepnorm.inference.explanation_methods import METHODS
+from graphormer_sepnorm.inference.explain import METHODS
 
 SMILES = ["CC(=O)Oc1ccccc1C(=O)O", "OCC[NH3+]", "C", "C[S@](=O)c1ccc(N)cc1"]
 

@@ -19,41 +19,22 @@ from graphormer_sepnorm.chem.molecules import (
 )
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
 
-# Those of ogbg-molhiv's 41,127 that current RDKit refuses, by OGB's number: 30784, 30785 and 35728
-# are in the training split, 12882 and 18293 in validation, 137 and 987 in test.
-UNREADABLE = {
-    30784: "CC(c1cccs1)=[N+]1[N-]C(N)=[S+][AlH3-]12[OH+]B(c1ccccc1)[OH+]2",
-    30785: "CC(c1ccccn1)=[N+]1[N-]C(N)=[S+][AlH3-]12[OH+]B(c1ccccc1)[OH+]2",
-    35728: ("[Na+].c1ccc([SH+][GeH2+]2[SH+]c3ccccc3[SH+]2)c([SH+][GeH2+]2[SH+]c3ccccc3[SH+]2)c1"),
-    12882: (
-        "Oc1ccc(C2Oc3cc(O)cc4c3C(=[O+][AlH3-3]35([O+]=C6c7c(cc(O)cc7[OH+]3)OC(c3ccc(O)cc3O)C6O)"
-        "([O+]=C3c6c(cc(O)cc6[OH+]5)OC(c5ccc(O)cc5O)C3O)[OH+]4)C2O)c(O)c1"
-    ),
-    18293: (
-        "CC1=C2[OH+][AlH3-3]34([O+]=C2C=CN1C)([O+]=C1C=CN(C)C(C)=C1[OH+]3)[O+]=C1C=CN(C)C(C)=C1"
-        "[OH+]4"
-    ),
-    137: "O=C1O[Al]23(OC1=O)(OC(=O)C(=O)O2)OC(=O)C(=O)O3",
-    987: "Cc1ccc([B-2]2(c3ccc(C)cc3)=NCCO2)cc1",
-}
+# Some of the seven of ogbg-molhiv's 41,127 that current RDKit refuses.
+UNREADABLE = [
+    "CC(c1cccs1)=[N+]1[N-]C(N)=[S+][AlH3-]12[OH+]B(c1ccccc1)[OH+]2",
+    "[Na+].c1ccc([SH+][GeH2+]2[SH+]c3ccccc3[SH+]2)c([SH+][GeH2+]2[SH+]c3ccccc3[SH+]2)c1",
+    "O=C1O[Al]23(OC1=O)(OC(=O)C(=O)O2)OC(=O)C(=O)O3",
+    "Cc1ccc([B-2]2(c3ccc(C)cc3)=NCCO2)cc1",
+]
 ETHANOL = Chem.MolToMolBlock(Chem.MolFromSmiles("CCO"))
 
 
 @pytest.mark.parametrize(
     ("smiles", "atoms"),
-    [
-        ("CCO", 3),
-        ("  CCO\n", 3),
-        ("[Na+].[Cl-]", 2),
-        ("[13CH4]", 1),
-        ("*C", 2),
-        ("C[C@H](O)F |&1:1|", 4),
-        ("C" * 500, 500),
-    ],
+    [("  CCO\n", 3), ("[Na+].[Cl-]", 2), ("[13CH4]", 1), ("*C", 2), ("C[C@H](O)F |&1:1|", 4)],
 )
 def test_readable(smiles, atoms):
     parsed = parse_smiles(smiles)
-    assert parsed.readable
     assert parsed.reason == ""
     assert parsed.molecule.GetNumAtoms() == atoms
 
@@ -87,15 +68,13 @@ def test_reason(smiles, words, capfd):
     assert captured.out + captured.err == ""
 
 
-def test_rdkit_is_as_loud_as_before(capfd):
-    parse_smiles("C((")
+def test_rdkits_log_is_as_loud_as_before(capfd):
+    for text in ("C((", "C1CC"):
+        parse_smiles(text)
     parse_molblock("no mol block")
     assert capfd.readouterr().err == ""
     Chem.MolFromSmiles("C((")
     assert "Parse Error" in capfd.readouterr().err
-
-
-def test_a_log_of_rdkit_that_is_off_stays_off(capfd):
     RDLogger.DisableLog("rdApp.*")
     try:
         assert "unclosed ring" in parse_smiles("C1CC").reason
@@ -109,11 +88,6 @@ def test_a_log_of_rdkit_that_is_off_stays_off(capfd):
     finally:
         RDLogger.EnableLog("rdApp.error")
         RDLogger.EnableLog("rdApp.warning")
-
-
-def test_long_text_is_shortened():
-    reason = parse_smiles("C" * 1000 + "(").reason
-    assert len(reason) < 200
 
 
 @settings(deadline=None)  # a busy machine is no failure
@@ -130,11 +104,12 @@ def test_a_monstrous_smiles_is_not_tried():
         assert reason.startswith("too large: the SMILES has ")
         assert len(reason) < 100
     assert parse_smiles("C" * 2_000).readable
+    assert len(parse_smiles("C" * 1000 + "(").reason) < 200
 
 
-@pytest.mark.parametrize("number", UNREADABLE)
-def test_molecules_of_ogbg_molhiv_that_cannot_be_read(number):
-    assert "Explicit valence" in parse_smiles(UNREADABLE[number]).reason
+def test_molecules_of_ogbg_molhiv_that_cannot_be_read():
+    for smiles in UNREADABLE:
+        assert "Explicit valence" in parse_smiles(smiles).reason
 
 
 def test_canonical_smiles_is_one_for_all_spellings():
@@ -213,17 +188,6 @@ def test_mol_block_of_either_version(smiles, write):
         assert canonical_smiles(parsed.molecule) == canonical_smiles(molecule)
 
 
-def test_hydrogens_of_a_mol_block_are_implicit_afterwards():
-    block = Chem.MolToMolBlock(Chem.AddHs(Chem.MolFromSmiles("CCO")))
-    assert parse_molblock(block).molecule.GetNumAtoms() == 3
-
-
-def test_atoms_of_a_mol_block_that_are_no_elements():
-    for symbol in ("A ", "Q ", "R#"):
-        parsed = parse_molblock(ETHANOL.replace(" O ", f" {symbol}"))
-        assert parsed.molecule.GetNumAtoms() == 3
-
-
 @pytest.mark.parametrize(
     ("block", "words"),
     [
@@ -259,12 +223,15 @@ def test_reason_of_a_mol_block(block, words, capfd):
 @pytest.mark.parametrize(
     "block",
     [
+        Chem.MolToMolBlock(Chem.AddHs(Chem.MolFromSmiles("CCO"))),  # hydrogens become implicit
+        *(ETHANOL.replace(" O ", f" {symbol}") for symbol in ("A ", "Q ", "R#")),  # no elements
+        # What surrounds the atoms may be in another encoding.
         ETHANOL + ">  <Unit>\n\udcb5M\n\n",
         ETHANOL.replace("RDKit", "\udcff"),
         ETHANOL.replace("\n", "alpha-\udce4thanol\n", 1),
     ],
 )
-def test_what_stands_beside_a_molecule_may_be_in_another_encoding(block):
+def test_unusual_mol_blocks(block):
     parsed = parse_molblock(block)
     assert parsed.reason == ""
     assert parsed.molecule.GetNumAtoms() == 3
@@ -290,7 +257,7 @@ def test_mutated_mol_blocks_give_a_molecule_or_a_reason(capfd):
         write(each) for each in molecules for write in (Chem.MolToMolBlock, Chem.MolToV3KMolBlock)
     ]
     results: list[ParsedMolecule] = []
-    for _ in range(1500):
+    for _ in range(600):
         letters = list(generator.choice(blocks))
         for _ in range(generator.randint(1, 2)):
             letters[generator.randrange(len(letters))] = generator.choice("0123 -.CNOSXQ*M\n[]")
@@ -298,5 +265,5 @@ def test_mutated_mol_blocks_give_a_molecule_or_a_reason(capfd):
     for parsed in results:
         assert parsed.readable == (not parsed.reason)
         assert "\n" not in parsed.reason
-    assert 200 < sum(parsed.readable for parsed in results) < 1300
+    assert 80 < sum(parsed.readable for parsed in results) < 520
     assert capfd.readouterr().err == ""

@@ -50,19 +50,15 @@ def test_without_steps_or_molecule_nothing_happens() -> None:
     assert standardised(none, STEPS) is none
 
 
-# Where a proton makes or leaves no molecule, RDKit's sanitised form or the ion as it is written.
+# Where a proton makes or leaves no molecule, RDKit's sanitized form or the ion as it is written.
 @pytest.mark.parametrize(
     ("smiles", "expected"),
     [
         ("[cH-]1cccc1", "C1=CCC=C1"),
-        ("C[c-]1cccc1", "CC1C=CC=C1"),
-        ("c1ccc2[cH-]ccc2c1", "C1=Cc2ccccc2C1"),
         ("[cH+]1cccccc1", "C1=CC=CCC=C1"),
-        ("[cH-]1cccc1CC[NH3+]", "NCCC1=CC=CC1"),
         ("[p-]1cccc1", "c1cc[pH]c1"),
-        ("c1cc[asH+]cc1", "C1=CC=[As]C=C1"),
         ("C[SiH-]C", "C[SiH2]C"),
-        *((ion, ion) for ion in ("F[P-](F)(F)(F)(F)F", "F[As-](F)(F)(F)(F)F", "C[Si-](F)(F)(F)F")),
+        ("F[P-](F)(F)(F)(F)F", "F[P-](F)(F)(F)(F)F"),
         ("[P-](F)(F)(F)(F)(F)F.CC[NH3+]", "CC[NH3+].F[P-](F)(F)(F)(F)F"),
     ],
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gzip
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,12 @@ from tiny_run import TINY, Run
 from graphormer_sepnorm.baselines import fit as baselines
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.cli.train import main
-from graphormer_sepnorm.datasets import data_module
-from graphormer_sepnorm.inference import stream
+from graphormer_sepnorm.datasets import data_module, sample
+from graphormer_sepnorm.inference import predict_table
 from graphormer_sepnorm.pipeline import calibrate
+from graphormer_sepnorm.resources import sample_path
 from graphormer_sepnorm.runs import scheduler
-from graphormer_sepnorm.training.callbacks import learning_curve
+from graphormer_sepnorm.training import callbacks as learning_curve
 
 DRAW = learning_curve.draw_learning_curve
 
@@ -33,18 +35,28 @@ def _known_noise() -> None:
     silence_known_noise()
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _sample_is_read_once() -> Iterator[None]:
-    """Featurising the 7,000 molecules of the sample takes seconds; here it happens once."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data_module, "load_dataset", functools.cache(data_module.load_dataset))
-        yield
+@pytest.fixture(scope="session")
+def small_sample(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[pytest.MonkeyPatch], None]:
+    """Gives what takes a seventh of the sample's molecules, which are featurized once."""
+    lines = gzip.decompress(sample_path().read_bytes()).splitlines(keepends=True)
+    small = tmp_path_factory.mktemp("sample") / "sample.csv.gz"
+    small.write_bytes(gzip.compress(b"".join(lines[:1001]), mtime=0))
+    load = functools.cache(data_module.load_dataset)
+
+    def take(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(sample, "sample_path", lambda: small)
+        patch.setattr(data_module, "load_dataset", load)
+
+    return take
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _runs_take_a_moment() -> Iterator[None]:
+def _runs_take_a_moment(small_sample: Callable[[pytest.MonkeyPatch], None]) -> Iterator[None]:
     """Trees are few, little is kept, nothing is drawn, ensembles need not import torch again."""
     with pytest.MonkeyPatch.context() as patch:
+        small_sample(patch)
         for kind in ("regression", "binary"):
             patch.setitem(baselines.BOOSTED, kind, 20)
             patch.setitem(baselines.FOREST, kind, 5)
@@ -57,7 +69,9 @@ def _runs_take_a_moment() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(
+    tmp_path_factory: pytest.TempPathFactory, small_sample: Callable[[pytest.MonkeyPatch], None]
+) -> Run:
     """A fit of four steps on the bundled sample; its learning curve is drawn."""
     base = tmp_path_factory.mktemp("cli")
     out, err = io.StringIO(), io.StringIO()
@@ -67,6 +81,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         warnings.catch_warnings(record=True) as shown,
         pytest.MonkeyPatch.context() as patch,
     ):
+        small_sample(patch)
         patch.setattr(learning_curve, "draw_learning_curve", DRAW)
         # As in a process of its own: everything is shown but what Python hides from users.
         warnings.resetwarnings()
@@ -93,7 +108,7 @@ def model(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(stream, "CHUNK_ROWS", 4)
+    monkeypatch.setattr(predict_table, "CHUNK_ROWS", 4)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from rdkit import Chem
 from tiny_run import write_csv
 
-from graphormer_sepnorm.inference import table_molecules
+from graphormer_sepnorm.inference import predict_table
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.tables.writer import create_table
 
@@ -48,13 +48,13 @@ def interrupt(patch: pytest.MonkeyPatch, after: int) -> None:
     """Let the predictor be interrupted by Ctrl-C after so many chunks."""
     predict, left = Predictor.predict_molecules, [after]
 
-    def interrupted(self: Predictor, *arguments: object) -> object:
-        if left[0] == 0:
+    def interrupted(self: Predictor, molecules: list, *arguments: object) -> object:
+        if molecules and left[0] == 0:
             raise KeyboardInterrupt
-        left[0] -= 1
-        return predict(self, *arguments)  # type: ignore[arg-type]
+        left[0] -= bool(molecules)  # of none, for the names of the columns, it is no chunk
+        return predict(self, molecules, *arguments)  # type: ignore[arg-type]
 
     patch.setattr(Predictor, "predict_molecules", interrupted)
     patch.setattr(
-        table_molecules, "number_of_jobs", lambda *wanted: 1
+        predict_table, "number_of_jobs", lambda *wanted: 1
     )  # it is this process that counts

@@ -13,7 +13,6 @@ from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.user_table.report import DataReport
-from graphormer_sepnorm.datasets.user_table.report_text import report_text
 
 ETHANOL = "InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3"
 
@@ -48,31 +47,26 @@ def report_of(table: Path, **options: object) -> DataReport:
     return report
 
 
-def test_a_cover_page_and_titles_are_passed_over(
+def test_a_cover_page_is_passed_over_and_the_row_of_the_header_can_be_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = [["Assay"], [], ["id", "smiles", "y"], *([n, s, n] for n, s in enumerate(molecules()))]
-    path = workbook(tmp_path / "t.xlsx", About=[["read me"]], Data=data)
-    status, rows, said = predicted(capsys, "-i", path)
+    path = workbook(tmp_path / "t.xlsx", About=[["read me"]], Data=data[2:])
+    status, rows, _ = predicted(capsys, "-i", path)
     assert (status, len(rows)) == (0, 40)
     assert [row["id"] for row in rows] == [str(n) for n in range(40)]
     assert all(row["pred_logSolubility"] for row in rows)
-    assert "note: of 2 sheets 'Data' is read\n" in said
-    assert "note: row 3 is taken for the header; what is above it is not read\n" in said
-    report = report_of(path)
-    assert report.valid == 40
-    assert "read of 2 sheets 'Data' is read" in " ".join(report_text(report).split())
-    assert report_of(path, sheet="2", header_row=3).notes == ()
+    path = workbook(tmp_path / "u.xlsx", About=[["read me"]], Data=data)
+    assert report_of(path, sheet="2", header_row=3).valid == 40
     status, rows, said = predicted(capsys, "-i", path, "--sheet", "3")
     assert (status, said.count("\n")) == (2, 1)
-    assert "there is no sheet '3'; the sheets are About, Data" in said
+    assert "sheets About, Data are not there" in said
     status, _, said = predicted(capsys, "-i", path, "--header_row", "0")
     assert (status, "--header_row is 0: it must be 1 or more" in said) == (2, True)
     for option in (["--data.sheet", "9"], ["--data.header_row", "2"]):
         words = ["--data.table", str(path), "--data.root", str(tmp_path / "root"), *option]
         assert train(["fit", "-c", "table_regression", "-o", str(tmp_path / "run"), *words]) == 2
-        said = capsys.readouterr().err
-        assert "there is no sheet '9'" in said or "have no such header row" in said
+        assert "are not there, or without such a header row" in capsys.readouterr().err
 
 
 def test_a_workbook_without_rows_is_status_1(
@@ -103,21 +97,16 @@ def test_inchi_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert smiles == {Chem.CanonSmiles(Chem.MolToSmiles(Chem.MolFromInchi(s))) for s, _ in written}
 
 
-def test_the_isomeric_column_is_taken_and_said(
+def test_of_several_columns_of_smiles_one_is_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [("CC(F)C(=O)O", "C[C@H](F)C(=O)O", 1)]
     path = write_csv(tmp_path / "t.csv", [["canonical_smiles", "isomeric_smiles", "y"], *rows])
-    _, flat, said = predicted(capsys, "-i", path, "--smiles_column", "canonical_smiles")
-    assert "the molecules are those of" not in said
-    _, (row,), said = predicted(capsys, "-i", path)
-    assert "note: the molecules are those of 'isomeric_smiles', not of" in said
+    status, _, said = predicted(capsys, "-i", path)
+    assert status == 2
+    assert "('canonical_smiles', 'isomeric_smiles'): name it with --smiles_column" in said
+    _, (row,), _ = predicted(capsys, "-i", path, "--smiles_column", "isomeric_smiles")
     assert "chirality" in row["warning"]
-    assert "chirality" not in flat[0]["warning"]
-    more = [(s, s, n) for n, s in enumerate(molecules())]
-    path = write_csv(tmp_path / "u.csv", [["Canonical SMILES", "Isomeric SMILES", "y"], *more])
-    (note,) = report_of(path).notes
-    assert note.startswith("the molecules are those of 'Isomeric SMILES', not of Canonical")
 
 
 def test_an_extension_that_cannot_be_read_is_left_out_with_a_warning(

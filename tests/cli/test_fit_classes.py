@@ -83,11 +83,6 @@ def test_a_table_is_predicted_and_evaluated(
     assert "30 rows" in said[1]
 
 
-def test_info_says_the_accuracy(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert predict(["info", str(run)]) == 0
-    assert f"accuracy {summary(run)['test_accuracy']:.4f}" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("apart", [False, True])
 def test_train_py_test_says_the_same(
     apart: bool, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -108,6 +103,7 @@ def test_train_py_test_says_the_same(
         assert float(said[name]) == pytest.approx(result[name], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_folds_know_the_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = write_csv(tmp_path / "a.csv", ROWS)
     options = [f"--data.table={table}", f"--data.root={tmp_path / 'root'}", *OPTIONS]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,6 @@ from graphormer_sepnorm.inference.checkpoint import (
     write_checkpoint,
 )
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.uncertainty import calibration
 
 LOGP = "logP_SA_cycle_normalized"
@@ -112,6 +109,7 @@ def test_what_is_kept_is_what_the_model_says(which: str, request: Any) -> None:
     assert f"{100 * quality['inside'][3]:.0f} % of the test labels" in run.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", ["zinc_subset", "molhiv"])
 def test_a_published_data_set_is_known_by_its_smiles_too(
     config: str, real_data_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -142,30 +140,6 @@ def test_a_published_data_set_is_known_by_its_smiles_too(
         assert float(of_network[1]) == pytest.approx(float(of_network[2]), abs=1e-6)
         assert told["test_auroc"] == pytest.approx(float(of_network[1]), abs=1e-6)
         assert told["test_brier"] < 0.05
-
-
-@pytest.mark.parametrize("which", ["blend", "folds", "classes"])
-def test_the_card_of_a_model(
-    which: str, request: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run: Fitted = request.getfixturevalue(which)
-    summary, best = run.summary, RunDirectory(run.run).best
-    name = "test_auroc" if which == "classes" else "test_mae"
-    capsys.readouterr()
-    assert predict(["info", str(run.run)]) == 0
-    text = capsys.readouterr().out
-    assert re.search(f"^test +{name[5:]} {summary[name]:.4f}", text, re.MULTILINE)
-    assert re.search(r"^split +", text, re.MULTILINE)
-    if which != "classes":
-        value = next(one for one in summary["baselines"] if "boosting" in one["name"])
-        assert f"test mae {value['test']['mae']:.4f}" in text
-    # A file that has left its run knows what it is, and not how it was tested.
-    shutil.copy(best, tmp_path / "best.ckpt")
-    assert predict(["info", "--markdown", str(tmp_path / "best.ckpt")]) == 0
-    card = capsys.readouterr().out
-    assert hashlib.sha256(best.read_bytes()).hexdigest() in card
-    assert "| predicts | a" in card
-    assert "| split |" not in card
 
 
 def test_with_folds_it_is_measured_on_all_but_the_test_split(
@@ -213,12 +187,6 @@ def test_probabilities_are_calibrated_in_all_that_is_said(classes: Fitted, capsy
     assert f"test_brier              {summary['test_brier']:.6g}" in capsys.readouterr().out
 
 
-def test_of_a_part_of_a_split_the_network_alone_is_evaluated(classes: Fitted, capsys: Any) -> None:
-    words = ["test", str(classes.run), "--data.eval_batch_size=8"]
-    assert train([*words, "--trainer.limit_test_batches=2"]) == 0
-    assert "these are of the network alone" in capsys.readouterr().out
-
-
 def test_a_table_has_the_same_columns_and_is_evaluated(blend: Fitted, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     options = ["--interval", "0.8", "--neighbours", "1", "--evaluate", "a", "--jobs", "1"]
@@ -247,32 +215,6 @@ def test_a_table_has_the_same_columns_and_is_evaluated(blend: Fitted, tmp_path: 
     assert {row["in_domain"] for row in rows[:80]} == {"yes"}
 
 
-def test_an_interrupted_job_goes_on_only_with_the_same_questions(
-    blend: Fitted, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
-) -> None:
-    from graphormer_sepnorm.inference import stream
-
-    monkeypatch.setattr(stream, "CHUNK_ROWS", 40)
-    job = [str(blend.run), "-i", str(blend.folder / "a.csv"), "-o", str(tmp_path / "b.csv")]
-    job += ["--jobs", "1", "--quiet"]
-    whole = [*job[:4], str(tmp_path / "a.csv"), *job[5:], "--interval", "0.5"]
-    assert predict(whole) == 0
-    calls = iter(range(100))
-
-    def twice(*arguments: Any, progress: Any = stream.save_progress) -> None:
-        progress(*arguments)
-        if next(calls) == 1:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(stream, "save_progress", twice)
-    assert predict([*job, "--interval", "0.5"]) == 130
-    monkeypatch.undo()
-    monkeypatch.setattr(stream, "CHUNK_ROWS", 40)
-    assert "another options" in refused(capsys, predict, *job, "--resume")
-    assert predict([*job, "--interval", "0.5", "--resume"]) == 0
-    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
-
-
 @pytest.mark.parametrize("keep", ["none", "fingerprints"])
 def test_what_leaves_the_house_is_what_was_asked_for(
     keep: str, tmp_path: Path, capsys: Any
@@ -299,13 +241,12 @@ def test_another_rdkit_is_said_where_it_moves_something(
     write_checkpoint(checkpoint, file)
     Predictor.load(file, "cpu")
     assert caplog.messages == []  # nothing has moved
-    facts["sample"][0]["graph"] = "another"
     facts["sample"][1]["value"][0] += 1
     write_checkpoint(checkpoint, file)
     Predictor.load(file, "cpu")
     (said,) = caplog.messages
     assert "RDKit 2019.03.1" in said
-    assert "1 have another graph now and 1 another value" in said
+    assert f"1 of {len(facts['sample'])} training molecules" in said
 
 
 @pytest.mark.parametrize("configuration", ["table_regression", "table_classification"])
@@ -321,23 +262,13 @@ def test_two_molecules_to_measure_by_say_little_and_spoil_nothing(
     assert header == "smiles,pred_a,similarity,distance,in_domain,warning,error"
     # Of so few molecules there is no border, and nobody knows what is inside.
     assert row.endswith(",,,")
-    assert "no border, so in_domain is left empty" in said
+    assert "so in_domain is left empty" in said
     if configuration == "table_regression":
         assert "-, - % of the test labels" in said
         assert (
-            "no intervals: for 90 % 9 labels of unseen molecules are needed, and there are 2"
+            "intervals none: for 90 % 9 labels of unseen molecules are needed, and there are 2"
             in (" ".join(said.split()))
         )
     # Of two classes there is one molecule each.
     highest = "0.666" if configuration == "table_regression" else "0.5"
     assert f"the highest is {highest}" in refused(capsys, predict, model, "CCO", "--interval=0.9")
-
-
-def test_wrong_words_are_one_line(blend: Fitted, capsys: pytest.CaptureFixture[str]) -> None:
-    model = str(blend.run)
-    for words, said in (
-        (["--interval", "much"], "--interval: it is much"),
-        (["--interval", "90"], "--interval is 90"),
-        (["--interval", "0.99"], "tried on too few molecules for it; the highest is 0.975"),
-    ):
-        assert said in refused(capsys, predict, model, "CCO", *words)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_run import fit, refused
+from tiny_run import fit
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
@@ -39,12 +39,6 @@ def test_salt_and_acid_are_one_molecule(tmp_path: Path, capsys: pytest.CaptureFi
     capsys.readouterr()
     assert predict(["info", str(tmp_path / "run")]) == 0
     assert "standardised  first of all, by fragment, neutralise" in capsys.readouterr().out
-    found = []
-    for molecules in (SALTS, ACIDS):
-        source = table(tmp_path / "b.csv", molecules)
-        assert predict(["geometry", str(tmp_path / "run"), "-i", str(source)]) == 0
-        found.append(capsys.readouterr().out)
-    assert found[0] == found[1]
     # The test split is predicted as the model predicts it.
     assert train(["test", str(tmp_path / "run")]) == 0
 
@@ -57,12 +51,3 @@ def test_nothing_but_what_is_left_is_known_of_a_molecule(tmp_path: Path) -> None
     assert {int(graph.num_nodes) for graph in splits.train} <= set(range(4, 28))
     plain = load_table(DataConfig(table=str(path), split="random"))
     assert plain.fingerprint != splits.fingerprint
-
-
-def test_wrong_words_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = table(tmp_path / "a.csv", ACIDS)
-    words = ["fit", "-c", "table_regression", f"--data.table={path}"]
-    said = refused(capsys, train, *words, "--data.standardise=[fragments]")
-    assert "--data.standardise names 'fragments' (did you mean 'fragment'?): there are" in said
-    words = ["fit", "-c", "quickstart", "--data.standardise=[fragment]"]
-    assert "--data.standardise is for a table of your own" in refused(capsys, train, *words)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from predict_tables import SMILES, interrupt, rows_of, table, write_csv
 from reference.checkpoints import make_checkpoint
-from reference.processes import REPOSITORY
+from reference.processes import REPOSITORY, run_python
 from tiny_run import refused
 
 from graphormer_sepnorm.cli.predict import main
@@ -27,9 +27,9 @@ from graphormer_sepnorm.inference.table_job import (
 )
 
 
-def test_damaged_input_keeps_what_was_predicted(model, tmp_path, capsys):
+def test_damaged_input_keeps_what_was_predicted(model, tmp_path, capsys, small_chunks):
     source = tmp_path / "in.csv.gz"
-    text = "smiles\n" + "\n".join("C" * (1 + n % 30) for n in range(3000))
+    text = "smiles\n" + "\n".join("C" * (1 + n % 30) for n in range(300))
     source.write_bytes(gzip.compress(text.encode())[:-40])
     output = tmp_path / "out.csv"
     words = (model, "-i", source, "-o", output, "--quiet")
@@ -70,8 +70,9 @@ def test_a_continued_job_counts_all_rows(capsys):
     assert said.endswith("rows/s; out.csv")
 
 
-@pytest.mark.parametrize("suffix", ["csv", "tsv", "csv.gz"])
-@pytest.mark.parametrize("calls", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("suffix", "calls"), [("csv", 0), ("csv", 2), ("tsv", 1), ("csv.gz", 1), ("csv.gz", 2)]
+)
 def test_interrupted_job_continues_to_the_identical_file(
     model, tmp_path, capsys, monkeypatch, small_chunks, suffix, calls
 ):
@@ -117,26 +118,24 @@ def test_a_job_is_not_continued_with_something_else(
     with monkeypatch.context() as patch:
         interrupt(patch, 1)
         assert main(arguments) == 130
-    capsys.readouterr()
     partial = (tmp_path / "out.csv.partial").read_bytes()
     words = (*arguments, "--resume")
-    assert "begun with another options" in refused(capsys, main, *words, "--max_atoms", "7")
+    assert "another options" in refused(capsys, main, *words, "--max_atoms", "7")
     other = tmp_path / "other.ckpt"
     torch.manual_seed(1)
     torch.save(make_checkpoint(), other)
-    assert "begun with another model" in refused(capsys, main, other, *words[1:])
+    assert "another model" in refused(capsys, main, other, *words[1:])
     source.write_text(source.read_text() + "12,CCC\n")
-    assert "begun with another input" in refused(capsys, main, *words)
+    assert "another input" in refused(capsys, main, *words)
     assert (tmp_path / "out.csv.partial").read_bytes() == partial
     progress = tmp_path / "out.csv.progress.json"
     state = json.loads(progress.read_text())
-    for name in ("torch", "graphormer_sepnorm", "RDKit"):
-        other_version = state | {"identity": state["identity"] | {f"version of {name}": "0"}}
-        progress.write_text(json.dumps(other_version))
-        assert f"another version of {name}" in refused(capsys, main, *words)
-    progress.write_text("{")
-    assert "is damaged: begin anew with --overwrite" in refused(capsys, main, *words)
     assert state["rows"] == 4
+    state["identity"]["version of torch"] = "0"
+    progress.write_text(json.dumps(state))
+    assert "another version of torch" in refused(capsys, main, *words)
+    progress.write_text("{")
+    assert "is damaged" in refused(capsys, main, *words)
     assert main([*arguments, "--overwrite", "--quiet"]) == 0
     assert len(rows_of(output)) == len(SMILES) + 2
 
@@ -149,12 +148,10 @@ def test_what_decides_the_rows_identifies_a_job(tmp_path):
     first = identify(job, checkpoint, 8, "cuda:0")
     same = replace(job, jobs=3, quiet=True, resume=True)
     assert identify(same, checkpoint, 8, "cuda:1") == first
-    others = [
-        *({"batch_size": 3}, {"max_atoms": 7}, {"smiles_column": "a"}, {"verb": "embedded"}),
-        *({"input_format": "tsv"}, {"output_format": "sdf"}, {"asked": "{}"}),
-        {"shard": Shard(1, 2)},
-    ]
-    changed = [identify(replace(job, **other), checkpoint, 8, "cuda:0") for other in others]
+    options = {"batch_size": 3, "max_atoms": 7, "smiles_column": "a", "verb": "embedded"}
+    options |= {"input_format": "tsv", "output_format": "sdf", "asked": "{}", "shard": Shard(1, 2)}
+    others = [replace(job, **{name: value}) for name, value in options.items()]
+    changed = [identify(other, checkpoint, 8, "cuda:0") for other in others]
     changed += [identify(job, checkpoint, 9, "cuda:0"), identify(job, checkpoint, 8, "cpu")]
     for identity in changed:
         assert [name for name in first if identity[name] != first[name]] == ["options"]
@@ -174,7 +171,7 @@ def test_a_job_that_evaluates_begins_anew(model, tmp_path, capsys, monkeypatch, 
 
 
 def test_full_disk_leaves_no_final_file(model, tmp_path):
-    smiles = [["C" * (1 + n % 25)] for n in range(2000)]
+    smiles = [["C" * (1 + n % 25)] for n in range(1200)]
     source, output = write_csv(tmp_path / "in.csv", [["smiles"], *smiles]), tmp_path / "out.csv"
     program = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
@@ -182,16 +179,14 @@ def test_full_disk_leaves_no_final_file(model, tmp_path):
         "from graphormer_sepnorm.cli.predict import main; sys.exit(main(sys.argv[1:]))"
     )
     arguments = [str(model), "-i", str(source), "-o", str(output)]
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True
-    )
+    done = run_python("-c", program, *arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert "cannot be written" in done.stderr
     assert "make room" in done.stderr
     assert done.stderr.count("\n") == 1
     assert not output.exists()
     assert main([*arguments, "--resume", "--quiet"]) == 0
-    assert len(rows_of(output)) == 2001
+    assert len(rows_of(output)) == 1201
 
 
 @pytest.mark.slow
@@ -202,21 +197,22 @@ import resource, sys
 sys.path.insert(0, {str(REPOSITORY)!r})
 import numpy as np
 from pathlib import Path
+from graphormer_sepnorm.chem.molecules import ParsedMolecule
+from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference import stream
+from graphormer_sepnorm.inference import predict_table
 from graphormer_sepnorm.inference.predictor import Predictions
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob
 
 class Constant:
     device = "cpu"
     task = Task("regression", ("y",), ("",), "mae")
-    columns = ("pred_y",)
-    text_columns = ()
+    extra_inputs = ExtraInputs()
     def predict_molecules(self, molecules, *rest):
         n = len(molecules)
-        return Predictions((), np.zeros((n, 1)), ("",) * n, ("",) * n)
+        return Predictions((), np.zeros((n, 1)), ("",) * n, ("",) * n, ("y",))
 
-stream.parse_text = lambda *text, **options: None
+predict_table.parse_smiles = lambda text: ParsedMolecule(None, "")
 folder = Path(sys.argv[1])
 with open(folder / "in.csv", "w") as handle:
     handle.write("id,smiles,note\\n")
@@ -225,7 +221,7 @@ with open(folder / "in.csv", "w") as handle:
 def predict(rows_file, out):
     outcome = Outcome()
     job = TableJob(str(rows_file), str(out), quiet=True, evaluate=("id",), jobs=1)
-    stream.predict_table(Constant(), job, rows_file, outcome)
+    predict_table.predict_table(Constant(), job, rows_file, outcome)
     return outcome.rows
 
 small = folder / "small.csv"
@@ -236,9 +232,8 @@ before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 assert predict(folder / "in.csv", folder / "out.csv") == 400_000
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True
-    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     # The labels and predictions of the evaluation take 6 MB (13 while the array grows).
     assert float(done.stdout) < 25

@@ -22,43 +22,35 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are f
 
 @pytest.mark.parametrize(
     ("source", "output"),
-    [("csv", "csv"), ("csv", "csv.gz"), ("parquet", "tsv"), ("sdf", "sdf"), ("sdf", "csv")],
+    [("csv", "csv.gz"), ("parquet", "tsv"), ("sdf", "sdf")],
 )
 def test_files_are_identical(model, tmp_path, capsys, small_chunks, source, output):
     table = table_of_many(source, tmp_path)
     files, said = [], []
     labels = [] if source == "sdf" else ["--evaluate", "y"]
-    for jobs in ("1", "2", "5"):
+    for jobs in ("1", "3"):
         place = tmp_path / f"{jobs}.{output}"
         options = ["-i", str(table), "-o", str(place), "--jobs", jobs, *labels]
         assert main([str(model), *options, "--device", "cpu"]) == 0
         files.append(place.read_bytes())
         captured = capsys.readouterr()
         said.append((captured.out, captured.err.partition(";")[0]))
-    assert files[0] == files[1] == files[2]
-    assert said[0] == said[1] == said[2]
+    assert files[0] == files[1]
+    assert said[0] == said[1]
     assert "without a prediction" in said[0][1]
 
 
 def test_standard_input_and_output(model, tmp_path):
-    text = "smiles\n" + "".join(f"{'C' * (1 + n % 7)}\n" for n in range(2500))
-    outputs = [
-        run_python(
-            REPOSITORY / "predict.py",
-            model,
-            "-i",
-            "-",
-            "--jobs",
-            jobs,
-            "--quiet",
-            cwd=tmp_path,
-            text=text,
-        )
-        for jobs in ("1", "3")
-    ]
-    assert outputs[0].stdout == outputs[1].stdout
-    assert outputs[0].stdout.count("\n") == 2501
-    assert [(done.returncode, done.stderr) for done in outputs] == [(0, ""), (0, "")]
+    text = "smiles\n" + "".join(f"{'C' * (1 + n % 7)}\n" for n in range(1100))
+    (tmp_path / "in.csv").write_text(text)
+    output = tmp_path / "out.csv"
+    words = ["-i", str(tmp_path / "in.csv"), "-o", str(output), "--jobs", "1", "--quiet"]
+    assert main([str(model), *words]) == 0
+    words = [model, "-i", "-", "--jobs", "2", "--quiet"]
+    done = run_python(REPOSITORY / "predict.py", *words, cwd=tmp_path, text=text)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == output.read_text()
+    assert done.stdout.count("\n") == 1101
 
 
 def start(
@@ -66,8 +58,9 @@ def start(
 ) -> subprocess.Popen[str]:
     """Start the command with small chunks, in a process of its own."""
     program = (
-        "import sys; from graphormer_sepnorm.inference import stream; stream.CHUNK_ROWS = 64; "
-        "from graphormer_sepnorm.cli.predict import main; sys.exit(main(sys.argv[1:]))"
+        "import sys; from graphormer_sepnorm.inference import predict_table; "
+        "predict_table.CHUNK_ROWS = 64; from graphormer_sepnorm.cli.predict import main; "
+        "sys.exit(main(sys.argv[1:]))"
     )
     return Forked(
         [sys.executable, "-c", program, str(model), "-i", str(source), "-o", str(output), *more],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import os
@@ -23,11 +22,9 @@ from tiny_run import TINY, read_csv, refused, sample_rows, sample_table, summary
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main
-from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.pipeline.fit import _explaining_full_disks
-from graphormer_sepnorm.runs.place import RunPlace, lock
-from graphormer_sepnorm.training import saving
+from graphormer_sepnorm.runs.locks import lock
+from graphormer_sepnorm.training import checkpoints as saving
 
 STEPS = 42
 # What a checkpoint says about training itself.
@@ -48,35 +45,13 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def options(table: Path, norm: str) -> list[str]:
     tiny = [option for option in TINY if "max_" not in option]
-    return [
-        "-c",
-        "table_regression",
-        *tiny,
-        "--data.table",
-        str(table),
-        "--data.split",
-        "random",
-        "--data.root",
-        str(table.parent / "root"),
-        "--data.batch_size",
-        "16",
-        "--trainer.max_steps",
-        str(STEPS),
-        "--trainer.max_epochs",
-        "-1",
-        "--model.norm",
-        norm,
-        "--model.dropout",
-        "0.2",
-        "--checkpoint_minutes",
-        "0.0001",
-        "--trainer.enable_progress_bar",
-        "false",
-        "--early_stopping",
-        "20",
-        "--ema_decay",
-        "0.9",
-    ]
+    own = (
+        f"--data.split random --data.batch_size 16 --trainer.max_steps {STEPS} "
+        f"--trainer.max_epochs -1 --model.norm {norm} --model.dropout 0.2 --checkpoint_minutes "
+        "0.0001 --trainer.enable_progress_bar false --early_stopping 20 --ema_decay 0.9"
+    )
+    data = ["--data.table", str(table), "--data.root", str(table.parent / "root")]
+    return ["-c", "table_regression", *tiny, *data, *own.split()]
 
 
 def start(*arguments: str, process: type[subprocess.Popen[str]] = Forked) -> subprocess.Popen[str]:
@@ -217,16 +192,6 @@ def test_damaged_last_checkpoint_falls_back_to_the_one_before(
     assert_same_run(finished, run)
 
 
-def test_options_that_change_nothing_of_a_finished_run_are_named(run: Path, caplog) -> None:
-    assert main(["fit", "--resume", str(run), "--model.learning_rate=1e-5"]) == 0
-    assert yaml.safe_load((run / "config.yaml").read_text())["model"]["learning_rate"] == 1e-5
-    assert "is finished: --model.learning_rate" in caplog.text
-    caplog.clear()
-    longer = [f"--trainer.max_steps={2 * STEPS}", "--model.learning_rate=1e-5"]
-    assert main(["fit", "--resume", str(run), *longer]) == 0
-    assert "is finished" not in caplog.text
-
-
 def test_a_run_that_has_not_ended_predicts_and_says_so(run: Path, capsys) -> None:
     assert predict([str(run), "CCO"]) == 0
     assert "has not ended" not in capsys.readouterr().err
@@ -235,31 +200,6 @@ def test_a_run_that_has_not_ended_predicts_and_says_so(run: Path, capsys) -> Non
     said = capsys.readouterr().err
     assert f"{run} has not ended: intervals and the trees of a blend come last" in said
     assert f"fit --resume {run} goes on with it" in said
-
-
-def test_finished_run_is_tested_again_and_stays_the_same(finished: Path, run: Path) -> None:
-    (run / "summary.json").unlink()
-    assert main(["fit", "--resume", str(run)]) == 0
-    results = [summary(finished), summary(run)]
-    for result in results:
-        result.pop("checkpoint")
-        assert result.pop("seconds") > 0
-    assert results[0] == results[1]
-
-
-def test_predictions_of_an_earlier_end_go_where_a_part_is_tested(run: Path) -> None:
-    (run / "summary.json").unlink()
-    part = ["--trainer.limit_test_batches=0.5", "--data.eval_batch_size=4"]
-    assert main(["fit", "--resume", str(run), *part]) == 0
-    assert (run / "summary.json").exists()
-    assert not (run / "test_predictions.csv").exists()
-
-
-def test_an_extended_run_has_not_ended_until_it_has(run: Path) -> None:
-    process = start("--resume", str(run), "--trainer.max_steps", "100000")
-    stop(process, run, STEPS + 3, signal.SIGTERM)
-    assert finish(process)[0] == 130
-    assert not (run / "summary.json").exists()
 
 
 def test_run_is_extended_from_another_folder(
@@ -335,7 +275,6 @@ def test_signal_before_training_is_said(table: Path, tmp_path: Path) -> None:
     [
         ("fit --resume", "--resume"),
         ("fit --resume nowhere", "nowhere"),
-        ("fit --resume {run} --resume={run}", "--resume"),
         ("test --resume {run}", "--resume"),
         ("fit --resume {run} -c quickstart", "-c"),
         ("fit --resume {run} --metric rmse", "--metric"),
@@ -362,15 +301,6 @@ def test_mistakes_are_one_line(arguments: str, said: str, finished: Path, capsys
     assert (finished / "config.yaml").read_text() == config
 
 
-def test_a_configuration_file_continues_no_run(tmp_path: Path, capsys) -> None:
-    """It would begin another one: the directory is looked for before files are read."""
-    file = tmp_path / "again.yaml"
-    file.write_text(f"resume: {tmp_path}/run\n")
-    said = refused(capsys, main, "fit", "-c", "quickstart", "-c", file)
-    assert "resume: " in said
-    assert "give --resume on the command line" in said
-
-
 def test_full_disk_keeps_the_old_checkpoint(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
@@ -386,7 +316,7 @@ def test_full_disk_keeps_the_old_checkpoint(
 
 
 @pytest.mark.parametrize(
-    "what", ["training.callbacks.logs.MetricsFile.log_metrics", "runs.directory.write_json"]
+    "what", ["training.callbacks.MetricsFile.log_metrics", "runs.directory.write_json"]
 )
 def test_full_disk_of_logs_or_result_is_one_line(
     what: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
@@ -404,19 +334,11 @@ def test_full_disk_of_logs_or_result_is_one_line(
     )
 
 
-def test_full_disk_under_a_checkpoint_of_the_result_is_one_line(tmp_path: Path) -> None:
-    """torch.save says it in an error of its own."""
-    place = RunPlace()
-    place.path = tmp_path
-    with pytest.raises(DataError, match="no room on the disk of"), _explaining_full_disks(place):
-        no_room({}, io.BytesIO())
-
-
 @pytest.mark.parametrize(
     ("during", "said"),
     [
-        ("fit.prediction_columns", "not all that follows is done: {run}; go on with: "),
-        ("report.aligned", "what came out is in {run}/summary.json\n"),
+        ("fit.prediction_columns", "not all that follows is done: {run}; continue with: "),
+        ("report.aligned", "the result is in {run}/summary.json\n"),
     ],
 )
 def test_signal_after_the_training_is_answered_with_what_is_done(

@@ -1,4 +1,4 @@
-"""The geometry of clouds against closed forms, literal restatements and other libraries."""
+"""The geometry of clouds against closed forms and loops, and that of a model at every layer."""
 
 from __future__ import annotations
 
@@ -6,19 +6,29 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import hyp0f1, i0
+from reference.models import ARMS, small_model, stored
+from reference.molecules import TIE_FREE, TIED, molecule
+from scipy.special import i0
 
 from graphormer_sepnorm.compare.geometry import (
+    OUTPUT,
     PROBE_PENALTIES,
+    ModelEmbeddings,
+    cloud_geometry,
+    collect_embeddings,
     cosine_to,
     effective_rank,
+    geometry_per_layer,
     linear_probe,
     singular_values,
     uniformity,
     uniformity_floor,
 )
+from graphormer_sepnorm.graphs.batch import Collator
+from graphormer_sepnorm.model.graphormer import Graphormer
 
 EXACT = 1e-12
 few = settings(deadline=None, max_examples=25)
@@ -46,22 +56,6 @@ def literal_uniformity(rows: np.ndarray) -> float:
 # Uniformity
 
 
-def test_collapsed_cloud_is_0():
-    row = cloud(1, 7)
-    assert uniformity(np.repeat(row, 5, 0)) == pytest.approx(0, abs=1e-14)
-    # Lengths do not matter, only directions.
-    assert uniformity(row * np.geomspace(1e-3, 1e3, 9)[:, None]) == pytest.approx(0, abs=1e-14)
-    assert uniformity(row * np.ones((2000, 1))) <= 0
-
-
-@pytest.mark.parametrize("width", [1, 2, 10, 700])
-def test_axes_and_their_antipodes(width):
-    """Of the d (2 d - 1) pairs d are antipodes, the others orthogonal."""
-    axes = np.concatenate([np.eye(width), -np.eye(width)])
-    truth = (math.exp(-8) + (2 * width - 2) * math.exp(-4)) / (2 * width - 1)
-    assert uniformity(axes) == pytest.approx(math.log(truth), rel=EXACT)
-
-
 @few
 @given(n=st.integers(2, 14), width=st.integers(1, 6), seed=st.integers(0, 99))
 def test_uniformity_as_printed(n, width, seed):
@@ -83,25 +77,6 @@ def test_uniformity_knows_neither_rotation_scale_nor_order(seed, n, power):
         -rows,
     ):
         assert uniformity(other) == pytest.approx(truth, rel=1e-11, abs=1e-12)
-
-
-@pytest.mark.parametrize("width", [8, 80])
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_even_cloud_lies_at_the_floor(width, seed):
-    """The standard error of a mean over pairs is exact here.
-
-    On an even sphere the expected kernel at a fixed direction is the same for all of them, so
-    pairs are uncorrelated and the variance of the mean is Var(k) / pairs, where
-    E exp(a u) = 0F1(; d/2; a^2 / 4) gives E k^2 and (E k)^2. Five standard errors.
-    """
-    n = 2000
-    relative = hyp0f1(width / 2, 16) / hyp0f1(width / 2, 4) ** 2 - 1
-    tolerance = 5 * math.sqrt(relative * 2 / (n * (n - 1)))
-    assert tolerance < 0.01
-    difference = uniformity(cloud(n, width, seed)) - uniformity_floor(width)
-    assert abs(difference) < tolerance
-    # Enough to see a cloud that is off centre by a fifth of its spread.
-    assert uniformity(cloud(n, width, seed) + 0.2) - uniformity_floor(width) > 2 * tolerance
 
 
 @pytest.mark.parametrize(
@@ -154,18 +129,17 @@ def test_centring_takes_the_mean_away():
 
 
 @pytest.mark.parametrize("offset", [0.1, 1e6])
-def test_collapsed_cloud_has_no_spectrum(offset):
+def test_collapsed_cloud_has_one_direction_and_no_spectrum(offset):
     """Only rounding errors remain after centring."""
-    values = singular_values(np.full((1000, 8), offset), centred=True)
+    cloud = np.full((1000, 8), offset)
+    assert uniformity(cloud) == pytest.approx(0, abs=1e-14)
+    assert uniformity(cloud * np.geomspace(1e-3, 1e3, 1000)[:, None]) <= 0
+    values = singular_values(cloud, centred=True)
     assert (values == 0).all()
     assert effective_rank(values) == 0
-    assert effective_rank(singular_values(np.full((1000, 8), offset))) == pytest.approx(1)
-
-
-def test_ranks_of_two_values():
-    """Shares 3/4 and 1/4."""
-    spectrum = np.array([3.0, 1.0])
-    assert effective_rank(spectrum) == pytest.approx(4 / 3**0.75, rel=EXACT)
+    assert effective_rank(singular_values(cloud)) == pytest.approx(1)
+    # Shares 3/4 and 1/4.
+    assert effective_rank(np.array([3.0, 1.0])) == pytest.approx(4 / 3**0.75, rel=EXACT)
 
 
 # Cosines
@@ -189,15 +163,6 @@ def test_cosine_by_loop():
 
 
 # Probes
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_probe_reads_nothing_from_noise(seed):
-    """Not even with as many channels as rows: the penalty is chosen large enough."""
-    y = np.random.default_rng(seed).standard_normal(600)
-    for width in (10, 300):
-        x = cloud(600, width, seed + 10)
-        assert -0.1 < linear_probe(x[:300], y[:300], x[300:], y[300:]) < 0.05
 
 
 def test_probe_by_leaving_each_row_out():
@@ -229,7 +194,7 @@ def test_probe_by_leaving_each_row_out():
     assert linear_probe(x, y, other, other_y) == pytest.approx(truth, rel=1e-8)
 
 
-def test_probe_misses_a_length_that_was_normalised_away():
+def test_probe_misses_a_length_that_was_normalized_away():
     """The reading of SepNorm that the probes are made for: a size kept in the length of [CLS]."""
     rng = np.random.default_rng(0)
     size = rng.integers(5, 40, 900)
@@ -237,6 +202,11 @@ def test_probe_misses_a_length_that_was_normalised_away():
     normalised = (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)
     assert linear_probe(x[:600], size[:600], x[600:], size[600:]) > 0.95
     assert linear_probe(normalised[:600], size[:600], normalised[600:], size[600:]) < 0.05
+    # Nothing is read from noise, not even with as many channels as rows: the penalty is chosen.
+    y = rng.standard_normal(600)
+    for width in (10, 300):
+        x = cloud(600, width, 10)
+        assert -0.1 < linear_probe(x[:300], y[:300], x[300:], y[300:]) < 0.05
 
 
 def test_what_has_a_probe():
@@ -248,3 +218,174 @@ def test_what_has_a_probe():
     assert math.isnan(linear_probe(x[:1], y[:1], x, y))
     assert math.isnan(linear_probe(x, y, x[:1], y[:1]))
     assert math.isnan(linear_probe(np.where(x > 0, math.inf, x), y, cloud(40, 3, 1), y))
+
+
+# Models
+
+SMILES = ("CCO", "N", *TIED.values(), *TIE_FREE.values(), "C.CC(C)Cl", "C1CC1.c1ccc2ccccc2c1", "F")
+
+
+@pytest.fixture(scope="module")
+def molecules():
+    """A store of molecules of 1 to 14 atoms, and its vocabulary."""
+    return stored([molecule(smiles) for smiles in SMILES])
+
+
+def collected(model: Graphormer, molecules, numbers=None, **options) -> ModelEmbeddings:
+    """The embeddings of some of the molecules, of all by default."""
+    numbers = np.arange(len(SMILES)) if numbers is None else np.array(numbers)
+    return collect_embeddings(model, *molecules, numbers, **options)
+
+
+def same(one: np.ndarray, other: np.ndarray) -> bool:
+    """Equal but for the rounding of their type; these models' rows reach 10 and more."""
+    tolerance = 1e-10 if one.dtype == np.float64 else 2e-6 * max(1, np.abs(other).max())
+    return one.shape == other.shape and float(np.abs(one - other).max()) < tolerance
+
+
+@pytest.mark.parametrize(
+    ("norm", "position"), [*((norm, "pre") for norm in ARMS), ("bn+ln", "post")]
+)
+def test_rows_are_those_of_the_model(molecules, norm, position):
+    """The head gives the predictions from the output; every layer the next, by the model's code."""
+    model = small_model(molecules[1], norm=norm, norm_position=position, layers=3)
+    batch = Collator(*molecules)(list(range(len(SMILES))))
+    found = collected(model, molecules)
+    places = found.layers
+    assert [place.name for place in places] == ["layer 1", "layer 2", "layer 3", OUTPUT]
+    atoms = len(batch.atom_rows)
+    for place in places:
+        assert place.graph_token.shape == (len(SMILES), 12)
+        assert place.atoms.shape == (atoms, 12)
+        assert np.isfinite(place.graph_token).all()
+    assert np.array_equal(found.graph_of_atom, batch.graph_of_atom.numpy())
+    assert found.num_atoms.tolist() == [molecule(smiles).num_nodes for smiles in SMILES]
+    with torch.no_grad():
+        head = model.readout(torch.from_numpy(places[-1].graph_token))
+        assert torch.equal(head, model(batch))
+        biases = model.bias(batch)
+        rows = [torch.from_numpy(np.concatenate([p.graph_token, p.atoms])) for p in places]
+        for layer, before, after in zip(model.layers[1:], rows, rows[1:-1], strict=False):
+            again, _ = layer(before, batch, biases)
+            assert torch.allclose(again, after, rtol=0, atol=1e-12)
+        last = rows[-2]
+        if model.output_norm is not None:
+            last = model.output_norm(last, batch.num_graphs)
+        assert torch.allclose(last, rows[-1], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("norm", "max_atoms", "dtype"),
+    [("bn+ln", 10_000, "float32"), ("shared-ln", 20, "float64")],
+)
+def test_company_changes_nothing(molecules, norm, max_atoms, dtype):
+    """Other batches, other order."""
+    model = small_model(molecules[1], norm=norm).to(getattr(torch, dtype))
+    order = np.random.default_rng(0).permutation(len(SMILES))
+    plain = collected(model, molecules, max_atoms=max_atoms)
+    alone = collected(model, molecules, max_atoms=max_atoms, batch_size=1)
+    mixed = collected(model, molecules, order, max_atoms=max_atoms, batch_size=5)
+    # The mixed ones in their order, but the same atoms.
+    back = np.concatenate([np.flatnonzero(plain.graph_of_atom == graph) for graph in order])
+    assert np.array_equal(alone.graph_of_atom, plain.graph_of_atom)
+    assert np.array_equal(order[mixed.graph_of_atom], plain.graph_of_atom[back])
+    assert np.array_equal(mixed.num_atoms, plain.num_atoms[order])
+    for place, one, other in zip(plain.layers, alone.layers, mixed.layers, strict=True):
+        assert place.graph_token.dtype == place.atoms.dtype == dtype
+        assert same(one.graph_token, place.graph_token)
+        assert same(one.atoms, place.atoms)
+        assert same(other.graph_token, place.graph_token[order])
+        assert same(other.atoms, place.atoms[back])
+
+
+def rows_of(found: ModelEmbeddings, layer: int) -> set[tuple[int, bytes]]:
+    rows = (row.tobytes() for row in found.layers[layer].atoms)
+    return set(zip(found.graph_of_atom.tolist(), rows, strict=True))
+
+
+def test_sample_is_part_of_all_atoms_and_follows_its_seed(molecules):
+    model = small_model(molecules[1])
+    full = collected(model, molecules, batch_size=3)
+    part = collected(model, molecules, batch_size=3, max_atoms=15)
+    arm = small_model(molecules[1], norm="shared-ln")  # is compared on the same atoms
+    again = collected(arm, molecules, batch_size=3, max_atoms=15)
+    other = collected(model, molecules, batch_size=3, max_atoms=15, seed=1)
+    for place, (whole, some) in enumerate(zip(full.layers, part.layers, strict=True)):
+        assert len(some.atoms) == 15
+        assert np.array_equal(whole.graph_token, some.graph_token)
+        assert rows_of(part, place) <= rows_of(full, place)
+        for rows in (some.graph_token, some.atoms):
+            assert rows.base is None  # a view would keep all rows of a batch in memory
+    assert np.array_equal(part.graph_of_atom, again.graph_of_atom)
+    assert not np.array_equal(part.layers[0].atoms, other.layers[0].atoms)
+
+
+def test_model_is_evaluated_and_left_as_it_was(molecules, monkeypatch):
+    model = small_model(molecules[1], dropout=0.5, input_dropout=0.5, attention_dropout=0.5)
+    evaluated = collected(model.eval(), molecules)
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    found = collected(model.train(), molecules)
+    for one, place in zip(found.layers, evaluated.layers, strict=True):
+        assert np.array_equal(one.graph_token, place.graph_token)
+    monkeypatch.setattr(model, "encode", lambda batch: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        collected(model, molecules)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, weights[name]), name
+    assert not any(module._forward_hooks for module in model.modules())
+    assert torch.is_grad_enabled()
+
+
+@pytest.fixture(scope="module")
+def embeddings(molecules):
+    model = small_model(molecules[1], norm="bn+ln")
+    return collected(model, molecules)
+
+
+def test_each_place_has_its_own_measures(embeddings):
+    values = np.array([*range(len(SMILES) - 1), np.nan])
+    tested = np.arange(len(SMILES)) % 3 == 0
+    clouds = geometry_per_layer(embeddings, {"number": values}, tested)
+    names = [layer.name for layer in embeddings.layers]
+    assert [(one.layer, one.what) for one in clouds] == [
+        (name, what) for name in names for what in ("graph token", "atoms")
+    ]
+    for place, token, atoms in zip(embeddings.layers, clouds[::2], clouds[1::2], strict=True):
+        of_atoms = place.atoms[tested[embeddings.graph_of_atom]]
+        for one, rows in ((token, place.graph_token[tested]), (atoms, of_atoms)):
+            assert one.embeddings == len(rows)
+            assert one.uniformity == uniformity(rows)
+            centred = rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64)
+            spectrum = np.linalg.svd(centred, compute_uv=False)
+            assert one.effective_rank_centred == pytest.approx(effective_rank(spectrum))
+        cosines = cosine_to(place.graph_token, place.atoms, embeddings.graph_of_atom)
+        assert token.cosine_to_atoms == pytest.approx(cosines[tested].mean())
+        # The molecule whose value is not known takes part in neither half.
+        known = ~np.isnan(values)
+        halves = known & ~tested, known & tested
+        parts = [part for half in halves for part in (place.graph_token[half], values[half])]
+        assert token.probes["number"] == linear_probe(*parts)
+
+
+def test_histograms_at_the_output(embeddings):
+    clouds = geometry_per_layer(embeddings, {}, np.ones(len(SMILES), dtype=bool))
+    assert [one.histogram is not None for one in clouds] == [
+        one.layer == "output" for one in clouds
+    ]
+    histogram, rows = clouds[-2].histogram, embeddings.layers[-1].graph_token
+    assert len(histogram["edges"]) == 61
+    assert [histogram["edges"][n] for n in (0, -1)] == pytest.approx([rows.min(), rows.max()])
+    for counts, column in zip(histogram["counts"], rows.T, strict=True):
+        assert np.array_equal(counts, np.histogram(column, histogram["edges"])[0])
+
+
+@pytest.mark.parametrize(
+    ("cloud", "rank"),
+    [(np.zeros((5, 4)), 0), (np.ones((5, 4)), 1), (np.array([[1.0, 0], [np.inf, 1]]), np.nan)],
+)
+def test_clouds_without_spread_are_measured_as_far_as_they_can_be(cloud, rank):
+    found = cloud_geometry("output", "atoms", cloud)
+    assert found.effective_rank == pytest.approx(rank, nan_ok=True)
+    assert found.effective_rank_centred == pytest.approx(rank * 0, nan_ok=True)
+    collapsed = cloud.all() and np.isfinite(cloud).all()
+    assert found.uniformity == pytest.approx(0) if collapsed else math.isnan(found.uniformity)

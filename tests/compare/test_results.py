@@ -1,4 +1,4 @@
-"""results.json: what is lacking, what is null, which arm comes first, and what is compared."""
+"""results.json: what is missing, what is null, which arm comes first, and what is compared."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from graphormer_sepnorm.compare.model_geometry import CloudGeometry
+from graphormer_sepnorm.compare.geometry import CloudGeometry
+from graphormer_sepnorm.compare.report import factors, page, summary
 from graphormer_sepnorm.compare.results import ArmResult, Results, RunResult
+from graphormer_sepnorm.compare.statistics import holm, norm_effects
 from graphormer_sepnorm.files import read_json, typed
 from graphormer_sepnorm.graphs.task import Task
 
-STORED = Path(__file__).parents[2] / "docs" / "compare"
+STORED = Path(__file__).parents[2] / "docs" / "experiments" / "compare"
 NAN = math.nan
 
 
@@ -21,7 +23,13 @@ def of_tests(baseline: str, **tests: tuple[float, ...]) -> Results:
     """Arms with these metrics by seed; 0: that run is missing."""
     arms = {
         name: tuple(
-            RunResult(seed, "finished" if value else "missing", validation=1 + value, test=value)
+            RunResult(
+                seed,
+                "finished" if value else "missing",
+                directory=f"{name}/seed{seed}",
+                validation=1 + value,
+                test=value,
+            )
             for seed, value in enumerate(values)
         )
         for name, values in tests.items()
@@ -29,7 +37,7 @@ def of_tests(baseline: str, **tests: tuple[float, ...]) -> Results:
     task = Task("regression", ("y",), ("",), "mae")
     return Results(
         *("mine", "f", {"test": None}, task, "mae", "lower", "", (), (0, 1, 2), baseline, True),
-        arms=tuple(ArmResult(name, {}, 1, runs) for name, runs in arms.items()),
+        arms=tuple(ArmResult(name, {"model.norm": name}, 1, runs) for name, runs in arms.items()),
     )
 
 
@@ -39,34 +47,29 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     results.write(tmp_path)
     plain = read_json(tmp_path / "results.json")
     assert plain is not None
-    (kept,), (one,) = plain["comparisons"], results.comparisons
+    (stored,), (one,) = plain["comparisons"], results.comparisons
     assert one.test is not None
-    assert kept["test"]["resolved"] is one.test.resolved
-    assert kept["holm_p"] == one.holm_p
+    assert stored["test"]["resolved"] is one.test.resolved
+    assert stored["holm_p"] == one.holm_p
     assert repr(Results.read(tmp_path)) == repr(results)
 
 
 def test_null_is_nan_and_what_is_lacking_has_its_default() -> None:
     run = {"seed": 3, "status": "failed", "error": "why", "steps": None, "curve": None, "new": 1}
     curve = [{"epoch": 1, "step": 5, "validation": 0.5}, {"epoch": 2, "step": 9}]
-    cloud = {"layer": "output", "what": "atoms", "log_singular_values": [1.5, None]}
+    cloud = {"layer": "output", "what": "atoms", "uniformity": None, "effective_rank": 2.5}
     other = {"seed": 4, "status": "finished", "test": 0.5, "curve": curve, "geometry": [cloud]}
     arm = typed(ArmResult, {"name": "a", "options": {}, "parameters": None, "runs": [run, other]})
     first, second = arm.runs
-    assert math.isnan(arm.parameters)
     assert (first.curve, first.geometry, first.error) == ((), (), "why")
-    assert math.isnan(first.steps)
-    assert math.isnan(first.test)
-    assert math.isnan(second.curve[0].train_loss)
+    nothing = arm.parameters, first.steps, first.test, second.curve[0].train_loss
+    assert all(map(math.isnan, nothing))
     assert second.curve[0].validation == 0.5
-    assert arm.finished == [second]
-    assert arm.tests == {4: 0.5}
-    assert arm.values("test").tolist() == [0.5]
-    assert arm.values("validation").tolist() == []
+    assert (arm.finished, arm.tests) == ([second], {4: 0.5})
+    assert [arm.values(name).tolist() for name in ("test", "validation")] == [[0.5], []]
     (found,) = second.geometry
-    assert repr(found) == repr(
-        CloudGeometry("output", "atoms", log_singular_values=(1.5, math.nan))
-    )
+    expected = CloudGeometry("output", "atoms", effective_rank=2.5)
+    assert repr(found) == repr(expected)
 
 
 def test_differences_are_treatment_minus_baseline_over_the_seeds_that_both_have() -> None:
@@ -75,10 +78,7 @@ def test_differences_are_treatment_minus_baseline_over_the_seeds_that_both_have(
     (found,) = results.comparisons
     assert (found.arm, found.baseline, found.seeds) == ("a", "b", (0, 1))
     assert found.test is not None
-    assert found.validation is not None
-    assert found.test.mean == pytest.approx(-0.15)
-    assert found.validation.mean == pytest.approx(-0.15)
-    assert found.test.baseline_mean == pytest.approx(0.6)
+    assert (found.test.mean, found.test.baseline_mean) == pytest.approx((-0.15, 0.6))
 
 
 def test_a_metric_that_is_undefined_is_no_difference_and_no_test_to_adjust_for() -> None:
@@ -86,8 +86,7 @@ def test_a_metric_that_is_undefined_is_no_difference_and_no_test_to_adjust_for()
         "a", a=(0.5, 0.6, 0.7), b=(0.3, 0.5, 0.65), c=(0.4, NAN, 0.5), d=(0.6, 0.5, 0.8)
     )
     better, undefined, worse = results.comparisons
-    assert (undefined.test, undefined.validation, undefined.verdict) == (None, None, "")
-    assert results.comparison("c") is None
+    assert (undefined.test, undefined.verdict, results.comparison("c")) == (None, "", None)
     assert math.isnan(undefined.holm_p)
     assert better.test is not None
     assert worse.test is not None
@@ -102,9 +101,33 @@ def test_stored_comparisons_are_read_and_give_the_statistics_that_were_stored(na
     results = Results.read(STORED / name)
     assert plain is not None
     assert results is not None
-    for one, kept in zip(results.comparisons, plain["comparisons"], strict=True):
-        assert one.holm_p == pytest.approx(kept["holm_p"])
-        for split in ("validation", "test"):
-            found = vars(getattr(one, split))
-            expected = {key: value for key, value in kept[split].items() if key != "resolved"}
-            assert found == pytest.approx(expected)
+    for one, stored in zip(results.comparisons, plain["comparisons"], strict=True):
+        assert one.holm_p == pytest.approx(stored["holm_p"])
+        expected = {key: value for key, value in stored["test"].items() if key != "resolved"}
+        assert vars(one.test) == pytest.approx(expected)
+    assert f"{summary(results)}\n" == (STORED / name / "summary.md").read_text()
+
+
+def test_effects_of_a_factorial_stand_in_the_page_and_in_the_summary() -> None:
+    arms = {"sharenorm": (1.0, 2.0, 3.0), "shared-bn": (1.1, 2.3, 3.1)}
+    arms |= {"LN+LN": (0.9, 1.8, 3.2), "bn+bn": (1.3, 2.1, 3.3)}
+    results = of_tests("sharenorm", **arms)
+    deep = ArmResult("deep", {"model.norm": "bn+bn", "model.layers": "3"}, 1, results.arms[0].runs)
+    results = replace(results, arms=(*results.arms, deep))  # no cell of the factorial
+    names = ("shared-ln", "shared-bn", "ln+ln", "bn+bn")
+    expected = norm_effects(
+        {norm: dict(enumerate(y)) for norm, y in zip(names, arms.values(), strict=True)}
+    )
+    found = results.effects()
+    assert {name: one for name, one, _ in found} == expected
+    assert [p for *_, p in found] == holm([one.p_value for one in expected.values()]).tolist()
+    html, markdown = page(results), summary(results)
+    for row, (name, one, _) in zip(factors(results)[1:], found, strict=True):
+        value = f"{one.mean:+.3f}".replace("-", "\N{MINUS SIGN}")
+        assert row[:3] == [name, "3", value]
+        assert f"<td>{row[3]}</td>" in html
+        assert row[3] in markdown
+    assert of_tests("shared-ln", **{name: arms["bn+bn"] for name in SEPARATE[:3]}).effects() == []
+
+
+SEPARATE = ("shared-ln", "bn+ln", "bn+bn", "ln+ln")

@@ -11,14 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from graphormer_sepnorm.compare.roc_statistics import delong
 from graphormer_sepnorm.compare.statistics import (
     DRAWS,
     MeanDifference,
     fold_difference,
     holm,
     jackknifed,
-    mean_sd,
+    norm_effects,
     paired_difference,
     sign_flip_p,
     verdict,
@@ -62,15 +61,6 @@ def holm_by_its_statement(p_values: list[float]) -> list[float]:
     return adjusted
 
 
-def test_mean_and_sd_of_seeds() -> None:
-    mean, sd = mean_sd([2.0, 4.0, 9.0])
-    assert mean == 5.0
-    assert sd == pytest.approx(math.sqrt((9 + 1 + 16) / 2))
-    mean, sd = mean_sd([0.3])
-    assert mean == 0.3
-    assert math.isnan(sd)
-
-
 def test_the_summary_of_a_comparison() -> None:
     result = paired_difference([10.0, 12.0, 14.0], [9.0, 9.0, 12.0])
     assert (result.seeds, result.baseline_mean, result.treatment_mean) == (3, 12.0, 10.0)
@@ -82,6 +72,16 @@ def test_the_summary_of_a_comparison() -> None:
     assert result.p_value == result.smallest_p == 0.25
 
 
+def test_of_one_pair_nothing_is_known() -> None:
+    one, fold = paired_difference([0.5], [0.25]), fold_difference([0.5], [0.25], 80, 20)
+    for found in (one, fold):
+        assert (found.mean, found.baseline_mean, found.treatment_mean) == (-0.25, 0.5, 0.25)
+        assert math.isnan(found.low)
+        assert not found.resolved
+    assert one.p_value == 1.0
+    assert math.isnan(fold.p_value)
+
+
 @pytest.mark.parametrize(("seeds", "smallest"), [(1, 1.0), (4, 0.125), (6, 0.03125)])
 def test_the_smallest_p_is_reached_where_all_seeds_agree(seeds: int, smallest: float) -> None:
     baseline = np.linspace(0.30, 0.31, seeds)
@@ -91,25 +91,14 @@ def test_the_smallest_p_is_reached_where_all_seeds_agree(seeds: int, smallest: f
     assert result.resolved == (seeds > 1)
 
 
-def test_one_seed_has_no_interval() -> None:
-    result = paired_difference([0.5], [0.25])
-    assert (result.mean, result.p_value, result.resolved) == (-0.25, 1.0, False)
-    assert all(math.isnan(value) for value in (result.sd, result.low, result.high))
-
-
 def test_arms_that_are_equal_but_for_rounding_do_not_differ() -> None:
     result = paired_difference([0.3, 0.6, 0.7], [0.1 + 0.2, 0.1 * 6, 0.1 * 7])
     assert (result.mean, result.sd, result.low, result.high) == (0.0, 0.0, 0.0, 0.0)
     assert result.p_value == 1.0
-    assert not result.resolved
-
-
-def test_the_same_difference_under_every_seed_is_not_resolved() -> None:
-    # 0.3 - 0.2 and 0.4 - 0.3 differ in float64.
+    # The same difference under every seed is not resolved; 0.3 - 0.2 and 0.4 - 0.3 differ.
     result = paired_difference([0.2, 0.3, 0.4], [0.3, 0.4, 0.5])
-    assert result.sd == 0.0
+    assert (result.sd, result.resolved) == (0.0, False)
     assert result.low == result.high == pytest.approx(0.1)
-    assert not result.resolved
 
 
 @pytest.mark.parametrize("offset", [0, 10_000, 123_456, 1_000_000])
@@ -132,29 +121,12 @@ def test_the_sign_flip_p_is_the_share_of_all_assignments(differences: list[float
     assert sign_flip_p(differences) == flipped_p_by_loops(differences)
 
 
-@settings(deadline=None, max_examples=40)
-@given(st.lists(st.tuples(eighths, eighths), min_size=2, max_size=8))
-def test_swapping_the_arms_changes_the_sign_only(pairs: list[tuple[float, float]]) -> None:
-    baseline, treatment = zip(*pairs, strict=True)
-    forward = paired_difference(baseline, treatment)
-    backward = paired_difference(treatment, baseline)
-    assert backward.mean == -forward.mean
-    assert (backward.low, backward.high) == pytest.approx((-forward.high, -forward.low))
-    assert (backward.sd, backward.p_value) == pytest.approx((forward.sd, forward.p_value))
-    assert backward.resolved == forward.resolved
-
-
-def test_twenty_differences_are_still_exact() -> None:
-    differences = np.random.default_rng(1).integers(-9, 12, size=20).tolist()
-    assert sign_flip_p(differences) == flipped_p_by_counting(differences)
-
-
-@pytest.mark.parametrize("n", [21, 24, 37])
-def test_more_are_sampled_close_to_the_exact_value(n: int) -> None:
+@pytest.mark.parametrize("n", [20, 21, 37])
+def test_up_to_twenty_are_exact_and_more_are_sampled(n: int) -> None:
     differences = np.random.default_rng(n).integers(-9, 12, size=n).tolist()
     exact = flipped_p_by_counting(differences)
     assert 0.001 < exact < 0.999
-    deviation = math.sqrt(exact * (1 - exact) / DRAWS)
+    deviation = math.sqrt(exact * (1 - exact) / DRAWS) if n > 20 else 1e-12
     assert sign_flip_p(differences) == pytest.approx(exact, abs=4 * deviation)
 
 
@@ -235,14 +207,6 @@ def test_fold_difference_is_the_corrected_resampled_t_test(
     assert found.resolved == (found.p_value < 0.05)
 
 
-def test_fold_difference_of_one_fold_says_nothing() -> None:
-    found = fold_difference([0.5], [0.25], train=80, test=20)
-    assert (found.mean, found.baseline_mean, found.treatment_mean) == (-0.25, 0.5, 0.25)
-    assert math.isnan(found.low)
-    assert math.isnan(found.p_value)
-    assert not found.resolved
-
-
 def test_fold_difference_keeps_its_level_where_training_sets_overlap() -> None:
     """A plain t-test of such folds finds a difference that is none far too often."""
     generator = np.random.default_rng(0)
@@ -268,6 +232,16 @@ def test_the_jackknife_of_a_mean_is_the_paired_t_test() -> None:
     assert (found.low, found.high) == pytest.approx((ends.low, ends.high))
 
 
+def delong(labels: np.ndarray, *scores: np.ndarray) -> tuple[float, float]:
+    """Difference of two areas and its standard error, as DeLong et al. (1988) by loops."""
+    positives, negatives = np.flatnonzero(labels == 1), np.flatnonzero(labels == 0)
+    wins = [s[positives][:, None] > s[negatives] for s in scores]
+    difference = wins[1].astype(float) - wins[0]
+    parts = (difference.mean(axis=axis) for axis in (0, 1))
+    variance = sum(part.var(ddof=1) / len(part) for part in parts)
+    return difference.mean(), math.sqrt(variance)
+
+
 def test_the_jackknife_of_an_area_is_nearly_the_test_of_delong() -> None:
     random = np.random.default_rng(0)
     labels = (random.random(800) < 0.3).astype(float)
@@ -277,9 +251,9 @@ def test_the_jackknife_of_an_area_is_nearly_the_test_of_delong() -> None:
         areas = (METRICS["auroc"].of(labels[rows], one[rows]) for one in scores)
         return -float(np.subtract(*areas))
 
-    found, other = jackknifed(difference, 800), delong(labels, *scores)
-    assert found.mean == pytest.approx(other.difference)
-    assert found.high - found.low == pytest.approx(other.high - other.low, rel=0.25)
+    found, (mean, error) = jackknifed(difference, 800), delong(labels, *scores)
+    assert found.mean == pytest.approx(mean)
+    assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.25)
 
 
 def test_what_is_undefined_without_a_part_is_not_resolved() -> None:
@@ -287,3 +261,62 @@ def test_what_is_undefined_without_a_part_is_not_resolved() -> None:
     assert not found.resolved
     assert math.isnan(found.p_value)
     assert not jackknifed(lambda rows: 1.0, 1).resolved
+
+
+SIX = ("shared-ln", "shared-bn", "ln+ln", "ln+bn", "bn+ln", "bn+bn")
+SEEDS = 5
+
+
+def of_norms(norms: tuple[str, ...], seed: int = 0) -> dict[str, dict[int, float]]:
+    """Test metrics in which seeds differ by more than norms do."""
+    random = np.random.default_rng(seed)
+    shared = random.normal(1, 0.3, SEEDS)
+    return {norm: dict(enumerate(shared + random.normal(0, 0.1, SEEDS))) for norm in norms}
+
+
+def column(values: dict[int, float]) -> np.ndarray:
+    return np.array([*values.values()])
+
+
+def test_effects_of_factors_by_hand() -> None:
+    tests = of_norms(SIX)
+    y = {norm: column(values) for norm, values in tests.items()}
+    separate_ln, separate_bn = y["ln+ln"] - y["shared-ln"], y["bn+bn"] - y["shared-bn"]
+    expected = {
+        "BatchNorm on the atoms": ((y["ln+bn"] - y["ln+ln"]) + (y["bn+bn"] - y["bn+ln"])) / 2,
+        "BatchNorm on [CLS]": ((y["bn+ln"] - y["ln+ln"]) + (y["bn+bn"] - y["ln+bn"])) / 2,
+        "interaction of the two": (y["bn+bn"] - y["bn+ln"]) - (y["ln+bn"] - y["ln+ln"]),
+        "separation of LayerNorm": separate_ln,
+        "separation of BatchNorm": separate_bn,
+        "separation, the same kind on both": (separate_ln + separate_bn) / 2,
+        "separation, all six arms": (y["ln+ln"] + y["ln+bn"] + y["bn+ln"] + y["bn+bn"]) / 4
+        - (y["shared-ln"] + y["shared-bn"]) / 2,
+    }
+    found = norm_effects(tests)
+    assert [*found] == [*expected]
+    for one, by_seed in zip(found.values(), expected.values(), strict=True):
+        ends = stats.ttest_1samp(by_seed, 0).confidence_interval(0.95)
+        flipped = stats.permutation_test(
+            (by_seed,), np.mean, permutation_type="samples", n_resamples=np.inf
+        )
+        assert one.seeds == SEEDS
+        assert one.mean == pytest.approx(by_seed.mean())
+        assert (one.low, one.high) == pytest.approx(tuple(ends))
+        assert one.p_value == pytest.approx(flipped.pvalue)
+
+
+def test_only_seeds_that_all_arms_of_an_effect_have_count() -> None:
+    y = of_norms(SIX)
+    for seed in (1, 2, 3):
+        del y["shared-ln"][seed]
+    y["ln+bn"] = {}
+    found = norm_effects(y)
+    assert [*found] == [
+        "separation of LayerNorm",
+        "separation of BatchNorm",
+        "separation, the same kind on both",
+    ]
+    by_seed = (y["ln+ln"][seed] - y["shared-ln"][seed] for seed in (0, 4))
+    assert found["separation of LayerNorm"].mean == pytest.approx(sum(by_seed) / 2)
+    assert [one.seeds for one in found.values()] == [2, SEEDS, 2]
+    assert norm_effects({norm: y[norm] for norm in ("shared-ln", "bn+ln", "bn+bn")}) == {}

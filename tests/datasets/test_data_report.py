@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +14,12 @@ from graphormer_sepnorm.datasets.user_table.report import (
     DataReport,
     find_duplicates,
     find_leakage,
-    summarise,
+    report_text,
 )
-from graphormer_sepnorm.datasets.user_table.report_text import report_text
 from graphormer_sepnorm.datasets.user_table.rows import ValidRow
 from graphormer_sepnorm.errors import DataError
 
 NAN = float("nan")
-SETS = ("train", "valid", "test")
 
 
 def reported(path: Path, **options: object) -> DataReport:
@@ -41,33 +38,11 @@ def valid_rows(
     ]
 
 
-def columns(line: str) -> int:
-    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
-
-
 def assert_fits(text: str) -> None:
     lines = text.splitlines()
     assert len(lines) <= 30, text
-    assert max(map(columns, lines)) <= 80, text
+    assert max(map(len, lines)) <= 80, text
     assert all(line == line.rstrip() for line in lines)
-
-
-# Labels.
-
-
-def test_statistics_of_a_split() -> None:
-    found = summarise(np.array([1.0, 2.0, NAN, 6.0]), "regression")
-    assert (found.labels, found.missing, found.mean, found.min, found.max) == (3, 1, 3, 1, 6)
-    assert found.std == pytest.approx(np.std([1, 2, 6]))
-    assert found.positives is None
-    empty = summarise(np.array([NAN]), "regression")
-    assert (empty.labels, empty.missing, empty.mean, empty.std) == (0, 1, None, None)
-    classes = summarise(np.array([1.0, 0.0, 0.0, 1.0, 1.0]), "binary")
-    assert (classes.positives, classes.mean) == (3, 0.6)
-    assert summarise(np.empty(0), "binary").positives == 0
-
-
-# Duplicates and leakage.
 
 
 def test_duplicates_and_conflicts() -> None:
@@ -89,11 +64,9 @@ def test_duplicates_and_conflicts() -> None:
     [
         ("regression", 1000.0, 1000.0005, 0),
         ("regression", 1000.0, 1000.01, 1),
-        ("regression", 0.0, 1e-30, 1),
         ("regression", -2.0, 2.0, 1),
         ("regression", NAN, 2.0, 0),
         ("binary", 0, 1, 1),
-        ("binary", 1, 1, 0),
     ],
 )
 def test_when_labels_contradict(kind: str, first: float, second: float, conflict: int) -> None:
@@ -103,18 +76,11 @@ def test_when_labels_contradict(kind: str, first: float, second: float, conflict
 
 @pytest.mark.parametrize(
     ("cells", "conflict"),
-    [
-        (["5", ">10"], 1),
-        (["<1", ">3"], 1),
-        (["<3", ">1"], 0),
-        (["5", ">5"], 0),
-        (["12", ">10"], 0),
-        ([">10", ">20"], 0),
-    ],
+    [(["5", ">10"], 1), (["<1", ">3"], 1), (["<3", ">1"], 0), (["12", ">10"], 0)],
 )
 def test_bounds_contradict_too(tmp_path: Path, cells: list[str], conflict: int) -> None:
     rows = [*((smiles, n / 2) for n, smiles in enumerate(RINGS)), *(("CCCN", one) for one in cells)]
-    report = report_of(load(write_csv(tmp_path / "a.csv", rows), **SPLIT))
+    report = reported(write_csv(tmp_path / "a.csv", rows))
     assert (report.duplicates.molecules, report.duplicates.conflicting) == (1, conflict)
 
 
@@ -135,38 +101,6 @@ def test_leakage_of_each_pair() -> None:
     assert [leak.scaffolds for leak in find_leakage(unknown)] == [1, None, None]
 
 
-def test_scaffolds_of_large_tables_are_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_csv(tmp_path / "a.csv", plain_rows())
-    assert {leak.scaffolds for leak in reported(path).leakage} == {0}
-    monkeypatch.setattr("graphormer_sepnorm.datasets.user_table.load._REPORTED_SCAFFOLDS", 5)
-    report = reported(path)
-    assert {leak.scaffolds for leak in report.leakage} == {None}
-    assert "scaffold" not in report_text(report)
-    by_scaffold = reported(path, split="scaffold")
-    assert {leak.scaffolds for leak in by_scaffold.leakage} == {0}
-
-
-# The whole.
-
-
-def test_labels_of_atoms_hide_neither_duplicates_nor_leakage(tmp_path: Path) -> None:
-    rows = [("OCC", 1, "train"), ("[CH3:2][CH2:1][OH:3]", 1, "test"), ("[13CH3]CO", 3, "valid")]
-    rows += [(smiles, n, SETS[n % 3]) for n, smiles in enumerate(RINGS[1:])]
-    path = write_csv(tmp_path / "a.csv", rows, "smiles,value,set")
-    report = report_of(load(path, target_columns=("value",), split="column", split_column="set"))
-    assert (report.duplicates.molecules, report.duplicates.rows) == (1, 3)
-    assert [pair.molecules for pair in report.leakage] == [1, 1, 1]
-
-
-def test_molecules_without_a_settled_tautomer_are_counted(tmp_path: Path) -> None:
-    folic = "Nc1nc2ncc(CNc3ccc(cc3)C(=O)NC(CCC(=O)O)C(=O)O)nc2c(=O)[nH]1"
-    path = write_csv(tmp_path / "a.csv", [*plain_rows(), (folic, 1)])
-    said = reported(path, standardise=("tautomer",)).warnings
-    assert any(text.startswith("1 of the molecules have more tautomers") for text in said)
-
-
 def test_unremarkable_table(tmp_path: Path) -> None:
     report = reported(write_csv(tmp_path / "fine.csv", plain_rows()))
     assert (report.rows, report.valid, report.invalid) == (12, 12, ())
@@ -179,72 +113,36 @@ def test_unremarkable_table(tmp_path: Path) -> None:
         ["split", "random, seed 0: 6 training, 3 validation, 3 test"],
         ["atoms", "3 to 10 in a molecule, 5.8 on average"],
         ["duplicates", "none"],
-        ["leakage", "no molecule is in two splits, no ring scaffold either"],
+        ["leakage", "no molecule is in two splits"],
     ]
-
-
-def test_molecules_that_predict_py_leaves_out_are_named(tmp_path: Path) -> None:
-    rows = [*plain_rows(), ("C" * 500, 1.0), ("C" * 501, 1.5), ("C" * 502, 2.0)]
-    (said,) = reported(write_csv(tmp_path / "large.csv", rows)).warnings
-    assert said == (
-        "row 14 and 1 more: more than 500 atoms, which are trained on, but predicted only with "
-        "predict.py --max_atoms"
-    )
 
 
 def test_remarkable_table(tmp_path: Path) -> None:
+    """Atom maps and isotopes hide no duplicate."""
     sets = ["train", "valid", "test"]
     rows = [(s, v, sets[n % 3]) for n, (s, v) in enumerate(plain_rows())]
-    rows += [
-        ("OCC", 7, "test"),
-        ("c1ccccc1O", 0.5, "test"),
-        ("C1CC", 1, "test"),
-        ("C", "x", "test"),
-    ]
+    rows += [("[13CH3][CH2:2]O", 7, "test"), ("c1ccccc1O", 0.5, "test")]
+    rows += [("C1CC", 1, "test"), ("C", "x", "test")]
     path = write_csv(tmp_path / "mess.csv", rows, "smiles,value,set")
     report = reported(path, split="auto", split_fractions=(0.8, 0.1, 0.1), split_column="set")
     text = " ".join(report_text(report).split())
-    assert "mess.csv: 14 of 16 rows can be used" in text
-    assert "left out 1 unreadable structure, 1 unusable label; the first: row 15, line 16:" in text
-    assert "by column 'set': 4 training, 4 validation, 6 test" in text
-    assert "2 molecules in 4 rows; the labels of 2 differ" in text
-    assert "CCO (row 1: -1, row 13: 7)" in text
-    assert "molecules in two splits, which makes the test look too good: 1 in training and" in text
-    assert "1 in training and test (for example CCO)" in text
-    assert "ring scaffolds in two splits: 1 in validation and test" in text
+    for said in (
+        "mess.csv: 14 of 16 rows can be used",
+        "left out 1 unreadable structure, 1 unusable label; the first: row 15, line 16:",
+        "by column 'set': 4 training, 4 validation, 6 test",
+        "2 molecules in 4 rows; the labels of 2 differ",
+        "CCO (row 1: -1, row 13: 7)",
+        "molecules in two splits, which makes the test look too good: 1 in training and test",
+        "ring scaffolds in two splits: 1 in validation and test",
+    ):
+        assert said in text
     assert_fits(report_text(report))
-
-
-def test_text_of_separate_files_names_them(tmp_path: Path) -> None:
-    paths = [write_csv(tmp_path / f"{n}.csv", plain_rows()[4 * n :][:4]) for n in range(3)]
-    write_csv(paths[1], [("OCC", 3), ("C1C", 0)])
-    report = reported(
-        paths[0],
-        split="files",
-        split_fractions=(0.8, 0.1, 0.1),
-        validation_table=paths[1],
-        test_table=paths[2],
-    )
-    text = " ".join(report_text(report).split())
-    assert "data 0.csv, 1.csv, 2.csv: 9 of 10 rows can be used" in text
-    assert "the first: 1.csv, row 2, line 3: 'C1C'" in text
-    assert "1 molecule in 2 rows; the labels of 1 differ" in text
-    assert "CCO (training row 1: -1, validation row 1: 3)" in text
-    report.write_splits(tmp_path / "splits.csv")
-    written = list(csv.reader((tmp_path / "splits.csv").read_text().splitlines()))
-    assert written[:6] == [
-        ["row", "split", "smiles"],
-        *[[str(n + 1), "train", RINGS[n]] for n in range(4)],
-        ["1", "validation", "OCC"],
-    ]
-
-
-def test_binary_tables_show_classes(tmp_path: Path) -> None:
-    rows = [(s, n % 4 // 2) for n, s in enumerate(RINGS * 3)]
-    text = report_text(reported(write_csv(tmp_path / "a.csv", rows, "smiles,active")))
-    assert_fits(text)
-    assert "class 1" in text
-    assert "%)" in text
+    plain = json.loads(json.dumps(report.to_plain(), allow_nan=False))
+    assert (plain["rows"], plain["valid"], sum(plain["splits"].values())) == (16, 14, 14)
+    assert plain["reasons"] == {"unreadable structure": 1, "unusable label": 1}
+    assert plain["invalid"][0]["row"] == 15
+    assert plain["duplicates"]["examples"][0]["smiles"] == "CCO"
+    assert plain["targets"][0]["splits"]["train"]["labels"] == plain["splits"]["train"]
 
 
 @pytest.mark.parametrize("kind", ["regression", "binary"])
@@ -254,28 +152,9 @@ def test_many_targets_stay_short(tmp_path: Path, kind: str) -> None:
     draw = rng.integers(0, 2, (60, 40)) if kind == "binary" else rng.normal(size=(60, 40)) * 1e5
     rows = [(RINGS[n % 12] + "C" * (n // 12), *draw[n]) for n in range(60)]
     path = write_csv(tmp_path / "a.csv", rows, ",".join(["smiles", *names]))
-    report = reported(path, target_columns=tuple(names), task=kind)
-    text = report_text(report)
+    text = report_text(reported(path, target_columns=tuple(names), task=kind))
     assert_fits(text)
     assert "and 28 more targets" in text
-
-
-def test_plain_report_is_json(tmp_path: Path) -> None:
-    rows = [*plain_rows(), ("OCC", 4), ("C1C", 1)]
-    report = reported(write_csv(tmp_path / "a.csv", rows))
-    plain = json.loads(json.dumps(report.to_plain(), allow_nan=False))
-    assert plain["rows"] == 14
-    assert plain["valid"] == 13
-    assert plain["reasons"] == {"unreadable structure": 1}
-    assert sum(plain["splits"].values()) == 13
-    assert plain["invalid"][0]["row"] == 14
-    assert plain["duplicates"]["conflicting"] == 1
-    assert plain["duplicates"]["examples"][0]["smiles"] == "CCO"
-    assert plain["targets"][0]["splits"]["train"]["labels"] == plain["splits"]["train"]
-    assert [leak["molecules"] for leak in plain["leakage"]] == [0, 0, 0]
-
-
-# Files.
 
 
 def test_invalid_rows_are_written(tmp_path: Path) -> None:
@@ -301,8 +180,8 @@ def test_invalid_rows_are_written(tmp_path: Path) -> None:
 def test_splits_are_written_in_the_order_of_the_file(tmp_path: Path) -> None:
     rows = [*plain_rows(), ("C1C", 1), ("CCN", 1)]
     splits = load(write_csv(tmp_path / "a.csv", rows), **SPLIT)
-    assert splits.report is not None
-    splits.report.write_splits(tmp_path / "splits.csv")
+    report = report_of(splits)
+    report.write_splits(tmp_path / "splits.csv")
     with open(tmp_path / "splits.csv", newline="") as file:
         header, *written = csv.reader(file)
     assert header == ["row", "split", "smiles"]
@@ -310,14 +189,9 @@ def test_splits_are_written_in_the_order_of_the_file(tmp_path: Path) -> None:
     for row, split, smiles in written:
         assert rows[int(row) - 1][0] == smiles
         assert smiles in splits.smiles[split]
-
-
-def test_nothing_is_left_where_writing_fails(tmp_path: Path) -> None:
-    report = reported(write_csv(tmp_path / "a.csv", plain_rows()))
-    with pytest.raises(DataError, match=r"splits.csv cannot be written \(No such file") as caught:
+    with pytest.raises(DataError, match=r"splits.csv cannot be written \(No such file"):
         report.write_splits(tmp_path / "missing" / "splits.csv")
-    assert "\n" not in str(caught.value)
-    (tmp_path / "splits.csv").mkdir()
-    with pytest.raises(DataError, match=r"splits.csv cannot be written"):
-        report.write_splits(tmp_path / "splits.csv")
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.csv", "splits.csv"]
+    (tmp_path / "dir").mkdir()
+    with pytest.raises(DataError, match=r"dir cannot be written"):
+        report.write_splits(tmp_path / "dir")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.csv", "dir", "splits.csv"]

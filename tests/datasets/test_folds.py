@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.folds import without_large_groups
-from graphormer_sepnorm.datasets.graph_numbers import MemberFolds
+from graphormer_sepnorm.datasets.splitting import without_large_groups
+from graphormer_sepnorm.datasets.training_graphs import MemberFolds
 from graphormer_sepnorm.errors import ConfigError, DataError
 
 # Chains, and eight ring systems with three molecules each.
@@ -95,5 +95,5 @@ def test_folds_are_for_tables_that_are_large_enough(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="zinc-subset has its own validation split"):
         MoleculeDataModule(dataset="zinc-subset", member_folds=3, member_fold=0)
     data = table(tmp_path, CHAINS[:12], split="random", member_folds=30, member_fold=0)
-    with pytest.raises(DataError, match="cannot be dealt into 30 folds: give --ensemble_by seeds"):
+    with pytest.raises(DataError, match="cannot be assigned to 30 folds: give --ensemble_by seeds"):
         data.indices("train")

@@ -42,19 +42,3 @@ def test_all_but_test_molecules_are_listed(script, zinc, tiny_molhiv, tmp_path, 
     drawn = output.read_text().splitlines()
     assert len(drawn) == 3
     assert set(drawn) <= set(listed)
-
-
-def test_mistakes_are_one_line(script, zinc, tiny_molhiv, tmp_path, capsys) -> None:
-    root = ["--root", str(tiny_molhiv)]
-    for output, given, said in (
-        ("a.smi", ["missing.txt"], "missing.txt"),
-        ("nowhere/a.smi", zinc, "nowhere"),
-    ):
-        with pytest.raises(SystemExit) as ended:
-            script.main([str(tmp_path / output), "--zinc", *given, *root])
-        assert said in str(ended.value)
-        assert "\n" not in str(ended.value)
-        assert not (tmp_path / output).exists()
-    with pytest.raises(SystemExit):
-        script.main([str(tmp_path / "a.smi"), "--zinc", *zinc, *root, "--draw", "-1"])
-    assert "--draw is -1: it must be 1 or more" in capsys.readouterr().err

@@ -46,11 +46,6 @@ def test_replicates_are_kept_or_brought_to_one_row(
     assert sum(map(len, found.values())) == ROWS - 1 + len(labels) + (choice == "keep")
 
 
-def test_replicates_of_classes_have_no_mean(tmp_path: Path) -> None:
-    table = write_csv(tmp_path / "t.csv", [(s, n % 2) for n, s in enumerate(MOLECULES)])
-    assert "--data.duplicates" in failure(table, ConfigError, duplicates="mean", split="random")
-
-
 def grouped(folder: Path) -> tuple[Path, dict[str, str]]:
     rows = [(s, n / 10, f"series {n % 12}") for n, s in enumerate(MOLECULES)]
     table = write_csv(folder / "t.csv", rows, "smiles,y,series")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from rdkit import Chem
 from table_files import RINGS, SPLIT, everything, failure, load, plain_rows, report_of, write_csv
 
-from graphormer_sepnorm.datasets.user_table import columns
-from graphormer_sepnorm.datasets.user_table.report_text import report_text
+from graphormer_sepnorm.datasets.user_table.report import report_text
 from graphormer_sepnorm.errors import ConfigError, DataError
 
 # Formats.
@@ -43,16 +40,7 @@ def test_sd_file(tmp_path: Path) -> None:
     lines = path.read_text().splitlines()
     assert lines[bad.line - 1] == "bad"
     message = failure(path, on_invalid="error", **SPLIT)
-    assert f"{path}, row 13, line {bad.line}: " in message
-
-
-def test_sd_file_with_a_column_of_smiles(tmp_path: Path) -> None:
-    path = tmp_path / "a.sdf"
-    records = [f"\n\n\n>  <Smi>\n{s}\n\n>  <y>\n{v}\n\n$$$$\n" for s, v in plain_rows()]
-    path.write_text("".join(records))
-    assert dict(everything(load(path, smiles_column="smi", **SPLIT))) == {
-        smiles: [value] for smiles, value in plain_rows()
-    }
+    assert f"the first is row 13, line {bad.line}: " in message
 
 
 def test_parquet_with_types(tmp_path: Path) -> None:
@@ -74,34 +62,7 @@ def test_parquet_with_types(tmp_path: Path) -> None:
     (bad,) = report_of(splits).invalid
     assert (bad.row, bad.line, bad.reason) == (13, 0, "the SMILES is empty")
     message = failure(path, target_columns=("active",), on_invalid="error", **SPLIT)
-    assert f"{path}, row 12: no label in active; 1 more cannot" in message
-    by_column = load(path, target_columns=("active",), split_column="set", task="binary")
-    assert by_column.task.kind == "binary"
-    assert "row 3: the split is missing" in failure(
-        path, target_columns=("dose",), split_column="set", on_invalid="error"
-    ).replace(str(path) + ", ", "")
-
-
-def test_smiles_that_are_no_text_are_called_so(tmp_path: Path) -> None:
-    import pyarrow
-    import pyarrow.parquet
-
-    path, dose = tmp_path / "a.parquet", [*range(len(RINGS))]
-    columns = {"SMILES": [text.encode() + b"\0" for text in RINGS], "dose": dose}
-    pyarrow.parquet.write_table(pyarrow.table(columns), path)
-    assert "row 1: this is no text but of the type bytes" in failure(path, **SPLIT)
-    columns = {"SMILES": [text.encode() for text in RINGS], "dose": dose}  # as some programs do
-    pyarrow.parquet.write_table(pyarrow.table(columns), path)
-    assert {smiles for smiles, _ in everything(load(path, **SPLIT))} == {*RINGS}
-
-
-def test_gzipped_tsv(tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv.gz"
-    lines = ["smiles\tvalue", *(f"{smiles}\t{value}" for smiles, value in plain_rows())]
-    path.write_bytes(gzip.compress("\r\n".join(lines).encode()))
-    splits = load(path, **SPLIT)
-    assert splits.name == "a"
-    assert dict(everything(splits)) == {smiles: [value] for smiles, value in plain_rows()}
+    assert "2 rows or labels cannot be used, the first is row 12: no label in active" in message
 
 
 def test_column_name_in_latin_1(tmp_path: Path) -> None:
@@ -117,22 +78,6 @@ def test_column_name_in_latin_1(tmp_path: Path) -> None:
     report_text(report_of(splits)).encode()
 
 
-@pytest.mark.parametrize(
-    ("words", "options", "said"),
-    [
-        (["gel\xf6st", "Gel\xf6st"], {"task": "multiclass", **SPLIT}, "classes 'gel\xf6st', "),
-    ],
-)
-def test_words_in_latin_1(
-    words: list[str], options: dict[str, Any], said: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "a.csv"
-    rows = (f"{one},{words[n % len(words)]}\n" for n, one in enumerate(RINGS))
-    path.write_bytes(f"smiles,\xf6\n{''.join(rows)}".encode("latin-1"))
-    named = {"target_columns": ("\xf6",)} if "task" in options else {}
-    assert said in failure(path, **named, **options)
-
-
 def test_columns_that_are_not_read_are_named(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     words = ["<,train"] * 6 + [">,valid"] * 3 + ["=,test"] * 3
@@ -142,9 +87,6 @@ def test_columns_that_are_not_read_are_named(tmp_path: Path) -> None:
     report = report_of(load(path))
     assert report.unread == ("Gr\xf6\xdfe", "F\xfcr")
     assert "not read    Gr\xf6\xdfe, F\xfcr" in report_text(report)
-    path.write_bytes((lines + "CC,1,=,f\xfcr\n").encode("latin-1"))
-    message = failure(path, split_column="f\xfcr", target_columns=("y",), on_invalid="error")
-    assert "the split is 'f\xfcr', not train, validation or test" in message
 
 
 # Finding the target column.
@@ -191,41 +133,6 @@ def test_all_columns_of_numbers_can_be_targets(tmp_path: Path) -> None:
     assert "(a, b, c)" in failure(path, **SPLIT)
 
 
-def test_a_column_that_is_empty_for_long_is_not_overlooked(tmp_path: Path) -> None:
-    """As in tables that are sorted by assay; and one without any value stays what it is."""
-    molecules = [smiles for smiles, _ in plain_rows()] * 100
-    rows = [
-        (smiles, 0.5 * n % 7 if n < 1100 else "", "" if n < 1100 else ("yes", "no")[n % 2], "")
-        for n, smiles in enumerate(molecules)
-    ]
-    path = write_csv(tmp_path / "a.csv", rows, "smiles,assay1,assay2,empty")
-    assert "(assay1, assay2)" in failure(path, **SPLIT)
-    for names in (("assay2",), ("assay1", "Assay2")):
-        named = load(path, target_columns=names, **SPLIT)
-        assert {labels[-1] for _, labels in everything(named)} >= {0.0, 1.0}
-        assert report_of(named).valid == 100 if len(names) == 1 else 1200
-    numbers = [(*row[:2], row[2] and len(row[2]), "") for row in rows]
-    path = write_csv(tmp_path / "b.csv", numbers, "smiles,assay1,assay2,empty")
-    assert "(assay1, assay2)" in failure(path, **SPLIT)
-    both = load(path, target_columns=("all",), **SPLIT)
-    assert both.task.targets == ("assay1", "assay2")
-    assert report_of(both).valid == 1200
-
-
-def test_an_index_that_pandas_has_shuffled_is_no_target(tmp_path: Path) -> None:
-    rows = [(n * 5 % 12, smiles, n / 2, n / 4) for n, smiles in enumerate(RINGS)]
-    path = write_csv(tmp_path / "a.csv", rows, ",smiles,a,b")
-    assert load(path, target_columns=("all",), **SPLIT).task.targets == ("a", "b")
-
-
-def test_column_with_a_few_words_is_a_column_of_numbers(tmp_path: Path) -> None:
-    rows = [*plain_rows(), ("CC", "~10")]
-    splits = load(write_csv(tmp_path / "a.csv", rows), **SPLIT)
-    (bad,) = report_of(splits).invalid
-    assert bad.reason == "value is '~10': not a number, nor true or false"
-    assert (bad.row, bad.line, bad.smiles) == (13, 14, "CC")
-
-
 def test_weight_and_split_are_no_targets(tmp_path: Path) -> None:
     rows = [(s, v, 1 + v / 9, n % 3) for n, (s, v) in enumerate(plain_rows())]
     path = write_csv(tmp_path / "a.csv", rows, "smiles,value,w,other")
@@ -240,8 +147,6 @@ def test_weight_and_split_are_no_targets(tmp_path: Path) -> None:
     "cells",
     [
         ["yes", "no"],
-        ["5,1", "6,25", "n.d."],
-        ["5.1 nM", "6 uM"],
         ["5.1", "failed", "see note"],
         [">5.1", "n.d.", "inconclusive"],  # what is not determined is neither
     ],
@@ -295,13 +200,6 @@ def test_columns_that_cannot_be_told(tmp_path: Path) -> None:
     assert "x, y" in failure(no_smiles)
 
 
-def test_units_have_to_fit_a_found_target(tmp_path: Path) -> None:
-    path = write_csv(tmp_path / "a.csv", plain_rows())
-    assert "2 units for 1 target columns (value)" in failure(path, ConfigError, units=("m", "s"))
-    path.write_bytes(path.read_bytes().replace(b"value", b"w\xe4rme"))
-    assert "target columns (w\xe4rme)" in failure(path, ConfigError, units=("m", "s"))
-
-
 def test_smiles_files_have_no_labels(tmp_path: Path) -> None:
     path = tmp_path / "a.smi"
     path.write_text("CCO ethanol\nCC ethane\n")
@@ -314,12 +212,9 @@ def test_smiles_files_have_no_labels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("header", "options", "said"),
     [
-        ("smiles,y,y,w", {}, "2 columns are called 'y' (columns 2 and 3)"),
-        ("smiles,y,a,y", {}, "2 columns are called 'y' (columns 2 and 4)"),  # words in the last
         ("smiles,y,y,y", {"target_columns": ("y",)}, "3 columns are called 'y' (columns 2, 3 and"),
         ("smiles,y,w,w", {"weight_column": "w"}, "2 columns are called 'w' (columns 3 and 4)"),
         ("smiles,y,s,s", {"split_column": "s"}, "2 columns are called 's' (columns 3 and 4)"),
-        ("smiles,y,a,smiles", {}, "2 columns are called 'smiles' (columns 1 and 4)"),
         ("x,y,x,z", {"smiles_column": "x"}, "2 columns are called 'x' (columns 1 and 3)"),
     ],
 )
@@ -333,31 +228,11 @@ def test_two_columns_of_one_name_are_refused(
     assert "rename all but one" in message
 
 
-def test_columns_that_are_not_used_may_have_one_name(tmp_path: Path) -> None:
-    rows = [(smiles, value, "a", "b") for smiles, value in plain_rows()]
-    path = write_csv(tmp_path / "a.csv", rows, "smiles,value,note,note")
-    assert load(path, **SPLIT).task.targets == ("value",)
-
-
 def test_a_table_without_a_header_is_recognised(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "a.csv", plain_rows()[1:], ",".join(map(str, plain_rows()[0])))
     message = failure(path)
     assert f"its first line has '{plain_rows()[0][0]}', which is a molecule" in message
     assert "put a line of names above it, such as smiles,value" in message
-
-
-# Classes in words.
-
-
-def test_three_words_are_classes_too(tmp_path: Path) -> None:
-    tiers, batches = ("low", "Mid", "high"), "abcdefghijklmnop"
-    rows = [(smiles, tiers[n % 3], f"x{batches[n]}") for n, smiles in enumerate(RINGS)]
-    path = write_csv(tmp_path / "a.csv", rows, "smiles,tier,batch")
-    message = failure(path)
-    assert "(columns: tier, batch)" in message
-    assert "--data.task multiclass" in message
-    splits = load(path, task="multiclass", target_columns=("tier",), split="random")
-    assert splits.task.targets == ("tier_Mid", "tier_high", "tier_low")
 
 
 # Pipes.
@@ -372,19 +247,3 @@ def test_a_pipe_is_no_table_to_train_on(tmp_path: Path) -> None:
         load(table, validation_table=pipe, test_table=table)
     with pytest.raises(DataError, match="is a pipe"):
         load(table, validation_table=table, test_table=pipe)
-
-
-@pytest.mark.parametrize(
-    ("texts", "nothing"),
-    [
-        (["1", "2", "3"], True),
-        (["7", "8", "9"], True),
-        (["5", "5"], True),
-        (["1", "3", "2"], False),
-        (["0", "1"], False),
-        (["x"], False),
-        ([], False),
-    ],
-)
-def test_constants_and_what_counts_the_rows_are_no_labels(texts: list[str], nothing: bool) -> None:
-    assert columns._says_nothing(texts) is nothing

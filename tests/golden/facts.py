@@ -163,7 +163,7 @@ def facts_of(row: dict[str, str]) -> dict[str, float | str]:
 
 def comparison() -> dict[str, float]:
     """A stored comparison's statistics, from its records."""
-    records = json.loads((ROOT / "docs/compare/factorial/results.json").read_text())
+    records = json.loads((ROOT / "docs/experiments/compare/factorial/results.json").read_text())
     by_arm = {arm["name"]: [run["test"] for run in arm["runs"]] for arm in records["arms"]}
     facts: dict[str, float] = {}
     reference, *others = by_arm

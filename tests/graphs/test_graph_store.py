@@ -18,7 +18,7 @@ from reference.structures import assert_same_stores
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs import packed_graphs
 from graphormer_sepnorm.graphs import store as store_module
-from graphormer_sepnorm.graphs.store import _ARRAYS, GraphStore
+from graphormer_sepnorm.graphs.store import GraphStore
 
 KEY = {"source": "abc", "features": "test-1"}
 
@@ -53,12 +53,6 @@ def assert_is_rebuilt(directory: Path, key: dict = KEY, hops: int = 5) -> None:
     assert build.calls == 1
 
 
-def test_connected_graphs() -> None:
-    store = GraphStore.from_graphs(graphs(), 5)  # the last one is of two pieces
-    assert store.are_connected([0, 1, 2])
-    assert not store.are_connected([1, 3])
-
-
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """A complete store; the folder above it may not be there before the first build."""
@@ -67,23 +61,13 @@ def directory(tmp_path: Path) -> Path:
     return directory
 
 
-def test_a_place_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("no folder")
-    with pytest.raises(DataError, match=r"graph store .* cannot be written .* another --data.root"):
-        GraphStore.open_or_build(tmp_path / "file" / "store", KEY, graphs, 5)
-
-
 def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: object) -> None:
         raise OSError("1000000 requested and 131056 written")  # as numpy says it, without a number
 
     monkeypatch.setattr(store_module.np, "save", full)
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match=r"\(No space left on device\): make room"):
         GraphStore.open_or_build(tmp_path / "store", KEY, graphs, 5)
-    assert str(error.value) == (
-        f"the graph store {tmp_path / 'store'} cannot be written (No space left on device): make "
-        "room, or give another --data.root"
-    )
     assert names_in(tmp_path) == []
 
 
@@ -102,7 +86,7 @@ def test_builds_once(tmp_path, caplog):
     assert names_in(directory.parent) == ["store"]
 
 
-@pytest.mark.parametrize("what", ["source", "features", "another entry", "max_path_length", "code"])
+@pytest.mark.parametrize("what", ["source", "another entry", "max_path_length", "code"])
 def test_rebuilds_when_it_was_made_from_something_else(directory, what, monkeypatch, caplog):
     key, hops = dict(KEY), 5
     if what == "max_path_length":
@@ -111,131 +95,60 @@ def test_rebuilds_when_it_was_made_from_something_else(directory, what, monkeypa
         monkeypatch.setattr(store_module, "STRUCTURE_VERSION", 10**6)
     else:
         key[what] = "changed"
+    (directory.parent / ".test.partial").mkdir()  # of a process that was killed
     assert_is_rebuilt(directory, key, hops)
     assert "built anew" in caplog.text
     assert str(directory) in caplog.text
+    assert names_in(directory.parent) == ["test"]
 
 
-def damage(path: Path, how: str) -> None:
-    content = path.read_bytes()
-    if how == "truncated":
-        path.write_bytes(content[:-1])
-    elif how == "emptied":
-        path.write_bytes(b"")
-    elif how == "removed":
-        path.unlink()
-    elif how == "first byte flipped":
-        path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
-    else:
-        path.write_bytes(content[:-1] + bytes([content[-1] ^ 0x80]))
-
-
-@pytest.mark.parametrize(
-    ("array", "how"),
-    [
-        *((name, "last") for name in _ARRAYS),
-        *(("targets", how) for how in ("truncated", "emptied", "removed", "first byte flipped")),
-    ],
-)
+@pytest.mark.parametrize("array", ["pair_type", "targets", "bounds"])
+@pytest.mark.parametrize("how", ["truncated", "removed", "flipped"])
 def test_rebuilds_when_an_array_is_damaged(directory, array, how, caplog):
-    name = f"{array}.npy"
-    damage(directory / name, how)
+    path = directory / f"{array}.npy"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 0x80] * (how == "flipped")))
+    if how == "removed":
+        path.unlink()
     assert_is_rebuilt(directory)
-    assert name in caplog.text
+    assert path.name in caplog.text
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        None,
-        "",
-        "{",
-        "{}",
-        "\x00\xff",
-        "[]",
-        "null",
-        "no checksums",
-        "one checksum missing",
-    ],
-)
+@pytest.mark.parametrize("content", [None, "", "{}", "\x00\xff", "[]", "one checksum missing"])
 def test_rebuilds_when_the_record_is_damaged(directory, content):
     path = directory / "store.json"
     record = json.loads(path.read_text())
     if content is None:
         path.unlink()
-    elif content == "no checksums":
-        path.write_text(json.dumps({"key": record["key"]}))
     elif content == "one checksum missing":
-        # And the array it spoke of is damaged, which must be noticed all the same.
         del record["checksums"]["pair_type"]
         path.write_text(json.dumps(record))
-        damage(directory / "pair_type.npy", "last")
     else:
         path.write_bytes(content.encode("latin-1"))
     assert_is_rebuilt(directory)
 
 
-def test_any_flipped_byte_of_the_record_does_no_harm(directory):
-    path = directory / "store.json"
-    content = path.read_bytes()
-    truth = GraphStore.from_graphs(graphs(), 5)
-    name = content.index(b'"checksums"')
-    for place in range(0, len(content), 23):
-        if name <= place < name + 11:
-            continue  # above, as "no checksums"
-        path.write_bytes(content[:place] + bytes([content[place] ^ 0x04]) + content[place + 1 :])
-        assert_same_stores(GraphStore.open_or_build(directory, KEY, Counted(), 5), truth)
-
-
-class Interrupted(BaseException):
-    """Like Ctrl-C."""
-
-
-@pytest.mark.parametrize("error", [ValueError, Interrupted])
 @pytest.mark.parametrize("moment", ["reading", "writing"])
-def test_an_exception_leaves_nothing_half_written(tmp_path, monkeypatch, error, moment):
+def test_an_exception_leaves_nothing_half_written(tmp_path, monkeypatch, moment):
     def failing():
         yield from graphs()
         if moment == "reading":
-            raise error
+            raise KeyboardInterrupt
 
     if moment == "writing":
         save = np.save
 
         def failing_save(path, array):
             if Path(path).name == "targets.npy":
-                raise error
+                raise KeyboardInterrupt
             save(path, array)
 
         monkeypatch.setattr(np, "save", failing_save)
-    with pytest.raises(error):
+    with pytest.raises(KeyboardInterrupt):
         GraphStore.open_or_build(tmp_path / "store", KEY, failing, 5)
     assert names_in(tmp_path) == []
     monkeypatch.undo()
     assert GraphStore.open_or_build(tmp_path / "store", KEY, graphs, 5).num_graphs == 4
-
-
-def test_what_a_process_that_was_killed_has_left_is_no_hindrance(tmp_path):
-    left = tmp_path / ".store.partial"
-    left.mkdir()
-    (left / "atom_codes.npy").write_bytes(b"half")
-    assert_is_rebuilt(tmp_path / "store")
-    assert names_in(tmp_path) == ["store"]
-
-
-def test_a_failed_rebuild_keeps_no_temporary_folder(directory):
-    def failing():
-        raise ValueError
-
-    with pytest.raises(ValueError):  # noqa: PT011
-        GraphStore.open_or_build(directory, {"source": "other"}, failing, 5)
-    assert names_in(directory.parent) in (["test"], [])
-
-
-def test_an_opened_store_outlives_a_rebuild(directory):
-    opened = GraphStore.open_or_build(directory, KEY, graphs, 5)
-    GraphStore.open_or_build(directory, {"source": "other"}, lambda: graphs()[:1], 5)
-    assert_same_stores(opened, GraphStore.from_graphs(graphs(), 5))
 
 
 def test_data_sets_with_empty_arrays(tmp_path):
@@ -252,15 +165,14 @@ def test_data_sets_with_empty_arrays(tmp_path):
 def test_selection_of_codes():
     store = GraphStore.from_graphs(graphs(), 5)
     given = graphs()
+    assert store.are_connected([0, 1, 2])
+    assert not store.are_connected([1, 3])  # the last one is of two pieces
     assert np.array_equal(store.num_atoms(np.array([2, 0])), [14, 3])
     codes = np.concatenate([given[2].x, given[0].x])
     assert np.array_equal(store.atom_codes_of([2, 0]), codes)
     for index, data in enumerate(given):
         own = {tuple(row) for row in data.edge_attr.tolist()}
         assert {tuple(row) for row in store.bond_codes_of([index]).tolist()} == own
-    assert len(store.bond_codes_of([0, 2])) == len(
-        {tuple(row) for index in (0, 2) for row in given[index].edge_attr.tolist()}
-    )
 
 
 @pytest.mark.parametrize("largest", [255, 256, 70_000, 2**40])
@@ -273,18 +185,16 @@ def test_codes_of_any_size_survive_narrow_storage(largest, smallest, monkeypatch
     assert store.atom_codes[:, 0].tolist() == [largest, 0, 0, smallest]
 
 
-@pytest.mark.parametrize(("name", "size"), [("graphene", 2), ("grid", 4)])
-def test_types_of_pairs_that_grow_wider(name, size, tmp_path, monkeypatch):
-    """The first block fits 8 bits, a later one 16 or 32: on disk the same as in memory."""
+def test_types_of_pairs_that_grow_wider(tmp_path, monkeypatch):
+    """The first block fits 8 bits, a later one 16: on disk the same as in memory."""
     monkeypatch.setattr(packed_graphs, "_BLOCK_PAIRS", 1)
-    drawn = networkx.convert_node_labels_to_integers(large_systems()[name])
-    codes = random_codes(drawn.number_of_edges())
-    large = graph(drawn.number_of_nodes(), list(drawn.edges), codes)
+    system = networkx.convert_node_labels_to_integers(large_systems()["graphene"])
+    codes = random_codes(system.number_of_edges())
+    large = graph(system.number_of_nodes(), list(system.edges), codes)
     given = [graph(2, [(0, 1)]), large, graph(3, [(0, 1)])]
     opened = GraphStore.open_or_build(tmp_path / "store", KEY, lambda: given, 20)
-    assert opened.pair_type.dtype.itemsize == size
+    assert opened.pair_type.dtype.itemsize == 2
     assert_same_stores(opened, GraphStore.from_graphs(given, 20))
-    assert len(list((tmp_path / "store").glob("*.npy"))) == len(_ARRAYS)
 
 
 BUILDER = """

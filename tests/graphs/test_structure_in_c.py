@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.any_graphs import graphs_of_any_kind, large_systems, random_codes
 from reference.molecules import C60, TIE_FREE, TIED, directed_graph, graph, molecule
-from reference.structure_in_numpy import SAME_ATOM, UNREACHABLE, _bounded, in_numpy
+from reference.structure_in_numpy import in_numpy
 from reference.structures import assert_same_stores
 from torch_geometric.data import Data
 
@@ -84,12 +84,6 @@ def test_counts_that_vanish_beside_others(monkeypatch):
     assert store.type_share[path].tolist() == [structure.SHARE_UNIT] * 3
 
 
-def test_counts_that_vanish_in_numpy():
-    count = _bounded(np.array([1e-200, 1e200, 5.0]), np.array([0, 0, 1]), 2)
-    assert count[0] > 0
-    assert count[1:].tolist() == [1, 1]
-
-
 @pytest.mark.parametrize("name", ["zinc-subset", "ogbg-molhiv"])
 def test_real_molecules(name, real_data_root: Path):
     split = load_dataset(name, real_data_root).test
@@ -103,14 +97,6 @@ def test_the_division_into_blocks_does_not_show(monkeypatch):
     monkeypatch.setattr("reference.structure_in_numpy._BONDS", 3)
     apart = assert_same_both_ways(graphs, 5)
     assert_same_stores(apart, together)
-
-
-def test_types_are_numbered_as_they_occur():
-    store = assert_same_both_ways([molecule(text) for text in TIED.values()], 5)
-    distinct, first = np.unique(store.pair_type, return_index=True)
-    assert distinct[0] == SAME_ATOM
-    assert UNREACHABLE not in distinct
-    assert (np.diff(first) > 0).all()
 
 
 def test_the_first_conflict_is_reported():

@@ -48,15 +48,6 @@ def test_logits_become_probabilities_however_large_they_are() -> None:
     assert 0 < 1 - task.values_of(torch.tensor([[30.0]]), MEAN[:1], STD[:1])[0, 0] < 1e-12
 
 
-def test_classes_of_what_is_no_number_are_not_right() -> None:
-    task = Task("binary", ("a", "b"), ("", ""), "auroc", one_of="kind")
-    labels = np.array([[1.0, 0], [0, 1], [1, 0]])
-    assert task.evaluate(labels, np.full((3, 2), np.nan), [METRICS["accuracy"]]) == {
-        "accuracy": pytest.approx(float("nan"), nan_ok=True)
-    }
-    assert task.evaluate(labels, labels, [METRICS["accuracy"]])["accuracy"] == 1
-
-
 @pytest.mark.parametrize(("number", "apart"), [(1, 0), (2, 2), (100, 100), (101, 0)])
 def test_a_value_of_each_target_where_there_are_several_but_not_hundreds(number, apart) -> None:
     names = tuple(f"t{place}" for place in range(number))

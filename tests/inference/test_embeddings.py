@@ -23,34 +23,29 @@ SMILES = ["CCO", "c1ccccc1", "no molecule", "CC(=O)N", "", "[Si]", "C#N", "c1ccn
 GOOD = [0, 1, 3, 6, 7]
 
 
-@pytest.fixture(params=[{}, EVERYTHING, {"norm_position": "post"}], ids=["pre", "all", "post"])
-def predictor(request):
-    return Predictor(make_checkpoint(**request.param), device="cpu")
-
-
-def encoded(predictor, smiles):
-    """[CLS] and atoms by the network alone, all molecules in one batch."""
-    graphs = [get_featuriser("molecule-1").featurise(Chem.MolFromSmiles(text)) for text in smiles]
+@pytest.mark.parametrize("options", [{}, EVERYTHING, {"norm_position": "post"}])
+def test_embeddings_are_what_the_network_encodes(options, monkeypatch):
+    """All molecules in one batch, by the network; and whatever the company and the chunks."""
+    predictor = Predictor(make_checkpoint(**options), device="cpu")
+    featurize = predictor.reader.featuriser.featurise
+    graphs = [featurize(Chem.MolFromSmiles(SMILES[place])) for place in GOOD]
     store = GraphStore.from_graphs(graphs, predictor.model.config.max_path_length)
     with torch.no_grad():
-        token, atoms = predictor.model.encode(
-            Collator(store, predictor.vocabulary)(range(len(smiles)))
-        )
-    return token.numpy(), atoms.numpy()
-
-
-def test_embeddings_are_what_the_network_encodes(predictor):
+        batch = Collator(store, predictor.vocabulary)(range(len(GOOD)))
+        token, atoms = (part.numpy() for part in predictor.model.encode(batch))
     found = predictor.embed(SMILES, atoms=True)
-    token, atoms = encoded(predictor, [SMILES[place] for place in GOOD])
-    assert found.values.dtype == found.atoms.dtype == np.float32
-    np.testing.assert_allclose(found.values[GOOD], token, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found.atoms, atoms, rtol=1e-4, atol=1e-5)
+    alone = [predictor.embed(text, atoms=True) for text in SMILES]
+    monkeypatch.setattr(batching, "CHUNK_ROWS", 3)
+    for values, of_atoms in (
+        (found.values, found.atoms),
+        *[[np.concatenate([getattr(one, name) for one in alone]) for name in ("values", "atoms")]],
+        (predictor.embed(SMILES, batch_size=2, atoms=True).values, found.atoms),
+    ):
+        assert values.dtype == of_atoms.dtype == np.float32
+        np.testing.assert_allclose(values[GOOD], token, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(of_atoms, atoms, rtol=1e-4, atol=1e-5)
     assert np.diff(found.first_atom).tolist() == [3, 6, 0, 4, 0, 0, 2, 10]
     assert predictor.embed(SMILES).atoms is None
-
-
-def test_rows_keep_their_places_and_bad_ones_say_why(predictor):
-    found = predictor.embed(SMILES)
     assert found.smiles == tuple(SMILES)
     assert np.isfinite(found.values).all(axis=1).tolist() == [n in GOOD for n in range(8)]
     assert found.errors == predictor.predict(SMILES).errors
@@ -65,25 +60,11 @@ def test_predictions_can_be_read_from_the_embeddings():
     np.testing.assert_allclose(read, predictor.predict(SMILES).values, rtol=1e-4)
 
 
-def test_neither_company_nor_chunks_matter(predictor, monkeypatch):
-    together = predictor.embed(SMILES, atoms=True)
-    alone = np.concatenate([predictor.embed(text).values for text in SMILES])
-    np.testing.assert_allclose(alone, together.values, rtol=1e-4, atol=1e-5)
-    monkeypatch.setattr(batching, "CHUNK_ROWS", 3)
-    parts = predictor.embed(SMILES, batch_size=2, atoms=True)
-    np.testing.assert_allclose(parts.values, together.values, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(parts.atoms, together.atoms, rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(parts.first_atom, together.first_atom)
-
-
-def test_nothing_gives_nothing():
-    found = Predictor(make_checkpoint(), device="cpu").embed([], atoms=True)
+def test_nothing_and_what_is_not_finite():
+    predictor = Predictor(make_checkpoint(), device="cpu")
+    found = predictor.embed([], atoms=True)
     assert found.values.shape == found.atoms.shape == (0, 16)
     assert found.first_atom.tolist() == [0]
-
-
-def test_what_is_not_finite_is_an_error():
-    predictor = Predictor(make_checkpoint(), device="cpu")
     with torch.no_grad():
         predictor.model.output_norm.graph_token_norm.weight.fill_(np.inf)
     found = predictor.embed(["CCO"], atoms=True)
@@ -118,7 +99,7 @@ def test_atoms_of_zinc_are_those_of_the_smiles():
     np.testing.assert_allclose(one[:4], two[:4:-1], rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("readout", ["graph_token", "both", "graph_token+mean", "sum", "mean"])
-def test_a_graph_token_that_nothing_is_read_from_is_said_to_be_one(readout):
-    found = Predictor(make_checkpoint(readout=readout), "cpu").embed(SMILES)
+@pytest.mark.parametrize("readout", ["graph_token", "both", "sum", "mean"])
+def test_a_graph_token_that_nothing_is_read_from_has_a_note(readout):
+    found = Predictor(make_checkpoint(readout=readout), "cpu").embed("CCO")
     assert bool(found.note) is (readout in ("sum", "mean"))

@@ -12,11 +12,8 @@ from reference.checkpoints import make_checkpoint
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.errors import CheckpointError
-from graphormer_sepnorm.inference import stream
-from graphormer_sepnorm.inference.checkpoint import (
-    KEY,
-    joined,
-)
+from graphormer_sepnorm.inference import predict_table
+from graphormer_sepnorm.inference.checkpoint import KEY, joined
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.tables.opening import open_table
 
@@ -32,13 +29,7 @@ def ensemble(each: list[dict[str, Any]]) -> dict[str, Any]:
     return joined({f"member seed {seed}": one for seed, one in enumerate(each)})
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    torch.save(ensemble(members(**TWO)), tmp_path / "ensemble.ckpt")
-    return tmp_path / "ensemble.ckpt"
-
-
-@pytest.mark.parametrize("options", [{}, TWO, {"kind": "binary"}])
+@pytest.mark.parametrize("options", [TWO, {"kind": "binary"}])
 def test_values_are_the_mean_of_the_members(options: dict[str, Any]) -> None:
     each = members(**options)
     found = Predictor(ensemble(each), "cpu").predict(SMILES)
@@ -50,47 +41,31 @@ def test_values_are_the_mean_of_the_members(options: dict[str, Any]) -> None:
     np.testing.assert_array_equal(found.spread, values.std(axis=0, ddof=1))
     assert np.nanmin(found.spread) > 0
     assert np.isnan(found.spread[[1, 7]]).all()
-
-
-def test_member_without_a_finite_value_is_an_error() -> None:
-    each = members(2, **TWO)
     each[1]["state_dict"]["model.readout.weight"][0] = torch.inf  # of the first target
     found = Predictor(ensemble(each), "cpu").predict(["CCO"])
     assert found.errors == ("the model gives no finite value for it",)
     assert np.isnan([found.values, found.spread]).all()
 
 
-def test_table_has_a_spread_behind_each_value(file: Path, tmp_path: Path, capsys) -> None:
+def test_columns_have_a_spread_behind_each_value(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.save(ensemble(members(**TWO)), file := tmp_path / "ensemble.ckpt")
     expected = Predictor.load(file, "cpu").predict(SMILES)
-    table = tmp_path / "in.csv"
+    table, output = tmp_path / "in.csv", tmp_path / "out.parquet"
     table.write_text("smiles,a,b\n" + "".join(f"{one},1,2\n" for one in SMILES))
-    outputs, said = [], []
-    for number, more in enumerate((["--jobs", "1"], ["--jobs", "2"], ["--batch_size", "2"])):
-        output = tmp_path / f"{number}.parquet"
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(stream, "CHUNK_ROWS", 4 if number else 1024)
-            options = ["-i", str(table), "-o", str(output), "--device", "cpu", "--quiet", *more]
-            assert predict([str(file), *options, "--evaluate", "a", "--evaluate", "b"]) == 0
-        said.append(capsys.readouterr().out)
-        with open_table(output) as reader:
-            columns = reader.columns[3:]
-            outputs.append([[cell or np.nan for cell in row.cells[3:7]] for row in reader])
+    monkeypatch.setattr(predict_table, "CHUNK_ROWS", 4)
+    options = ["-i", str(table), "-o", str(output), "--device", "cpu", "--jobs", "2", "--quiet"]
+    assert predict([str(file), *options, "--evaluate", "a", "--evaluate", "b"]) == 0
+    with open_table(output) as reader:
+        columns = reader.columns[3:]
+        written = [[cell or np.nan for cell in row.cells[3:7]] for row in reader]
     assert columns == ("pred_first", "spread_first", "pred_second", "spread_second", *columns[4:])
-    for output in outputs:
-        np.testing.assert_allclose(np.array(output, float), expected.numbers, rtol=2e-5)
+    np.testing.assert_allclose(np.array(written, float), expected.numbers, rtol=2e-5)
     # The labels are compared with the mean.
     known = ~np.isnan(expected.values[:, 1])
     error = np.abs(expected.values[known, 1] - 2).mean()
-    assert all(f"second  MAE {error:.4f} mol/L" in one for one in said)
-
-
-def test_molecules_on_the_command_line_have_it_too(file: Path, capsys, monkeypatch) -> None:
-    assert predict([str(file), "CCO", "--device", "cpu"]) == 0
-    header = "smiles,pred_first,spread_first,pred_second,spread_second,warning,error"
-    out = capsys.readouterr().out.splitlines()
-    assert out[0] == header
-    expected = Predictor.load(file, "cpu").predict("CCO").numbers[0]
-    np.testing.assert_allclose([float(x) for x in out[1].split(",")[1:5]], expected, rtol=1e-5)
+    assert f"second  MAE {error:.4f} mol/L" in capsys.readouterr().out
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert predict([str(file), "CCO", "--device", "cpu"]) == 0
     names = capsys.readouterr().out.splitlines()[0]

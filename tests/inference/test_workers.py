@@ -1,4 +1,4 @@
-"""Work in several processes: the same results in the same order, and nothing left behind."""
+"""Chunks in processes: results in order, few ahead, and no process outlives its reader."""
 
 from __future__ import annotations
 
@@ -15,16 +15,21 @@ import torch
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.inference.workers import map_in_order, number_of_jobs
 
-forked = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
+
+
+@pytest.fixture(autouse=True)
+def _none_is_left() -> Iterator[None]:
+    yield
+    assert multiprocessing.active_children() == []
 
 
 def pairs(number: int) -> Iterator[tuple[str, int]]:
     return ((f"row {n}", n) for n in range(number))
 
 
-@forked
 @pytest.mark.parametrize("jobs", [1, 2, 5])
-@pytest.mark.parametrize("number", [0, 1, 2, 3, 30])
+@pytest.mark.parametrize("number", [0, 1, 2, 30])
 def test_results_are_in_order(jobs, number):
     def square(n: int) -> int:
         time.sleep(0.02 * (n % 3 == 0))  # later ones are done first
@@ -32,10 +37,8 @@ def test_results_are_in_order(jobs, number):
 
     done = list(map_in_order(square, pairs(number), jobs))
     assert done == [(f"row {n}", n * n) for n in range(number)]
-    assert multiprocessing.active_children() == []
 
 
-@forked
 def test_each_process_has_one_thread_and_this_one_keeps_its_own():
     def where(_: int) -> tuple[int, int]:
         time.sleep(0.05)
@@ -56,7 +59,6 @@ def test_each_process_has_one_thread_and_this_one_keeps_its_own():
     assert os.getpid() not in others
 
 
-@forked
 def test_few_items_are_ahead():
     read = []
 
@@ -70,9 +72,8 @@ def test_few_items_are_ahead():
     assert len(read) == 60
 
 
-@forked
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_an_error_in_the_work_is_raised_here(jobs):
+def test_errors_are_raised_here(jobs):
     def fail(n: int) -> int:
         if n == 3:
             raise DataError("three is too many")
@@ -80,12 +81,10 @@ def test_an_error_in_the_work_is_raised_here(jobs):
 
     with pytest.raises(DataError, match="three is too many"):
         list(map_in_order(fail, pairs(9), jobs))
-    assert multiprocessing.active_children() == []
 
 
-@forked
 @pytest.mark.parametrize("jobs", [1, 2])
-@pytest.mark.parametrize("good", [0, 1, 2, 7])
+@pytest.mark.parametrize("good", [0, 1, 7])
 def test_what_was_read_before_the_input_failed_is_done(jobs, good):
     def damaged() -> Iterator[tuple[str, int]]:
         yield from pairs(good)
@@ -97,37 +96,27 @@ def test_what_was_read_before_the_input_failed_is_done(jobs, good):
         next(results)
 
 
-@forked
 def test_a_process_that_is_killed_is_noticed():
     def die(n: int) -> int:
         if n == 4:
             os.kill(os.getpid(), signal.SIGKILL)
         return n
 
-    with pytest.raises(DataError, match=r"one of 2 processes was ended by signal 9") as caught:
+    with pytest.raises(DataError, match=r"one of 2 processes was ended by signal 9[^\n]*$"):
         list(map_in_order(die, pairs(9), 2))
-    assert "\n" not in str(caught.value)
-    assert multiprocessing.active_children() == []
 
 
-@forked
 def test_processes_end_with_the_one_that_reads():
     results = map_in_order(abs, pairs(100), 2)
     next(results)
     assert len(multiprocessing.active_children()) == 2
     results.close()
-    assert multiprocessing.active_children() == []
 
 
-def test_number_of_jobs():
-    assert number_of_jobs(None, "cuda") == 1
-    assert number_of_jobs(1, "cuda:1") == 1
-    with pytest.raises(ConfigError, match="--jobs 2: several processes are for the CPU"):
+def test_number_of_jobs(monkeypatch):
+    assert number_of_jobs(None, "cuda") == number_of_jobs(1, "cuda:1") == 1
+    with pytest.raises(ConfigError, match="--jobs 2"):
         number_of_jobs(2, "cuda")
-
-
-@forked
-def test_number_of_jobs_on_a_cpu(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
     assert number_of_jobs(None, "cpu") == 7
     assert number_of_jobs(3, "cpu") == 3

@@ -26,8 +26,9 @@ from torch_geometric.data import Data
 from graphormer_sepnorm.graphs.batch import AttentionBlock, GraphBatch
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.kernels.library import switched_off
-from graphormer_sepnorm.model.fused import cpu_attention
+from graphormer_sepnorm.model.attention_ops import attend, pair_bias, share_bias
 from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.model.ops import usable
 
 SMILES = ("CCO", "N", "c1ccccc1C(=O)O", "CC(C)(C)c1ccc2c(c1)[nH]c1ccccc12", "C1CC1.O", "C" * 30)
 
@@ -37,15 +38,15 @@ needs_kernels = pytest.mark.usefixtures("compiled_form")
 @needs_kernels
 def test_where_they_are_used():
     rows = torch.zeros(3, 8)
-    assert cpu_attention.usable(rows, 10)
-    assert cpu_attention.usable(rows, 13)  # as sixteen, of which three are zero
-    assert not cpu_attention.usable(rows, 33)
-    assert not cpu_attention.usable(rows.double())
+    assert usable(rows, 10)
+    assert usable(rows, 13)  # as sixteen, of which three are zero
+    assert not usable(rows, 33)
+    assert not usable(rows.double())
     with torch.autocast("cpu", torch.bfloat16):
-        assert not cpu_attention.usable(rows)
-    assert not cpu_attention.usable(rows.to("meta"))
+        assert not usable(rows)
+    assert not usable(rows.to("meta"))
     with switched_off():
-        assert not cpu_attention.usable(rows)
+        assert not usable(rows)
 
 
 @pytest.fixture(scope="module")
@@ -57,23 +58,22 @@ def batch() -> GraphBatch:
 @pytest.mark.parametrize(
     ("channels", "heads", "options"),
     [
-        *((channels, 3, {}) for channels in (1, 4, 8, 10, 11, 12, 16, 18, 20, 24, 32)),
+        *((channels, 3, {}) for channels in (1, 4, 8, 10, 12, 16, 20, 24, 32)),
         *((8, 3, options) for options in EXTENSIONS),
-        *((8, heads, {"bias_mixing": True}) for heads in (1, 4, 5, 6, 8, 9)),
-        *((8, heads, {"encodings": "rrwp", "walk_steps": 21}) for heads in (1, 4, 5, 8, 13)),
+        *((8, heads, {"bias_mixing": True}) for heads in (1, 5, 8, 9)),
+        *((8, heads, {"encodings": "rrwp", "walk_steps": 21}) for heads in (1, 5, 8, 13)),
         *((4, 5, {"encodings": "rrwp", "walk_steps": steps}) for steps in (1, 5)),
         *((4, 5, {"encodings": "paths", "walk_steps": steps}) for steps in (1, 2, 21)),
     ],
     ids=lambda value: name_of(value) if isinstance(value, dict) else None,
 )
-@pytest.mark.parametrize("blocks", [1, 3])
-def test_outputs_and_gradients_are_those_of_the_plain_path(channels, heads, options, blocks):
+def test_outputs_and_gradients_are_those_of_the_plain_path(channels, heads, options):
     """As near to float64 as the plain path is in float32: over several random models.
 
     In one nearly singular model either path may have one tensor that is off by ten times what the
     other has there.
     """
-    vocabulary, batch = batch_of_smiles(*SMILES, attention_blocks=blocks)
+    vocabulary, batch = batch_of_smiles(*SMILES, attention_blocks=1 + channels % 3)
     config = small_config(width=heads * channels, heads=heads, **options)
     weights = torch.randn(len(SMILES), 2, dtype=torch.float64)
     errors = []
@@ -141,8 +141,8 @@ def test_the_number_of_threads_changes_nothing(batch):
 
     def run() -> list[Tensor]:
         torch.manual_seed(0)
-        biases = [cpu_attention.gather_bias(table, block) for block in batch.blocks]
-        output = cpu_attention.attend(projected, biases, 3, 0.3)
+        biases = pair_bias(table, batch.blocks, 8)
+        output = attend(projected, batch, biases, 3, 0.3)
         return [output, *torch.autograd.grad(output.square().sum(), [projected, table])]
 
     assert_threads_change_nothing(run)
@@ -161,7 +161,7 @@ def test_saved_tensors_may_be_moved(batch):
 
     def gradients(forward) -> list[Tensor]:
         inputs = [start.clone().requires_grad_(), table.clone().requires_grad_()]
-        biases = [cpu_attention.gather_bias(inputs[1], block) for block in batch.blocks]
+        biases = pair_bias(inputs[1], batch.blocks, 8)
         output = forward(inputs[0] * 1, biases)
         total = output.square().sum()
         for tensor in moved:
@@ -169,11 +169,11 @@ def test_saved_tensors_may_be_moved(batch):
         return list(torch.autograd.grad(total, inputs))
 
     moved: list[Tensor] = []
-    plain = gradients(lambda rows, biases: cpu_attention.attend(rows, biases, 3, 0.0))
+    plain = gradients(lambda rows, biases: attend(rows, batch, biases, 3, 0.0))
 
     def offloaded(rows: Tensor, biases: list) -> Tensor:
         with torch.autograd.graph.saved_tensors_hooks(move, lambda tensor: tensor):
-            return cpu_attention.attend(rows, biases, 3, 0.0) * 1
+            return attend(rows, batch, biases, 3, 0.0) * 1
 
     for expected, found in zip(plain, gradients(offloaded), strict=True):
         assert torch.equal(expected, found)
@@ -185,8 +185,8 @@ def test_rows_of_no_graph_are_zero_and_ask_for_nothing(batch):
     rows = len(batch.unpad)
     projected = torch.randn(rows + 5, 3 * 24, requires_grad=True)
     table = torch.randn(2 + len(batch.type_distance), 3)
-    biases = [cpu_attention.gather_bias(table, block) for block in batch.blocks]
-    output = cpu_attention.attend(projected, biases, 3, 0.0)
+    biases = pair_bias(table, batch.blocks, 8)
+    output = attend(projected, batch, biases, 3, 0.0)
     assert output[:rows].abs().sum(1).min() > 0
     assert not output[rows:].any()
     [gradient] = torch.autograd.grad(output.square().sum(), projected)
@@ -196,47 +196,44 @@ def test_rows_of_no_graph_are_zero_and_ask_for_nothing(batch):
 @needs_kernels
 def test_what_is_not_a_number_stays_it(batch):
     projected = torch.randn(len(batch.unpad), 3 * 24)
-    biases = [
-        cpu_attention.gather_bias(torch.zeros(2 + len(batch.type_distance), 3), block)
-        for block in batch.blocks
-    ]
+    biases = pair_bias(torch.zeros(2 + len(batch.type_distance), 3), batch.blocks, 8)
     projected[0, 24] = float("nan")  # in the first head's key of the first graph's token
-    output = cpu_attention.attend(projected, biases, 3, 0.0)
+    output = attend(projected, batch, biases, 3, 0.0)
     assert output[0].isnan().tolist() == [True] * 8 + [False] * 16
     assert output[1].isfinite().all()  # another graph
 
 
-def eight_tokens(copies: int) -> tuple[AttentionBlock, int]:
+def eight_tokens(copies: int) -> tuple[GraphBatch, AttentionBlock, int]:
     """Blocks of graphs of seven atoms, whose values can be unit vectors of eight channels."""
     graphs = [graph(7, [(i, i + 1) for i in range(6)])] * copies
     _, vocabulary = stored(graphs)
     batch = batch_of(graphs, vocabulary)
-    return batch.blocks[0], 2 + len(batch.type_distance)
+    return batch, batch.blocks[0], 2 + len(batch.type_distance)
 
 
 @needs_kernels
 def test_dropped_attention_weights():
     """With unit vectors as values the output is the weights, so the mask can be read from it."""
-    block, types = eight_tokens(copies=400)
+    batch, block, types = eight_tokens(copies=400)
     rows = block.rows.numel()
     unit = torch.eye(8).repeat(400, 1)
     projected = torch.randn(rows, 24)
     projected[block.rows.flatten(), 16:] = unit
     projected.requires_grad_()
     table = torch.randn(types, 1, requires_grad=True)
-    bias = cpu_attention.gather_bias(table, block)
-    weights = cpu_attention.attend(projected, [bias], 1, 0.0)[block.rows]  # [400, 8, 8]
+    biases = pair_bias(table, [block], 8)
+    weights = attend(projected, batch, biases, 1, 0.0)[block.rows]  # [400, 8, 8]
     torch.manual_seed(1)
-    dropped = cpu_attention.attend(projected, [bias], 1, 0.2)[block.rows]
+    dropped = attend(projected, batch, biases, 1, 0.2)[block.rows]
     mask = (dropped / weights).detach()
     kept = mask > 0.5
     assert torch.allclose(mask[kept], torch.tensor(1.25), rtol=1e-4)
     assert not dropped[~kept].any()
     assert abs(kept.float().mean() - 0.8) < 5 * (0.16 / kept.numel()) ** 0.5
     torch.manual_seed(1)
-    again = cpu_attention.attend(projected, [bias], 1, 0.2)[block.rows]
+    again = attend(projected, batch, biases, 1, 0.2)[block.rows]
     assert torch.equal(again, dropped)
-    other = cpu_attention.attend(projected, [bias], 1, 0.2)[block.rows]
+    other = attend(projected, batch, biases, 1, 0.2)[block.rows]
     assert abs(((other > 0) == kept).float().mean() - 0.68) < 0.01  # 0.8^2 + 0.2^2
 
     # Backward: the same mask.
@@ -256,14 +253,12 @@ def test_the_gradient_of_a_shared_bias_is_the_sum_of_its_uses(batch, mixed):
     projected = torch.randn(len(batch.unpad), 3 * 24, requires_grad=True)
     table = torch.randn(2 + len(batch.type_distance), 3, requires_grad=True)
     mixing = torch.randn(3, 3) if mixed else None
-    gathered = [cpu_attention.gather_bias(table, block) for block in batch.blocks]
-    shared = [cpu_attention.share_bias(bias) for bias in gathered]
+    gathered = pair_bias(table, batch.blocks, 8)
+    shared = [share_bias(bias) for bias in gathered]
 
     def uses(biases: list) -> Tensor:
         biases = [replace(bias, mixing=mixing) for bias in biases]
-        totals = [
-            cpu_attention.attend(projected * scale, biases, 3, 0.0).sum() for scale in (1, 2, 3)
-        ]
+        totals = [attend(projected * scale, batch, biases, 3, 0.0).sum() for scale in (1, 2, 3)]
         # One more use, which knows nothing of the common place.
         squares = torch.cat([bias.values for bias in biases]).square().sum()
         return torch.stack([*totals, squares])

@@ -17,9 +17,9 @@ from reference.models import (
 from torch.nn import functional
 
 from graphormer_sepnorm.kernels.library import library, switched_off
-from graphormer_sepnorm.model.fused import cpu_linear
-from graphormer_sepnorm.model.fused.cpu_linear import Linear, linear
+from graphormer_sepnorm.model import ops
 from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.model.ops import Linear, linear
 
 pytestmark = pytest.mark.usefixtures("compiled_products")
 
@@ -33,13 +33,10 @@ def arguments(rows: int, depth: int, outputs: int, dtype: torch.dtype = torch.fl
 @pytest.mark.parametrize(
     ("rows", "depth", "outputs"),
     [
-        *((rows, 24, 40) for rows in (1, 2, 5, 69, 71, 97, 500)),
-        *((150, depth, 32) for depth in (1, 3, 8, 16, 17, 72, 80, 81)),
+        *((rows, 24, 40) for rows in (1, 2, 5, 71, 500)),
+        *((150, depth, 32) for depth in (1, 3, 8, 17, 81)),
         # One to six vectors, whole, in part and half: all sizes of a panel.
-        *(
-            (150, 20, outputs)
-            for outputs in (1, 7, 9, 16, 24, 31, 48, 56, 57, 72, 80, 96, 216, 240)
-        ),
+        *((150, 20, n) for n in (1, 7, 9, 16, 24, 31, 48, 57, 72, 96, 240)),
     ],
 )
 def test_outputs_and_gradients_are_those_of_torch(rows, depth, outputs):
@@ -110,22 +107,19 @@ def test_what_is_not_a_number_stays_so_in_its_row_alone():
     assert linear(rows[:0], weight, bias).shape == (0, 40)
 
 
-def test_without_avx512_torch_is_faster(monkeypatch):
-    monkeypatch.setattr(cpu_linear._LinearFunction, "apply", None)
-    monkeypatch.setattr(library(), "products_are_fast", lambda: 0)
-    assert linear(torch.ones(2, 8), torch.ones(3, 8)).shape == (2, 3)
-
-
 def test_large_matrices_and_other_precisions_are_for_torch(monkeypatch):
     def refuse(*_):
         raise AssertionError("compiled")
 
-    monkeypatch.setattr(cpu_linear._LinearFunction, "apply", refuse)
+    monkeypatch.setattr(ops._LinearFunction, "apply", refuse)
     assert linear(torch.ones(2, 400), torch.ones(400, 400)).shape == (2, 400)
     assert linear(torch.ones(2, 8).double(), torch.ones(3, 8).double()).shape == (2, 3)
     with torch.autocast("cpu", torch.bfloat16):
         assert linear(torch.ones(2, 8), torch.ones(3, 8)).dtype == torch.bfloat16
     with switched_off():
+        assert linear(torch.ones(2, 8), torch.ones(3, 8)).shape == (2, 3)
+    with monkeypatch.context() as patch:  # without AVX-512 torch is faster
+        patch.setattr(library(), "products_are_fast", lambda: 0)
         assert linear(torch.ones(2, 8), torch.ones(3, 8)).shape == (2, 3)
     with pytest.raises(RuntimeError, match="dtype"):
         linear(torch.ones(2, 8), torch.ones(3, 8).double())
@@ -139,23 +133,15 @@ def test_rows_of_another_width_are_refused(rows):
         Linear(8, 4)(torch.randn(rows))
 
 
-def test_rows_of_other_dimensions_are_for_torch():
-    rows, weight, bias = (one.detach() for one in arguments(6, 8, 4))
-    wanted = linear(rows, weight, bias)
-    torch.testing.assert_close(linear(rows[0], weight, bias), wanted[0])
-    in_parts = linear(rows.unflatten(0, (2, 3)), weight, bias)
-    torch.testing.assert_close(in_parts.flatten(0, 1), wanted)
-
-
 def test_all_products_go_this_way(monkeypatch):
     """Of a layer: three projections at once, what leaves them, two of the FFN, the messages."""
     vocabulary, batch = batch_of_smiles("CCO", "c1ccccc1")
     model = Graphormer(small_config(local_mpnn="gine").for_vocabulary(vocabulary))
     randomise(model)
     calls = []
-    plain = cpu_linear._LinearFunction.apply
+    plain = ops._LinearFunction.apply
     monkeypatch.setattr(
-        cpu_linear._LinearFunction, "apply", lambda *given: calls.append(0) or plain(*given)
+        ops._LinearFunction, "apply", lambda *given: calls.append(0) or plain(*given)
     )
     model(batch)
     # Beside the layers: two of the edge encoding, the read-out.

@@ -9,8 +9,7 @@ import torch
 from reference.compiled import assert_threads_change_nothing, output_and_gradients
 from torch import Tensor
 
-from graphormer_sepnorm.model.fused.cpu_messages import message_sums, state_message_sums
-from graphormer_sepnorm.model.messages import plain_state_sums as by_torch
+from graphormer_sepnorm.model.ops import message_sums, scaled_sum, state_message_sums
 
 pytestmark = pytest.mark.usefixtures("compiled_form")
 
@@ -119,7 +118,7 @@ def test_sums_and_gradients_with_states(width, bonds):
         return output_and_gradients(two_layers(function), (rows, ends, bond_values, ways))
 
     truth = results(plain_state_sums, torch.float64)
-    for exact, plain in zip(truth, results(by_torch, torch.float64), strict=True):
+    for exact, plain in zip(truth, results(state_message_sums, torch.float64), strict=True):
         torch.testing.assert_close(plain, exact, rtol=1e-12, atol=1e-12)
     for exact, quick in zip(truth, results(state_message_sums, torch.float32), strict=True):
         torch.testing.assert_close(quick.double(), exact, rtol=1e-5, atol=1e-4)
@@ -127,7 +126,7 @@ def test_sums_and_gradients_with_states(width, bonds):
 
 @pytest.mark.parametrize(
     ("function", "dtype"),
-    [(state_message_sums, torch.float32), (by_torch, torch.float64)],
+    [(state_message_sums, torch.float32), (state_message_sums, torch.float64)],
     ids=["compiled", "plain"],
 )
 def test_states_of_bonds_that_only_fill_up_say_nothing(function, dtype):
@@ -148,3 +147,34 @@ def test_the_number_of_threads_changes_nothing_of_states():
     assert_threads_change_nothing(
         lambda: output_and_gradients(two_layers(state_message_sums), given)
     )
+
+
+def scaled_plainly(messages, update, log_degree, plain, by_degree):
+    return messages + update * (plain + log_degree * by_degree)
+
+
+def scaled(messages, update, *scaling):
+    return scaled_sum(update, *scaling, messages)
+
+
+def scaling_arguments(rows: int, width: int, dtype=torch.float32) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    of_rows, of_channels = (
+        [torch.randn(shape, generator=generator).to(dtype) for _ in range(2)]
+        for shape in ((rows, width), (width,))
+    )
+    of_rows = [one.T.contiguous().T for one in of_rows]  # column by column
+    log_degree = torch.rand(rows, 1, generator=generator).to(dtype)
+    learned = [one.requires_grad_() for one in (*of_rows, *of_channels)]
+    return [*learned[:2], log_degree, *learned[2:]]
+
+
+@pytest.mark.parametrize(("rows", "width"), [(1, 8), (3, 10), (65, 33), (500, 80)])
+def test_messages_and_an_update_that_is_scaled_by_degree(rows, width):
+    truth = output_and_gradients(scaled_plainly, scaling_arguments(rows, width, torch.float64))
+    fast = output_and_gradients(scaled, scaling_arguments(rows, width))
+    assert len(fast) == len(truth) == 5
+    for exact, quick in zip(truth, fast, strict=True):
+        torch.testing.assert_close(quick.double(), exact, rtol=1e-4, atol=2e-5)
+    given = scaling_arguments(700, 72)
+    assert_threads_change_nothing(lambda: output_and_gradients(scaled, given))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from reference.models import batch_of_smiles, relative_error, small_model
 
-from graphormer_sepnorm.model.attention import log_degrees
-from graphormer_sepnorm.model.dropout import branch_scales, dropout, dropout_add
+from graphormer_sepnorm.model.graphormer import branch_scales
+from graphormer_sepnorm.model.ops import dropout, dropout_add
 
 SMILES = ("CCO", "c1ccccc1", "N", "CC(C)Cl")
 needs_kernels = pytest.mark.usefixtures("compiled_form")
@@ -74,15 +73,6 @@ def test_masks_are_random():
     assert float((between - torch.eye(20)).abs().max()) < 4.5 / masks.shape[1] ** 0.5 + 0.02
 
 
-def test_plain_dropout_is_that_of_torch():
-    values = torch.ones(1000, dtype=torch.float64)
-    torch.manual_seed(4)
-    mine = dropout_add(values, values, 0.5)
-    torch.manual_seed(4)
-    assert torch.equal(mine, values + torch.nn.functional.dropout(values, 0.5))
-    assert np.isin(mine.numpy(), [1, 3]).all()
-
-
 def test_all_tokens_of_a_graph_go_the_same_way(molecules):
     batch = molecules[1]
     scales = branch_scales(batch, 3, 0.6)
@@ -105,23 +95,6 @@ def test_frequencies_grow_with_the_layer_and_means_are_one(molecules):
     columns = skipped.flatten(1)
     correlations = torch.corrcoef(columns.T) - torch.eye(columns.shape[1])
     assert correlations.abs().max() < 4.5 / 4000**0.5
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("local_layers", [0, 1])
-def test_a_skipped_branch_brings_no_messages_either(molecules, local_layers, dtype):
-    vocabulary, batch = molecules
-    options = {"local_mpnn": "gine", "local_layers": local_layers, "degree_scaler": True}
-    model = small_model(vocabulary, norm="shared-ln", **options).to(dtype)
-    layer = model.layers[0]
-    rows = model.embedding(batch)
-    skipped = batch.graph_of_atom == 1
-    scales = torch.ones(2, len(rows), 1, dtype=dtype)
-    scales[0, len(SMILES) :][skipped] = 0
-    result, _ = layer(rows, batch, model.bias(batch), scales, log_degrees(batch, dtype))
-    atoms = rows[len(SMILES) :][skipped]
-    truth = atoms + layer.ffn(layer.ffn_norm(atoms, 0))
-    assert relative_error(result[len(SMILES) :][skipped], truth) < 1e-5
 
 
 def test_the_last_layer_skips_as_often_as_was_asked(molecules):

@@ -29,7 +29,7 @@ def test_atoms_may_be_numbered_in_any_order(zinc_graphs, options):
     _, vocabulary = stored(graphs, 20)
     model = small_model(vocabulary, **options, max_path_length=20).train()
     plain = run(model, batch_of(graphs, vocabulary, 20))
-    for seed in range(3):
+    for seed in range(2):
         generator = torch.Generator().manual_seed(seed)
         orders = [torch.randperm(len(data.x), generator=generator) for data in graphs]
         mixed = [renumbered(data, order) for data, order in zip(graphs, orders, strict=True)]
@@ -58,12 +58,11 @@ def test_bonds_may_be_listed_in_any_order(zinc_graphs):
 
 
 @pytest.mark.parametrize("options", VARIANTS, ids=name_of)
-@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
-def test_number_of_attention_blocks_changes_nothing(molecules, options, training):
+def test_number_of_attention_blocks_changes_nothing(molecules, options):
     graphs, vocabulary = molecules
-    model = small_model(vocabulary, **options).train(training)
+    model = small_model(vocabulary, **options).train()
     plain = run(model, batch_of(graphs, vocabulary))
-    for blocks in (2, 3, 4, 5, 50):
+    for blocks in (2, 3, 50):
         batch = batch_of(graphs, vocabulary, attention_blocks=blocks)
         assert len(batch.blocks) == min(blocks, len(graphs))
         assert_same(plain, run(model, batch))
@@ -110,16 +109,15 @@ def with_filler(batch: GraphBatch, number: int) -> GraphBatch:
     )
 
 
-@pytest.mark.parametrize("number", [0, 17])
 @pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
 @pytest.mark.parametrize("options", VARIANTS, ids=name_of)
-def test_filler_rows_change_nothing(molecules, options, training, number):
+def test_filler_rows_change_nothing(molecules, options, training):
     graphs, vocabulary = molecules
     model = small_model(vocabulary, **options).train(training)
     batch = batch_of(graphs, vocabulary)
-    filled = with_filler(batch, number)
-    plain, other = run(model, batch), run(model, filled)
-    assert_same(plain, other)
+    plain = run(model, batch)
+    for number in (0, 17) if options == VARIANTS[0] else (17,):
+        assert_same(plain, run(model, with_filler(batch, number)))
 
 
 def test_padding_is_masked(molecules):

@@ -11,8 +11,7 @@ from reference.models import randomise, relative_error
 from torch import Tensor, nn
 
 from graphormer_sepnorm import replace_norms
-from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
-from graphormer_sepnorm.model.norm_arms import make_norm
+from graphormer_sepnorm.model.norms import MaskedBatchNorm, make_norm
 
 N, L, D = 6, 5, 8
 EXACT = 1e-10

@@ -17,8 +17,12 @@ from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.model.config import ReadoutName
-from graphormer_sepnorm.model.graphormer import Graphormer, log_odds
-from graphormer_sepnorm.model.summary import count_parameters, parameter_table
+from graphormer_sepnorm.model.graphormer import (
+    Graphormer,
+    count_parameters,
+    log_odds,
+    parameter_table,
+)
 
 SMILES = ("CCO", "c1ccccc1", "N")
 # Of three numbers the second has no factor.
@@ -81,7 +85,7 @@ def test_other_numbers_than_the_model_reads(
 ) -> None:
     batch, vocabulary = given
     model = small_model(vocabulary, extra_inputs=3)
-    message = rf"^the model reads 3 numbers beside each graph .* holds \[3, {width}\]: give extra"
+    message = rf"^the model reads 3 extra features .* holds \[3, {width}\]: give extra"
     with pytest.raises(ConfigError, match=message):
         model(replace(batch, extra=torch.zeros(3, width)))
 

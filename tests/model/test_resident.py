@@ -14,7 +14,7 @@ from reference.passes import assert_same, run
 from graphormer_sepnorm.graphs import resident
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, Collator, GraphBatch
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs, plan_shape
-from graphormer_sepnorm.model.walks import PathEncoding
+from graphormer_sepnorm.model.encodings import PathEncoding
 
 SMILES = ("CCO", "c1ccccc1C(=O)O", "N", TIED["caffeine"], TIED["adamantane"], "C.CC(C)Cl", "C1CC1N")
 CHOSEN = [5, 0, 3, 6, 1]
@@ -127,17 +127,6 @@ def test_paths_found_beforehand_are_those_of_the_batch(graphs, shape, monkeypatc
         truth = encoding.ways((distance[other.pair_type] == 1).float(), other)
         assert torch.equal(encoding.ways(torch.empty(0), block), truth)
     assert truth[6:].any()  # rings of six atoms, and longer paths
-
-
-@pytest.mark.parametrize("one_number_for_all", [False, True])
-def test_rows_that_differ_are_found_by_numbers_that_stand_for_them(one_number_for_all, monkeypatch):
-    rows = torch.randint(0, 3, (500, 4), generator=torch.Generator().manual_seed(1)).log1p()
-    if one_number_for_all:  # then whole rows are compared
-        monkeypatch.setattr(torch, "randint", lambda *_, **__: torch.zeros(4, dtype=torch.int64))
-    different, number = resident._distinct(rows)
-    assert torch.equal(different[number], rows)
-    assert len(different) == len(rows.unique(dim=0)) < 82
-    assert not resident._distinct(rows[:0])[1].numel()
 
 
 def test_filler_rows_are_marked_and_harmless(graphs):

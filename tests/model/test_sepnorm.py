@@ -41,7 +41,7 @@ def formula(module: SepNorm, tokens: Tensor, classes, position: int, mask: Tenso
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
-@pytest.mark.parametrize("position", [0, 2, L - 1, -1, -L])
+@pytest.mark.parametrize("position", [0, 2, -1])
 @PAIRS
 def test_agrees_with_the_published_algorithm(classes, position, training, masked):
     module = SepNorm(D, *classes, cls_position=position).double().train(training)
@@ -70,28 +70,18 @@ def test_batch_norm_on_tokens_normalises_channels_when_there_are_as_many_tokens(
     assert not torch.allclose(out, wrong, atol=0.1)
 
 
-def test_defaults_are_the_papers():
-    module = SepNorm(D)
-    token = torch.randn(N, 3, D)
-    out = module(token).detach()
-    assert torch.allclose(out[:, 0].mean(0), torch.zeros(D), atol=1e-5)
-    assert torch.allclose(out[:, 1:].mean(-1), torch.zeros(N, 2), atol=1e-5)
-
-
-def test_one_sequence_in_training_is_a_clear_error():
+def test_one_sequence_or_token_in_training_is_a_clear_error():
     module = SepNorm(D)
     with pytest.raises(DataError, match="at least 2"):
         module(torch.randn(1, L, D))
     assert module.eval()(torch.randn(1, L, D)).shape == (1, L, D)
     # No BatchNorm on [CLS]: nothing wrong with one sequence.
-    assert SepNorm(D, nn.LayerNorm, nn.BatchNorm1d)(torch.randn(1, L, D)).shape == (1, L, D)
-
-
-def test_one_real_token_in_training_is_a_clear_error():
+    of_tokens = SepNorm(D, nn.LayerNorm, nn.BatchNorm1d)
+    assert of_tokens(torch.randn(1, L, D)).shape == (1, L, D)
     mask = torch.zeros(N, L, dtype=torch.bool)
     mask[0, 1] = True
     with pytest.raises(DataError, match="at least 2"):
-        SepNorm(D, nn.LayerNorm, nn.BatchNorm1d)(torch.randn(N, L, D), mask)
+        of_tokens(torch.randn(N, L, D), mask)
 
 
 def test_cls_alone():
@@ -103,13 +93,6 @@ def test_cls_alone():
 def test_another_class_is_a_config_error(wrong, place):
     with pytest.raises(ConfigError, match=r"BatchNorm1d or nn\.LayerNorm, or its name"):
         SepNorm(D, **{place: wrong})
-
-
-@PAIRS
-def test_the_names_of_norms_stand_for_the_classes(classes):
-    names = ["bn" if cls is nn.BatchNorm1d else "ln" for cls in classes]
-    tokens = torch.randn(N, L, D)
-    assert torch.equal(SepNorm(D, *names)(tokens), SepNorm(D, *classes)(tokens))
 
 
 @pytest.mark.parametrize("kind", ["ln", "bn"])
@@ -170,18 +153,6 @@ def test_half_a_state_dict_of_a_layer_norm_is_noticed():
     module = SepNorm.from_layer_norm(nn.LayerNorm(D, bias=False), "ln")
     with pytest.raises(RuntimeError, match=r'Unexpected.*"bias"'):
         module.load_state_dict(nn.LayerNorm(D).state_dict())
-
-
-@PAIRS
-def test_state_dict_round_trip(classes):
-    one, other = SepNorm(D, *classes), SepNorm(D, *classes)
-    for _ in range(3):
-        one(torch.randn(N, L, D) * 2 + 1)
-    assert other.load_state_dict(one.state_dict()).missing_keys == []
-    tokens = torch.randn(1, L, D)
-    assert torch.equal(one.eval()(tokens), other.eval()(tokens))
-    batch_norms = sum(cls is nn.BatchNorm1d for cls in classes)
-    assert len(one.state_dict()) == 4 + 3 * batch_norms
 
 
 @PAIRS

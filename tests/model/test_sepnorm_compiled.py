@@ -15,11 +15,11 @@ from graphormer_sepnorm import SepNorm
 
 D = 8
 
-PAIRS = pytest.mark.parametrize("pair", ["bn+ln", "ln+bn", "bn+bn"])
+PAIRS = pytest.mark.parametrize("pair", ["bn+ln", "bn+bn"])
 LAYOUTS = pytest.mark.parametrize(
     ("position", "masked"),
-    [(0, False), (0, True), (2, False), (-1, True)],
-    ids=["first", "first-masked", "third", "last-masked"],
+    [(0, False), (2, False), (-1, True)],
+    ids=["first", "third", "last-masked"],
 )
 TRAINING = pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
-from graphormer_sepnorm.model.norm_arms import NormArm, make_norm
+from graphormer_sepnorm.model.norms import MaskedBatchNorm, NormArm, make_norm
 from reference.models import randomise
 
 

@@ -10,8 +10,7 @@ from rdkit import Chem
 from scipy.sparse import csr_array
 
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
-from graphormer_sepnorm.uncertainty.neighbours import Neighbours
-from graphormer_sepnorm.uncertainty.token_distance import TokenDistance
+from graphormer_sepnorm.uncertainty.domain import Neighbors, TokenDistance
 from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 
 # Molecules of C, N and O, which `make_checkpoint` knows.
@@ -57,7 +56,7 @@ def confidence(
         seen, unseen = random.standard_normal((2, 1, len(TRAINED), tokens)).astype(np.float32)
         measure, distance = TokenDistance.fit(seen, unseen)
         inputs = inputs._replace(distance=distance)
-    sketch = Neighbours.of(fingerprints(TRAINED), np.arange(len(TRAINED)), TRAINED, labels)
+    sketch = Neighbors.of(fingerprints(TRAINED), np.arange(len(TRAINED)), TRAINED, labels)
     std = np.ones(targets)
     places = np.arange(len(TRAINED))
     return Uncertainty.fit(kind, labels, inputs, folds, std, sketch, folds, places, tokens=measure)

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 
 from graphormer_sepnorm.baselines.features import FeatureColumns
-from graphormer_sepnorm.baselines.fit import BaggedBoosting, Kind, Scaled
+from graphormer_sepnorm.baselines.fit import Fitted, Kind, boost
 from graphormer_sepnorm.baselines.trees import BoostedTrees
 
 # Environments of an aliphatic CH3, an OH and others; and two descriptors.
@@ -29,14 +29,14 @@ def boosted_trees(
     count: int = 4,
     without: int | None = None,
     models: Sequence[Any] = (),
-) -> tuple[BoostedTrees, list[Scaled]]:
+) -> tuple[BoostedTrees, list[Fitted]]:
     """Trees on made-up labels, as plain arrays and as scikit-learn's; or those of `models`.
 
     Of two boostings each, the second of which sees other molecules.
     """
     x = random_features(60)
     random = np.random.default_rng(1)
-    scaled: list[Any] = [Scaled(BaggedBoosting((one,))) for one in models]
+    scaled: list[Any] = [Fitted((one,)) for one in models]
     for target in range(0 if models else targets):
         y = x @ random.normal(size=x.shape[1]) / 40
         options: dict[str, Any] = {"n_estimators": count, "subsample": 0.5}
@@ -44,8 +44,8 @@ def boosted_trees(
             scaled.append(None)
         elif kind == "binary":
             of, labels = GradientBoostingClassifier(**options), y > np.quantile(y, 0.3)
-            scaled.append(Scaled(BaggedBoosting.fit(of, 2, x, labels, None)))
+            scaled.append(Fitted(boost(of, 2, x, labels, None)))
         else:
             of, labels = GradientBoostingRegressor(**options), (y - y.mean()) / y.std()
-            scaled.append(Scaled(BaggedBoosting.fit(of, 2, x, labels, None), 30.0, 7.0))
+            scaled.append(Fitted(boost(of, 2, x, labels, None), 30.0, 7.0))
     return BoostedTrees.from_fitted(COLUMNS, scaled, kind == "binary"), scaled

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import io
 import json
 import os
@@ -19,21 +17,19 @@ from pathlib import Path
 
 import pytest
 import yaml
-from reference.processes import REPOSITORY, Forked
-from rich.console import Console
 
 from graphormer_sepnorm.config import FitConfig, TrainerConfig
-from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.runs import scheduler
-from graphormer_sepnorm.runs.lifetime import locked
+from graphormer_sepnorm.runs.locks import locked
 from graphormer_sepnorm.runs.plan import RunSpec
 from graphormer_sepnorm.runs.scheduler import Display, Scheduler, environments, last_line, reached
 
-# What it does stands in a file beside the run.
+REPOSITORY = Path(__file__).parents[2]
+# What it does stands in a file next to the run.
 PROGRAM = """
 import json, os, pathlib, signal, sys, time
 import yaml
-from graphormer_sepnorm.runs.lifetime import end_with_the_command
+from graphormer_sepnorm.process import end_with_the_command
 end_with_the_command()
 words = sys.argv[1:]
 resumed = words[0] == "--resume"
@@ -105,10 +101,10 @@ class Workplace:
         scheduler.FIT = (sys.executable, str(program))
 
     def run(self, arm: str, seed: int = 0, do: str = "work") -> RunSpec:
-        place = self.directory / arm / f"seed{seed}"
-        place.parent.mkdir(exist_ok=True)
-        place.with_name(f"{place.name}.do").write_text(do)
-        return RunSpec(f"{arm} {seed}", FitConfig(seed_everything=seed), place, arm)
+        directory = self.directory / arm / f"seed{seed}"
+        directory.parent.mkdir(exist_ok=True)
+        directory.with_name(f"{directory.name}.do").write_text(do)
+        return RunSpec(f"{arm} {seed}", FitConfig(seed_everything=seed), directory, arm)
 
     def done(self, arm: str) -> RunSpec:
         """A run that is finished."""
@@ -118,12 +114,12 @@ class Workplace:
         return run
 
     def train(
-        self, runs: Sequence[RunSpec], places: Sequence[Mapping[str, str]] = ()
+        self, runs: Sequence[RunSpec], slots: Sequence[Mapping[str, str]] = ()
     ) -> tuple[bool, list[str]]:
         display = Events(runs)
         with locked(self.directory) as lock:
             unfinished = [run for run in runs if not run.finished]
-            whole = Scheduler(unfinished, places or environments(1, 1), display, lock).run()
+            whole = Scheduler(unfinished, slots or environments(1, 1), display, lock).run()
         return whole, display.events
 
 
@@ -188,10 +184,13 @@ def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(
     assert bad.failure.read_text() == "it cannot be done\n"
     assert dead.failure.read_text() == "killed by SIGKILL\n"
     assert not runs[2].failure.exists()
-    bad.directory.with_name("seed0.do").write_text("work")  # mended
+    bad.directory.with_name("seed0.do").write_text("work")  # fixed, and its data have moved
+    moved = bad.config.with_options({"data.root": "there", "data.batch_size": 8})
+    runs[0] = RunSpec(bad.name, moved, bad.directory, bad.arm)
     (dead.directory / "left").touch()
     _, events = workplace.train(runs)
     assert "bad 0: finished" in events
+    assert summary(bad)["words"] == ["--resume", str(bad.directory), "--data.root=there"]
     # It had saved, so it went on; the other had not, and began with an empty directory.
     assert bad.log.read_text().splitlines()[-1] == "continued"
     assert not bad.failure.exists()
@@ -199,17 +198,7 @@ def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(
     assert not (dead.directory / "left").exists()
 
 
-def test_a_run_goes_on_with_data_that_have_moved(workplace: Workplace) -> None:
-    run = workplace.run("a", do="fail")
-    workplace.train([run])
-    run.directory.with_name("seed0.do").write_text("work")
-    moved = run.config.with_options({"data.root": "there", "data.batch_size": 8})
-    run = RunSpec(run.name, moved, run.directory, run.arm)
-    workplace.train([run])
-    assert summary(run)["words"] == ["--resume", str(run.directory), "--data.root=there"]
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_interruption_lets_the_processes_save(number: int, workplace: Workplace) -> None:
     # In the background SIGINT is ignored, and stays so.
     before = signal.signal(number, signal.default_int_handler)
@@ -294,36 +283,17 @@ def test_a_process_that_cannot_be_started_stops_no_other_run(
     ]
 
 
-def test_a_file_system_without_locks_is_warned_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog
-) -> None:
-    def no_locks(*_: object) -> None:
-        raise OSError(errno.ENOSYS, "Function not implemented")
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
-    with locked(tmp_path) as lock:
-        assert lock > 0
-    assert "has no locks" in caplog.text
-
-
-def test_one_command_at_work(tmp_path: Path) -> None:
-    with locked(tmp_path), pytest.raises(ConfigError):
-        locked(tmp_path, patience=0.2).__enter__()
-    with locked(tmp_path, patience=0.2):
-        pass
-
-
 def test_killed_command_takes_its_processes_along(workplace: Workplace) -> None:
     run = workplace.run("a", do="hang")
     code = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "from pathlib import Path\n"
         "from test_scheduler import Workplace\n"
-        f"place = Workplace(Path({str(workplace.directory)!r}))\n"
-        "place.train([place.run('a', do='hang')])\n"
+        f"here = Workplace(Path({str(workplace.directory)!r}))\n"
+        "here.train([here.run('a', do='hang')])\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    with Forked([sys.executable, "-c", code], env=environment) as command:
+    with subprocess.Popen([sys.executable, "-c", code], env=environment) as command:
         when((run.directory / "at work").exists, command.kill).join()
     assert command.returncode == -signal.SIGKILL
     # The process held on to the lock, so a new command waits until it is gone.
@@ -334,41 +304,26 @@ def test_killed_command_takes_its_processes_along(workplace: Workplace) -> None:
     assert not run.begun
 
 
-def test_lock_is_held_by_the_processes_too(tmp_path: Path) -> None:
-    with locked(tmp_path) as lock:
-        orphan = subprocess.Popen(["sleep", "60"], pass_fds=(lock,))
-    try:
-        with pytest.raises(ConfigError):
-            locked(tmp_path, patience=0).__enter__()
-    finally:
-        orphan.kill()
-        orphan.wait()
-    with (tmp_path / ".lock").open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def test_places_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    def places(jobs: int | None, runs: int, **trainer: str) -> tuple[list[str], int]:
-        return scheduler.places(jobs, TrainerConfig(**trainer), runs)
+def test_slots_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slots(jobs: int | None, runs: int, **trainer: str) -> tuple[list[str], int]:
+        return scheduler.slots(jobs, TrainerConfig(**trainer), runs)
 
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert places(None, 8) == (["0", "1", "2"], 3)
-    assert places(4, 8) == (["0", "1", "2"], 4)
-    assert places(None, 2) == (["0", "1", "2"], 2)
-    # A run that takes two has them all before it.
-    assert places(None, 8, accelerator="gpu", devices="2") == ([], 1)
+    assert slots(None, 8) == (["0", "1", "2"], 3)
+    assert slots(4, 8) == (["0", "1", "2"], 4)
+    assert slots(None, 2) == (["0", "1", "2"], 2)
+    # A run that takes two has them all.
+    assert slots(None, 8, accelerator="gpu", devices="2") == ([], 1)
     monkeypatch.setattr(scheduler, "cores", lambda: 6)
-    assert places(None, 8, accelerator="cpu") == ([], 6)
+    assert slots(None, 8, accelerator="cpu") == ([], 6)
     for jobs, own in ((1, 6), (2, 1)):  # what a process starts that is one of several
         with monkeypatch.context() as patch:
             for name, value in environments(jobs, 1)[0].items():
                 patch.setenv(name, value)
-            assert places(None, 8, accelerator="cpu") == ([], own)
+            assert slots(None, 8, accelerator="cpu") == ([], own)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6,7")
-    assert places(None, 8) == (["5", "6", "7"], 3)
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    assert places(2, 8) == ([], 2)
+    assert slots(None, 8) == (["5", "6", "7"], 3)
     given = [one["CUDA_VISIBLE_DEVICES"] for one in environments(3, 1, ["4", "5"])]
     assert given == ["4", "5", "4"]
 
@@ -405,47 +360,45 @@ def half_way(workplace: Workplace) -> RunSpec:
 
 
 def test_progress_is_read_from_the_run(half_way: RunSpec, tmp_path: Path) -> None:
-    assert reached(half_way.directory, "mae") == (40, 0.7, 0.6)
+    assert reached(half_way.directory, "mae") == (40, 0.7)
     assert reached(half_way.directory, "auroc")[0] == 40
     assert reached(tmp_path / "nowhere", "mae")[0] == 0
+    for seed in (3, 4):  # an ensemble is as far as its members
+        shutil.copytree(half_way.directory, tmp_path / "fold0" / "members" / f"seed{seed}")
+    (tmp_path / "fold0" / "members" / "seed3.log").touch()
+    assert reached(tmp_path / "fold0", "mae")[0] == 80
     half_way.files.metrics_file.write_text("epoch,step\n0,")  # it is being written
     assert reached(half_way.directory, "mae")[0] == 0
 
 
-def test_an_ensemble_is_as_far_as_its_members(half_way: RunSpec, tmp_path: Path) -> None:
-    for seed in (3, 4):
-        shutil.copytree(half_way.directory, tmp_path / "fold0" / "members" / f"seed{seed}")
-    (tmp_path / "fold0" / "members" / "seed3.log").touch()
-    assert reached(tmp_path / "fold0", "mae")[0] == 80
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
-def test_bars_in_a_terminal(workplace: Workplace, half_way: RunSpec) -> None:
+def test_a_line_in_a_terminal(
+    workplace: Workplace, half_way: RunSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    now = [1000.0]
+    monkeypatch.setattr(scheduler.time, "monotonic", lambda: now[0])
     waiting = [workplace.run(arm, seed) for arm in ("b", "c") for seed in range(4)]
-    done = workplace.done("d")
-    out = io.StringIO()
-    console = Console(file=out, force_terminal=True, width=100, height=9, color_system=None)
+    out = Terminal()
     steps = dict.fromkeys("abcd", 100)
-    bars = Display([half_way, *waiting, done], "mae", steps, console)
-    bars.started(half_way)
-    for run in waiting[:2]:
-        bars.started(run)
-    bars.ended(waiting[1], "stopped")
-    bars.ended(waiting[0], f"a\x1b[1mline [of] {'many ' * 30}words", failed=True)
-    said = f"b 0: a [1mline [of] {'many ' * 30}words\n"
-    assert said in out.getvalue()  # above the bars, on one line
-    out.truncate(out.seek(0))
+    display = Display([half_way, *waiting, workplace.done("d")], "mae", steps, out)
+    for run in (half_way, *waiting[:2]):
+        display.started(run)
+    display.ended(waiting[1], "stopped")
+    display.ended(waiting[0], f"a\x1b[1mline [of] {'many ' * 30}words", failed=True)
+    assert out.getvalue().endswith(f"b 0: a [1mline [of] {'many ' * 30}words\n")
     metrics = half_way.files.metrics_file
-    for row in ("3,49,,0.65", "4,59,,0.5"):
-        metrics.write_text(f"{metrics.read_text()}\n{row}")
-        bars.refresh()
-    bars.close()
-    said = re.sub("\x1b[^a-zA-Z]*[a-zA-Z]", "", out.getvalue())
-    *_, of_all, of_run = (line.strip() for line in re.split("[\r\n]+", said.strip()))
-    left = r"\d:\d\d:\d\d"
-    # What failed and what was finished earlier is not waited for; what was stopped goes on later.
-    assert re.fullmatch(rf"1 of 10 runs finished +\S+ +260/1000 +{left}", of_all)
-    values = r"validation MAE 0\.5000, best 0\.5000"
-    assert re.fullmatch(rf"a 0 +\S+ +60/100 +{values} +{left}", of_run)
+    metrics.write_text(f"{metrics.read_text()}\n4,59,,0.5")
+    now[0] += 120
+    display.close()
+    # What failed and what was finished earlier is not waited for; what was stopped goes on later:
+    # 120 of 860 steps were taken in two minutes, the failed run's among them.
+    line = out.getvalue().rpartition("\r")[2]
+    assert line == "\x1b[K1 of 10 runs finished, 0:12:20 left | a 0: 60/100, MAE 0.5000\n"
 
 
 def test_lines_elsewhere(workplace: Workplace, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tables_io import refused
 
 from graphormer_sepnorm.tables.columns import (
     find_column,
     find_smiles_column,
-    free_name,
     parse_class,
     parse_class_name,
-    parse_label,
     parse_number,
     parse_or_missing,
     split_bound,
@@ -33,8 +29,6 @@ from graphormer_sepnorm.tables.columns import (
         (["Drug", "Drug_SMILES", "logS"], 1),
         (["id", "rdkit smiles (washed)"], 1),
         (["anything at all"], 0),
-        (["canonical_smiles", "isomeric_smiles"], 1),  # which has the stereochemistry
-        (["PUBCHEM_OPENEYE_CAN_SMILES", "PUBCHEM_OPENEYE_ISO_SMILES"], 1),
         (["InChIKey", "InChI", "drug"], 1),
         (["id", "Standard InChI Key", "standard_inchi"], 2),
         (["InChI", "structure SMILES"], 1),
@@ -44,17 +38,13 @@ def test_the_column_of_smiles_is_recognised(columns: list[str], position: int) -
     assert find_smiles_column(columns, None, "a.csv") == position
 
 
-def test_the_named_column_of_smiles_is_taken() -> None:
-    assert find_smiles_column(["smiles", "product"], "product", "a.csv") == 1
-
-
 def test_a_column_of_smiles_that_cannot_be_told_is_refused() -> None:
+    assert find_smiles_column(["smiles", "product"], "product", "a.csv") == 1
     with refused("a.csv", "id, y", "--smiles"):
         find_smiles_column(["id", "y"], None, "a.csv", option="--smiles")
-    with refused("a.csv", "'smiles', 'SMILES'", "--data.smiles_column"):
-        find_smiles_column(["smiles", "SMILES"], None, "a.csv")
-    with refused("'in\\nsmiles', 'out smiles'"):
-        find_smiles_column(["in\nsmiles", "out smiles"], None, "a.csv")
+    for several in (["smiles", "SMILES"], ["canonical_smiles", "isomeric_smiles"]):
+        with refused(", ".join(map(repr, several)), "--data.smiles_column"):
+            find_smiles_column(several, None, "a.csv")
     with refused("c11 and 8 more"):
         find_smiles_column([f"c{number}" for number in range(20)], None, "a.csv")
 
@@ -74,38 +64,17 @@ def test_capitals_of_a_column_matter_only_if_they_have_to() -> None:
     assert find_column(["GAP", "gap"], "gap", "a.csv") == 1
     with refused("a.csv", "2 columns are called 'Gap'"):
         find_column(["GAP", "gap"], "Gap", "a.csv")
-    with refused("2 columns are called 'gap'"):
-        find_column(["gap", "x", "gap"], "gap", "a.csv")
-
-
-def test_a_missing_column_is_named_with_the_others() -> None:
     with refused("a.csv", "no column 'gab'", "did you mean 'gap'", "homo, gap"):
         find_column(["homo", "gap"], "gab", "a.csv")
     with refused("no column 'gap'"):
         find_column(["g\nap"], "gap", "a.csv")
 
 
-def test_a_name_that_is_taken_gets_a_number() -> None:
-    assert free_name("y", []) == "y"
-    assert free_name("y", ["Y"]) == "y_2"
-    assert free_name("y", ["y", "y_2", "Y_3"]) == "y_4"
-
-
-@pytest.mark.parametrize("cell", [None, "", " ", "NA", "n/a", "NaN", "NULL", "none", "-", math.nan])
-def test_missing_numbers_are_nan(cell: object) -> None:
-    assert math.isnan(parse_number(cell))
-
-
 @pytest.mark.parametrize(
     ("cell", "number"),
     [
-        ("True", 1.0),
-        ("false", 0.0),
-        (True, 1.0),
-        (" 1e-3 ", 0.001),
-        (7, 7.0),
-        ("-.5", -0.5),
-        ("\N{MINUS SIGN}1.5", -1.5),
+        *(("True", 1.0), ("false", 0.0), (True, 1.0), (" 1e-3 ", 0.001), (7, 7.0), ("-.5", -0.5)),
+        *(("\N{MINUS SIGN}1.5", -1.5), (repr(0.1 + 0.2), 0.1 + 0.2)),
     ],
 )
 def test_numbers_are_read(cell: object, number: float) -> None:
@@ -113,14 +82,15 @@ def test_numbers_are_read(cell: object, number: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "cell", ["active", "1,5", "1_000", ">10", "inf", "-Infinity", math.inf, "9" * 400, "\udc80"]
+    "cell",
+    [*("active", "1,5", "1_000", ">10", "29%", "inf", "-Infinity", math.inf, "9" * 400, "\udc80")],
 )
 def test_what_is_no_finite_number_is_refused(cell: object) -> None:
     with pytest.raises(ValueError, match=r"^.+$"):
         parse_number(cell)
 
 
-def test_what_32_bits_do_not_hold_is_missing_beside_a_molecule() -> None:
+def test_what_32_bits_do_not_hold_is_a_missing_extra_input() -> None:
     cells = ("1e39", "-1e39", "inf", "-inf", "", "-2")
     *missing, last = parse_or_missing(cells, "abcdef")
     assert all(map(math.isnan, missing))
@@ -132,64 +102,30 @@ def test_what_32_bits_do_not_hold_is_missing_beside_a_molecule() -> None:
 @pytest.mark.parametrize(
     "word",
     [
-        *("#N/A", "n.d.", " N.D. ", "n/d", "ND", "n.t.", "nt", "Not tested", "not determined"),
-        *("#NV", "#DIV/0!", "#VALUE!", "#NUM!", "#REF!", "#NAME?", "?"),
-        *("<NA>", "n.a.", "N. A.", "#N/A N/A", "#NA", "1.#QNAN", "-1.#IND", "-NaN", "\\N", "."),
-        *("--", "\u2013", "(null)", "#NULL!", "missing", "no data", "NaT"),
+        *(None, "", " ", "NA", "n/a", "NaN", "NULL", "none", "-", math.nan),
+        *("#N/A", "n.d.", " N.D. ", "nt", "Not tested", "#NV", "#DIV/0!", "?", "<NA>", "N. A."),
+        *("#N/A N/A", "1.#QNAN", "-NaN", "\\N", ".", "\u2013", "(null)", "missing", "NaT"),
     ],
 )
-def test_words_for_no_value_are_missing_everywhere(word: str) -> None:
-    for parse in (parse_label, parse_class, parse_number):  # weights and descriptors are numbers
+def test_words_for_no_value_are_missing_everywhere(word: object) -> None:
+    for parse in (parse_class, parse_number):  # weights and descriptors are numbers
         assert math.isnan(parse(word))
     assert math.isnan(*parse_or_missing([word], ["temperature"]))
-    assert parse_class_name(word) == word * (word == "nt")  # of classes this may be one
-
-
-@pytest.mark.parametrize("name", ["none", "-", "NT", "low", "N", "no", "A.", "unknown"])
-def test_other_words_are_classes(name: str) -> None:
-    assert parse_class_name(f" {name} ") == name
+    # Of classes these may be one.
+    assert parse_class_name(word) == (word if word in ("nt", "none", "-") else "")
 
 
 @pytest.mark.parametrize(
     ("cell", "number"),
-    [("29.0%", 29), (" -3 %", -3), ("\N{MINUS SIGN}0.5%", -0.5), (">50%", 50), ("1e1%", 10)],
-)
-def test_a_label_in_per_cent_is_that_number(cell: str, number: float) -> None:
-    assert parse_label(split_bound(cell)[1]) == number
-    assert parse_label(split_bound(with_decimal_comma(cell.replace(".", ",")))[1]) == number
-
-
-@pytest.mark.parametrize("cell", ["%", "NA%", "n.d.%", "5%%", "5 5%", "29,0%"])
-def test_other_cells_with_a_per_cent_sign_are_no_labels(cell: str) -> None:
-    with pytest.raises(ValueError, match="not a number"):
-        parse_label(cell)
-
-
-@pytest.mark.parametrize(
-    ("cell", "number"),
-    [
-        ("1,5", 1.5),
-        (" -11,01 ", -11.01),
-        ("+0,5e-3", 0.0005),
-        ("1,234", 1.234),
-        ("1,5E2", 150),
-        ("\N{MINUS SIGN}2,5", -2.5),
-    ],
+    [("1,5", 1.5), (" -11,01 ", -11.01), ("+0,5e-3", 0.0005), ("\N{MINUS SIGN}2,5", -2.5)],
 )
 def test_a_decimal_comma_that_is_known_for_one_is_read(cell: str, number: float) -> None:
     marked = with_decimal_comma(cell)
     assert marked == cell
     assert parse_number(marked) == number
-    assert split_bound(with_decimal_comma(f">{cell}"))[0] == ">"
     assert parse_number(split_bound(with_decimal_comma(f">={cell}"))[1]) == number
 
 
 @pytest.mark.parametrize("cell", ["1,2,3", "1.234,5", "a,5", ",5", "5,", "1,5 nM", "~1,5", ">", ""])
 def test_other_cells_with_commas_stay_what_they_are(cell: str) -> None:
     assert type(with_decimal_comma(cell)) is str
-
-
-@settings(deadline=None, max_examples=50)
-@given(st.floats(allow_nan=False, allow_infinity=False))
-def test_a_float_survives_as_text(number: float) -> None:
-    assert parse_number(repr(number)) == number

@@ -8,10 +8,9 @@ import gzip
 import lzma
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tables_io import read, read_cells, refused, saved, standard_stream, write
+from tables_io import read, read_cells, refused, saved, standard_stream
 
 from graphormer_sepnorm.tables import text
 from graphormer_sepnorm.tables.formats import format_of
@@ -23,31 +22,22 @@ _SDF = "title\n\n\n  0  0  0  0  0  0  0  0  0  0999 V2000\nM  END\n>  <y>\n1\n\
 @pytest.mark.parametrize(
     ("name", "format"),
     [
-        ("a.csv", "csv"),
-        ("a.b.CSV.GZ", "csv"),
-        ("a.tab", "tsv"),
-        ("a.tsv.gz", "tsv"),
-        ("a.ism", "smi"),
-        ("a.txt", "smi"),
-        ("a.sd", "sdf"),
-        ("a.SDF.gz", "sdf"),
-        ("a.pq", "parquet"),
-        ("a.XLSX", "xlsx"),
+        *(("a.csv", "csv"), ("a.b.CSV.GZ", "csv"), ("a.tab", "tsv"), ("a.tsv.gz", "tsv")),
+        *(("a.ism", "smi"), ("a.txt", "smi"), ("a.sd", "sdf"), ("a.SDF.gz", "sdf")),
+        *(("a.pq", "parquet"), ("a.XLSX", "xlsx")),
+        *((name, "") for name in ("table", "t.ods", "t.xlsx.gz", "t.gz", ".csv/x", "-")),
     ],
 )
 def test_the_name_says_the_format(name: str, format: str) -> None:
-    assert format_of(f"some.folder/{name}") == format
-
-
-@pytest.mark.parametrize(
-    "name", ["table", "t.ods", "t.xlsx.gz", "t.gz", "t.parquet.gz", ".csv/x", "-"]
-)
-def test_a_name_that_says_no_format_is_refused(name: str) -> None:
+    if format:
+        assert format_of(f"some.folder/{name}") == format
+        return
     with refused(name, "what format", ".csv", "save another spreadsheet as .xlsx or .csv"):
         format_of(name)
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
+    file = saved(tmp_path / "file", "")
     for suffix in ("csv", "smi", "sdf", "parquet"):
         with refused(f"there is no file {tmp_path / 'no'}.{suffix}"):
             open_table(tmp_path / f"no.{suffix}")
@@ -55,14 +45,8 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         folder.mkdir()
         with refused(str(folder), "is a directory"):
             open_table(folder)
-    file = saved(tmp_path / "file", "")
-    with refused(str(file), "cannot be opened"):
-        open_table(file / "t.csv")
-
-
-def test_the_format_can_be_said(tmp_path: Path) -> None:
-    path = saved(tmp_path / "table", "smiles\ty\nC\t1\n")
-    assert read_cells(path, format="tsv") == [("C", "1")]
+        with refused(str(file), "cannot be opened"):
+            open_table(file / f"t.{suffix}")
 
 
 def test_gzip_is_known_by_its_first_bytes(tmp_path: Path) -> None:
@@ -75,43 +59,32 @@ def test_gzip_is_known_by_its_first_bytes(tmp_path: Path) -> None:
     assert read_cells(path) == [("1",)]
 
 
-@pytest.mark.parametrize("gzipped", [False, True])
 @pytest.mark.parametrize(
     ("content", "format", "cells"),
     [
         ("id,SMILES\n1,C\n", "csv", ("1", "C")),
         ('"SMILES";"id"\nC;1\n', "csv", ("C", "1")),
-        ("id\tsmiles\n1\tC\n", "tsv", ("1", "C")),
+        ("id\trdkit SMILES\n1\tC\n", "tsv", ("1", "C")),
         ("smiles\nC\n", "csv", ("C",)),
         ("\ufeffsmiles,y\r\nC,1\r\n", "csv", ("C", "1")),
-        ("C methane\n", "smi", ("C", "methane")),
         ("C\tmethane", "smi", ("C", "methane")),
-        ("compound_smiles,y\nC,1\n", "csv", ("C", "1")),
         ("Drug_ID,Drug,Y\na,C,1\n", "csv", ("a", "C", "1")),
-        ("id\trdkit SMILES\n1\tC\n", "tsv", ("1", "C")),
-        ("isomeric_smiles\nC\n", "csv", ("C",)),
         ("C a,b\n", "smi", ("C", "a,b")),
         ("smiles zinc_id\nC 1\n", "smi", ("C", "1")),
         ("SMILES string\nC\n", "csv", ("C",)),
     ],
 )
-def test_the_format_of_standard_input_is_guessed(
-    monkeypatch: pytest.MonkeyPatch, gzipped: bool, content: str, format: str, cells: tuple[str]
+def test_the_format_of_standard_input_and_of_text_files_is_guessed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: str, format: str, cells: tuple[str]
 ) -> None:
     data = content.encode()
-    monkeypatch.setattr(sys, "stdin", standard_stream(gzip.compress(data) if gzipped else data))
-    with open_table("-") as table:
-        assert (table.name, table.format) == ("standard input", format)
-        assert table.fraction() is None
-        assert [row.cells for row in table] == [cells]
-
-
-def test_empty_standard_input_has_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", standard_stream())
-    assert read("-")[1] == []
-    monkeypatch.setattr(sys, "stdin", standard_stream())
-    with refused("standard input has no header"):
-        open_table("-", format="csv")
+    for raw in (data, gzip.compress(data)):
+        monkeypatch.setattr(sys, "stdin", standard_stream(raw))
+        with open_table("-") as table:
+            assert (table.name, table.format) == ("standard input", format)
+            assert table.fraction() is None
+            assert [row.cells for row in table] == [cells]
+    assert read_cells(saved(tmp_path / "t.txt", data)) == [cells]
 
 
 @pytest.mark.parametrize("name", ["x", "x.gz"])
@@ -130,28 +103,6 @@ def test_standard_input_stays_open(
         assert not stdin.buffer.closed
 
 
-def test_standard_input_as_sdf(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", standard_stream(_SDF.encode()))
-    with open_table("-", format="sdf") as table:
-        assert table.name == "standard input"
-        assert [row.cells for row in table] == [("title", "1")]
-    monkeypatch.setattr(sys, "stdin", standard_stream(gzip.compress(_SDF.encode())[:-9]))
-    with refused("standard input is cut off"):
-        open_table("-", format="sdf")
-
-
-def test_standard_input_cannot_be_parquet() -> None:
-    with refused("standard input", "name the file"):
-        open_table("-", format="parquet")
-
-
-@pytest.mark.parametrize("format", ["csv", "sdf"])
-def test_standard_input_that_is_closed(monkeypatch: pytest.MonkeyPatch, format: str) -> None:
-    monkeypatch.setattr(sys, "stdin", None)
-    with refused("standard input is closed"):
-        open_table("-", format=format)
-
-
 @pytest.mark.parametrize("gzipped", [False, True])
 def test_an_sd_file_is_not_read_as_something_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gzipped: bool
@@ -166,6 +117,13 @@ def test_an_sd_file_is_not_read_as_something_else(
     monkeypatch.setattr(sys, "stdin", standard_stream(data))
     with refused("standard input looks like SDF", "say this format"):
         open_table("-")
+    monkeypatch.setattr(sys, "stdin", standard_stream(data))
+    with open_table("-", format="sdf") as table:
+        assert [row.cells for row in table] == [("title", "1")]
+    monkeypatch.setattr(sys, "stdin", None)
+    for format in ("csv", "sdf"):
+        with refused("standard input is closed"):
+            open_table("-", format=format)
 
 
 @pytest.mark.parametrize("header", ["smiles,y", "id;SMILES", '"compound id","smiles"'])
@@ -176,16 +134,11 @@ def test_a_table_is_not_read_as_a_file_of_smiles(tmp_path: Path, header: str) ->
     assert len(read_cells(path, format="smi")) == 2
 
 
-@pytest.mark.parametrize("compress", [bz2.compress, lzma.compress])
-def test_other_compressed_files_are_refused(tmp_path: Path, compress: Any) -> None:
-    with refused("t.csv", "compressed with", "not text"):
-        open_table(saved(tmp_path / "t.csv", compress(b"smiles\nC\n")))
-
-
 def test_a_suffix_that_lies(tmp_path: Path) -> None:
-    for data, what in ((b"PAR1\x15\x04", "Parquet"), (b"PK\x03\x04\x14", "Excel")):
+    packed = (bz2.compress(b"smiles\nC\n"), lzma.compress(b"smiles\nC\n"))
+    for data in (b"PAR1\x15\x04", b"PK\x03\x04\x14", *packed):
         for name in ("t.csv", "t.smi", "t.sdf"):
-            with refused(name, what, "not text"):
+            with refused(name, "not text"):
                 open_table(saved(tmp_path / name, data))
     path = saved(tmp_path / "t.parquet", "smiles,y\nC,1\n")
     with refused(str(path), "not Parquet"):
@@ -193,36 +146,8 @@ def test_a_suffix_that_lies(tmp_path: Path) -> None:
     path = saved(tmp_path / "t.sdf", "smiles,y\nC,1\n")
     with refused(str(path), "not an SD file"):
         open_table(path)
-
-
-def test_a_text_file_is_what_its_first_line_says(tmp_path):
-    path = tmp_path / "molecules.txt"
-    for content, columns, rows in (
-        ("CCO ethanol\nC\n", ("smiles", "name"), [("CCO", "ethanol"), ("C", "")]),
-        ("id,smiles\n1,CCO\n", ("id", "smiles"), [("1", "CCO")]),
-        ("smiles\ty\nCCO\t1\n", ("smiles", "y"), [("CCO", "1")]),
-    ):
-        path.write_text(content)
-        with open_table(path) as table:
-            assert table.columns == columns
-            assert [row.cells for row in table] == rows
-
-
-@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
-@pytest.mark.parametrize("column", ["PAR1", "PAR1 inhibition", "BZhigh", "PK"])
-def test_a_column_may_begin_like_another_kind_of_file(
-    tmp_path: Path, name: str, column: str
-) -> None:
-    path = saved(tmp_path / name, f"{column},smiles\n1,C\n2,PAR1\n")
-    assert read(path)[0] == (column, "smiles")
-    assert read_cells(path) == [("1", "C"), ("2", "PAR1")]
-
-
-def test_a_real_parquet_file_under_another_name_is_known(tmp_path: Path) -> None:
-    for number, rows in enumerate(([], [("C", "1")])):
-        path = write(tmp_path / f"{number}.parquet", ("smiles", "y"), rows)
-        with refused("is Parquet", "not text"):
-            open_table(path.rename(tmp_path / f"{number}.csv"))
+    path = saved(tmp_path / "t.csv", "PAR1 inhibition,smiles\n1,C\n")  # as Parquet begins
+    assert read(path)[0] == ("PAR1 inhibition", "smiles")
 
 
 def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,4 +156,4 @@ def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     with open_table(path) as table, refused(str(path), "after row 2", "more than 1,000 characters"):
         list(table)
     with refused("at its beginning"):
-        open_table(saved(tmp_path / "t.smi", "\0" * 5000))
+        open_table(saved(tmp_path / "t.smi", "C" * 5000))

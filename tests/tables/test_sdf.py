@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from rdkit import Chem
-from tables_io import read, read_cells, refused, saved
+from tables_io import read, refused, saved
 
 from graphormer_sepnorm.chem.molecules import parse_molblock
 from graphormer_sepnorm.tables.opening import open_table
@@ -79,19 +79,6 @@ def test_data_headers(tmp_path: Path) -> None:
     }
 
 
-def test_titles_are_a_column_only_if_there_are_any(tmp_path: Path) -> None:
-    path = saved(tmp_path / "t.sdf", f"{_SECOND}$$$$\n")
-    assert read(path)[0] == ("gap", "id")
-    path = saved(tmp_path / "t.sdf", f"{_THIRD}>  <Title>\nx\n\n$$$$\n")
-    assert read(path)[0] == ("title_2", "Title")
-    assert read_cells(path) == [("last", "x")]
-
-
-def test_an_empty_sd_file_has_no_rows(tmp_path: Path) -> None:
-    for content in ("", "\n\n"):
-        assert read(saved(tmp_path / "t.sdf", content)) == ((), [])
-
-
 def test_an_sd_file_that_is_cut_off_is_refused_at_once(tmp_path: Path) -> None:
     path = tmp_path / "t.sdf.gz"
     path.write_bytes(gzip.compress(f"{_THIRD}$$$$\n".encode() * 3)[:-8])
@@ -136,14 +123,6 @@ def test_added_fields_are_read_again(tmp_path: Path, end: str, name: str) -> Non
         found = [molecule.GetPropsAsDict() for molecule in Chem.SDMolSupplier(str(tmp_path / name))]
         assert found[0]["new y"] == 0.25
         assert found[3] == {"gap": 3, "new y": -1.0}
-
-
-def test_as_many_records_as_rows_are_written(tmp_path: Path) -> None:
-    with open_table(saved(tmp_path / "t.sdf", f"{_THIRD}$$$$\n")) as table:
-        writer = create_table(tmp_path / "u.sdf", table.columns, like=table)
-        with pytest.raises(ValueError, match="shorter"):
-            writer.write([("last",)])
-        writer.discard()
 
 
 def test_sdf_is_written_from_sdf_only(tmp_path: Path) -> None:

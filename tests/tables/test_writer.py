@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import gzip
-import io
 import math
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,14 +55,6 @@ def test_cells_as_text(tmp_path: Path) -> None:
     ]
 
 
-def test_line_ends_in_cells_are_quoted(tmp_path: Path) -> None:
-    """Each kind of them: readers take a bare carriage return for the end of a row, too."""
-    row = ("a\rb", "c\nd", "e\r\nf")
-    path = write(tmp_path / "t.csv", ["x", "y", "z"], [row])
-    assert path.read_bytes() == b'x,y,z\n"a\rb","c\nd","e\r\nf"\n'
-    assert read_cells(path) == [row]
-
-
 def test_an_older_file_is_replaced_at_the_end_only(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", ["a"], [("old",)])
     writer = create_table(path, ["a"])
@@ -76,14 +65,6 @@ def test_an_older_file_is_replaced_at_the_end_only(tmp_path: Path) -> None:
     writer.close()
     assert read_cells(path) == [("new",)]
     assert [file.name for file in tmp_path.iterdir()] == ["t.csv"]
-
-
-def test_what_is_discarded_leaves_nothing(tmp_path: Path) -> None:
-    writer = create_table(tmp_path / "t.csv", ["a"])
-    assert writer.partial == tmp_path / "t.csv.partial"
-    assert (tmp_path / "t.csv.partial").exists()
-    writer.discard()
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", _NAMES)
@@ -125,15 +106,6 @@ def test_a_continued_file_is_the_same_byte_by_byte(
     )
 
 
-def test_a_file_can_be_continued_from_before_its_first_row(tmp_path: Path) -> None:
-    writer = create_table(tmp_path / "t.csv", ["a"])
-    mark = writer.mark()
-    writer.write([("1",)])
-    writer.close()
-    create_table(tmp_path / "t.csv", ["a"], resume=mark).commit()
-    assert (tmp_path / "t.csv").read_text() == "a\n"
-
-
 def test_a_partial_file_that_became_shorter_cannot_be_continued(tmp_path: Path) -> None:
     writer = create_table(tmp_path / "t.csv", ["a"])
     writer.write([("123",)])
@@ -169,12 +141,6 @@ def test_standard_output(monkeypatch: pytest.MonkeyPatch, sd_file: TableReader) 
     assert sys.stdout.buffer.getvalue() == expected  # type: ignore[attr-defined]
     with refused("standard output cannot be continued"):
         create_table("-", ["a"], resume=Mark(0))
-
-
-def test_standard_output_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", None)
-    with refused("standard output is closed"):
-        create_table("-", ["a"])
 
 
 def test_formats_that_cannot_be_written(tmp_path: Path) -> None:
@@ -216,15 +182,6 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path, name: str) -> Non
         create_table(pipe, ["a"], format="parquet")
 
 
-def test_a_device_takes_csv() -> None:
-    writer = create_table("/dev/null", ["a"])
-    writer.write([["1"]])
-    writer.commit()
-    assert not Path("/dev/null").is_file()
-    with refused("/dev/full", "No space left", "make room"):
-        create_table("/dev/full", ["a"])
-
-
 @pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "xlsx"])
 def test_a_link_stays_and_its_file_is_written(tmp_path: Path, there: bool, suffix: str) -> None:
@@ -241,36 +198,6 @@ def test_a_link_stays_and_its_file_is_written(tmp_path: Path, there: bool, suffi
     assert [path.name for path in folder.iterdir()] == [f"t.{suffix}"]
     with open_table(link) as reader:
         assert [list(row.cells) for row in reader] == [["1"]]
-
-
-def test_a_name_may_be_as_long_as_the_system_lets_it(tmp_path: Path) -> None:
-    for length in (244, 255):
-        path = tmp_path / ("é" * 120 + "x" * (length - 244) + ".csv")
-        writer = create_table(path, ["a"])
-        mark = writer.mark()
-        writer.close()
-        writer = create_table(path, ["a"], resume=mark)
-        writer.write([["1"]])
-        writer.commit()
-        assert path.read_text() == "a\n1\n"
-
-
-def test_standard_output_that_takes_text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a notebook."""
-    out = io.StringIO()
-    monkeypatch.setattr(sys, "stdout", out)
-    writer = create_table("-", ["a"])
-    writer.write([["é"]])
-    writer.commit()
-    assert out.getvalue() == "a\né\n"
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_standard_output_on_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    with open("/dev/full", "wb", buffering=0) as full:
-        monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=full))
-        with refused("standard output", "No space left", "make room"):
-            create_table("-", ["a"])
 
 
 def test_a_reader_of_our_output_that_has_gone_is_no_mistake(
@@ -314,81 +241,3 @@ def test_a_full_disk_leaves_a_file_that_can_be_continued(
     writer.write([("newer",)])
     writer.commit()
     assert read_cells(path) == [("new",), ("newer",)]
-
-
-def test_a_full_disk_leaves_an_older_parquet_file_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write(tmp_path / "t.parquet", ["a"], [("old",)])
-    opened = Path.open
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", lambda *arguments: _FullDisk(opened(*arguments)))
-        with refused(str(path), "No space left", "make room"):
-            create_table(path, ["a"])
-    assert read_cells(path) == [("old",)]
-
-
-_LIMITED = """
-import resource, sys
-from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.tables.writer import create_table
-
-resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-try:
-    writer = create_table(sys.argv[1], ["a"])
-    for start in range(0, 100_000, 1_000):
-        writer.write([(f"cell {number}",) for number in range(start, start + 1_000)])
-    writer.commit()
-except DataError as error:
-    writer.close()
-    print(error)
-"""
-
-
-@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])
-def test_a_file_that_may_not_grow_has_no_final_name(tmp_path: Path, name: str) -> None:
-    path = tmp_path / name
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", _LIMITED, str(path)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.splitlines() == [
-        f"{path} cannot be written (File too large): make room, or choose another place",
-    ]
-    assert done.stderr == ""
-    assert not path.exists()
-    assert (tmp_path / f"{name}.partial").stat().st_size <= 20_000
-
-
-def test_a_killed_process_leaves_what_was_marked(tmp_path: Path) -> None:
-    script = (
-        "import os, signal, sys\n"
-        "from graphormer_sepnorm.tables.writer import create_table\n"
-        "writer = create_table(sys.argv[1], ['a'])\n"
-        "writer.write([('1',)])\n"
-        "print(writer.mark().offset, flush=True)\n"
-        "writer.write([('2',)])\n"
-        "os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    path = tmp_path / "t.csv.gz"
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False
-    )
-    assert not path.exists()
-    writer = create_table(path, ["a"], resume=Mark(int(done.stdout)))
-    writer.write([("3",)])
-    writer.commit()
-    assert read_cells(path) == [("1",), ("3",)]
-
-
-def test_closing_twice_does_no_harm(tmp_path: Path) -> None:
-    for name in ("t.csv", "t.parquet"):
-        writer = create_table(tmp_path / name, ["a"])
-        writer.commit()
-        writer.close()
-        writer.close()
-        with contextlib.closing(create_table(tmp_path / name, ["a"])) as writer:
-            writer.close()
-        assert read_cells(tmp_path / name) == []

@@ -21,17 +21,14 @@ from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.model.config import NORMS
-from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
+from graphormer_sepnorm.training.averaging import AveragedWeights
 from graphormer_sepnorm.training.module import GraphormerModule
 
 # Of each the arguments of `train`.
 TRAININGS: dict[str, dict[str, Any]] = {
-    **{f"{norm} plain": {"norm": norm} for norm in NORMS},
-    **{
-        f"{norm} accumulated": {"norm": norm, "accumulated": True}
-        for norm in ("shared-ln", "shared-bn", "bn+bn")
-    },
+    **{f"{norm} plain": {"norm": norm} for norm in ("shared-bn", "bn+ln", "ln+bn")},
+    "shared-ln accumulated": {"norm": "shared-ln", "accumulated": True},
+    "bn+bn accumulated": {"norm": "bn+bn", "accumulated": True},
     "extensions": {"norm": "bn+bn", **EVERYTHING},
     "fixed": {"norm": "bn+bn", "accumulated": True, "frozen_bn_fraction": 0.5},
     "binary": {"norm": "bn+ln", "binary": True},

@@ -10,12 +10,10 @@ import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
 
-from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.training.batch_statistics import batch_norms, measure_batch_norm
-from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
-from graphormer_sepnorm.training.callbacks.checkpoints import LastCheckpoint, checkpoint_callbacks
+from graphormer_sepnorm.training.averaging import AveragedWeights, batch_norms, measure_batch_norm
+from graphormer_sepnorm.training.checkpoints import LastCheckpoint, checkpoint_callbacks
 from graphormer_sepnorm.training.module import TRAINED_WEIGHTS, GraphormerModule
 
 
@@ -115,48 +113,6 @@ def test_training_does_not_go_on_from_the_average(tmp_path: Path, train: Callabl
     assert trainer.global_step == steps + 1
 
 
-def assert_measured(averaged: GraphormerModule, data: MoleculeDataModule) -> None:
-    kept = {name: value.clone() for name, value in averaged.model.state_dict().items()}
-    measure_batch_norm(averaged.model, data.statistics_batches(2048))
-    for name, value in averaged.model.state_dict().items():
-        torch.testing.assert_close(value, kept[name])
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"limit_val_batches": 0}, {"max_epochs": -1, "max_steps": 7}],  # none, and two steps ago
-)
-def test_last_checkpoint_without_a_validation_has_statistics(
-    options: dict[str, int], tmp_path: Path, train: Callable
-) -> None:
-    """The statistics in a checkpoint belong to the average in it, not to nothing at all."""
-    last = LastCheckpoint(tmp_path / "last.ckpt")
-    _, data, _ = train(AveragedWeights(0.8), last, **options)
-    assert_measured(GraphormerModule.load_from_checkpoint(last.path), data)
-
-
-def test_statistics_of_epochs_of_one_batch_without_a_validation(
-    tmp_path: Path, train: Callable
-) -> None:
-    last, options = LastCheckpoint(tmp_path / "last.ckpt"), {"limit_val_batches": 0}
-    _, _, trainer = train(
-        AveragedWeights(0.8), last, data={"batch_size": 64}, max_epochs=4, **options
-    )
-    assert trainer.global_step == 4
-    # Measured when the first checkpoint was written, for the average of that moment.
-    model = GraphormerModule.load_from_checkpoint(last.path).model
-    assert not any(torch.equal(norm.running_var, torch.ones(16)) for norm in batch_norms(model))
-
-
-def test_interruption_before_the_first_validation_leaves_statistics(
-    tmp_path: Path, train: Callable
-) -> None:
-    last = LastCheckpoint(tmp_path / "last.ckpt")
-    _, data, trainer = train(AveragedWeights(0.8), Interrupt(after=3), last)
-    assert trainer.interrupted
-    assert_measured(GraphormerModule.load_from_checkpoint(last.path), data)
-
-
 class Interrupt(Callback):
     """Presses Ctrl-C in the middle of the second validation, or after some steps."""
 
@@ -170,6 +126,35 @@ class Interrupt(Callback):
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         if trainer.global_step == self.after:
             raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("options", "callbacks"),
+    [
+        ({"limit_val_batches": 0}, []),
+        ({"max_epochs": -1, "max_steps": 7}, []),  # the last validation was two steps ago
+        ({}, [Interrupt(after=3)]),  # before the first validation
+    ],
+)
+def test_statistics_in_a_checkpoint_belong_to_the_average_in_it(
+    options: dict[str, int], callbacks: list[Callback], tmp_path: Path, train: Callable
+) -> None:
+    last = LastCheckpoint(tmp_path / "last.ckpt")
+    _, data, _ = train(AveragedWeights(0.8), *callbacks, last, **options)
+    model = GraphormerModule.load_from_checkpoint(last.path).model
+    stored = {name: value.clone() for name, value in model.state_dict().items()}
+    measure_batch_norm(model, data.statistics_batches(2048))
+    torch.testing.assert_close(dict(model.state_dict()), stored)
+
+
+def test_statistics_of_epochs_of_one_batch_without_a_validation(
+    tmp_path: Path, train: Callable
+) -> None:
+    last, options = LastCheckpoint(tmp_path / "last.ckpt"), {"limit_val_batches": 0}
+    train(AveragedWeights(0.8), last, data={"batch_size": 64}, max_epochs=4, **options)
+    # Measured when the first checkpoint was written, for the average of that moment.
+    model = GraphormerModule.load_from_checkpoint(last.path).model
+    assert not any(torch.equal(norm.running_var, torch.ones(16)) for norm in batch_norms(model))
 
 
 def test_interruption_of_a_validation_does_not_swap_the_weights(

@@ -13,9 +13,9 @@ from tiny_graphs import path_graphs
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
-from graphormer_sepnorm.training.backbone import Backbone, _places
+from graphormer_sepnorm.training.backbone import Backbone
 from graphormer_sepnorm.training.module import GraphormerModule
 
 RICH = {"encodings": "rrwp+rings", "local_mpnn": "gine", "ring_bias": True, "readout": "both"}
@@ -85,12 +85,6 @@ def test_everything_but_the_read_out_is_taken_over(
     # Sums over atoms are divided by what they were divided by.
     scale = read_checkpoint(backbone)[KEY]["model"]["mean_atoms"]
     assert module.model.config.mean_atoms == scale != 1
-
-
-def test_rows_of_several_columns_find_their_places() -> None:
-    old = Vocabulary(((1, 4), (0, 2)))
-    new = Vocabulary(((1, 3, 4), (0, 1, 2)))
-    assert _places(old, new).tolist() == [0, 1, 3, 4, 6]
 
 
 def test_the_architecture_is_the_backbones_and_dropout_ones_own(backbone: Path) -> None:

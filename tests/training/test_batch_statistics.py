@@ -16,10 +16,9 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.graphs.loading import EpochBatches, make_loader
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.model.batch_norm import MaskedBatchNorm
-from graphormer_sepnorm.training.batch_statistics import batch_norms, measure_batch_norm
-from graphormer_sepnorm.training.callbacks.averaging import AveragedWeights
-from graphormer_sepnorm.training.callbacks.checkpoints import checkpoint_callbacks
+from graphormer_sepnorm.model.norms import MaskedBatchNorm
+from graphormer_sepnorm.training.averaging import AveragedWeights, batch_norms, measure_batch_norm
+from graphormer_sepnorm.training.checkpoints import checkpoint_callbacks
 from graphormer_sepnorm.training.module import GraphormerModule
 
 
@@ -138,16 +137,6 @@ def test_validation_without_training_takes_the_statistics_as_they_are(
     assert same(before, after)
 
 
-def test_layer_norms_cost_nothing(train: Callable, make_data: Callable) -> None:
-    class NoStatistics(MoleculeDataModule):
-        def statistics_batches(self, graphs: int) -> Any:
-            raise AssertionError("a LayerNorm has no statistics")
-
-    data = make_data()
-    data.__class__ = NoStatistics
-    train(model={"norm": "ln+ln"}, data=data, max_epochs=1)
-
-
 def test_validation_stays_in_evaluation_mode(train: Callable) -> None:
     training: list[bool] = []
 
@@ -245,17 +234,6 @@ def test_fixed_statistics_belong_to_the_averaged_weights_too(
     (again,) = make_trainer().validate(make_module(**model), data, **options)
     validated = float(trainer.callback_metrics["validation_mae"])
     assert again["validation_mae"] == pytest.approx(validated, rel=1e-6)
-
-
-def test_training_again_begins_with_statistics_of_batches(
-    train: Callable, make_trainer: Callable
-) -> None:
-    model, statistics = {"norm": "bn+bn", "frozen_bn_fraction": 0.4}, Statistics()
-    module, data, _ = train(model=model, max_epochs=1)
-    make_trainer(max_epochs=2, callbacks=[statistics]).fit(module, data)
-    values = statistics.values
-    assert not any(same(values[step], values[step + 1]) for step in range(5))
-    assert all(same(values[6], later) for later in values[7:])
 
 
 def test_what_is_measured_does_not_depend_on_what_was_there(train: Callable) -> None:

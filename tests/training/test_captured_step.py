@@ -10,11 +10,10 @@ import pytest
 import torch
 from reference.models import EVERYTHING
 
-from graphormer_sepnorm.config import OptimizerName
+from graphormer_sepnorm.config import ModelConfig, OptimizerName
 from graphormer_sepnorm.graphs.resident import BatchShape
-from graphormer_sepnorm.training.captured import recording
-from graphormer_sepnorm.training.captured.engine import resident_graphs
-from graphormer_sepnorm.training.captured.recording import TrainingStep
+from graphormer_sepnorm.training import cuda_graphs as recording
+from graphormer_sepnorm.training.cuda_graphs import TrainingStep, resident_graphs
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.optimizer import make_optimizer
 
@@ -23,6 +22,10 @@ NUMBERS = torch.tensor([4.0, 0.25, 1e-2, 1e-2], dtype=torch.float64)
 # Muon has its matrices in a group of their own.
 NUMBERS_OF = {"adamw": NUMBERS, "muon": torch.cat([NUMBERS, NUMBERS[-1:]])}
 SHAPE = BatchShape(36, ((4, 10),))
+
+
+def options_of(optimizer: OptimizerName) -> ModelConfig:
+    return ModelConfig(learning_rate=1e-2, weight_decay=0.1, betas=(0.9, 0.99), optimizer=optimizer)
 
 
 @pytest.fixture
@@ -39,7 +42,7 @@ def make_step(make_module: Callable, make_data: Callable, make_trainer: Callable
         weights = list(module.model.parameters())
         average = [torch.zeros_like(weight) for weight in weights]
         graphs = resident_graphs(data.store, module.vocabulary, module.model)
-        made = make_optimizer(module.model, 1e-2, 0.1, (0.9, 0.99), 1e-8, name=optimizer)
+        made = make_optimizer(module.model, options_of(optimizer))
         step = TrainingStep(module, made, graphs, lambda _: None, nullcontext, (average, weights))
         return step, module, average
 
@@ -49,9 +52,8 @@ def make_step(make_module: Callable, make_data: Callable, make_trainer: Callable
 @pytest.mark.parametrize(
     ("options", "shape"),
     [
-        ({"norm": "shared-ln"}, SHAPE),
         ({"norm": "shared-bn"}, SHAPE),
-        ({"norm": "bn+bn"}, BatchShape(36, ((3, 10), (1, 10)))),
+        ({"norm": "bn+ln"}, BatchShape(36, ((3, 10), (1, 10)))),
         (EVERYTHING | {"drop_path": 0.5}, SHAPE),
         ({"encodings": "paths", "local_mpnn": "gine+rings", "ring_bias": True}, SHAPE),
     ],
@@ -113,7 +115,7 @@ def test_step_is_torchs_own(name: OptimizerName, make_step: Callable) -> None:
     steady = {"dropout": 0.0, "attention_dropout": 0.0, "input_dropout": 0.0}
     step, module, average = make_step(name, **steady)
     twin, other, _ = make_step(name, **steady)
-    optimizer = make_optimizer(other.model, 1e-2, 0.1, (0.9, 0.99), 1e-8, name=name)
+    optimizer = make_optimizer(other.model, options_of(name))
     start = [value.clone() for value in average]
     loss, total, labels = step(GRAPHS, NUMBERS_OF[name], SHAPE)
     expected, count = twin._loss(GRAPHS, SHAPE)
@@ -172,13 +174,3 @@ def test_garbage_is_collected_before_a_recording_and_not_within(
     twin(GRAPHS, NUMBERS, SHAPE)
     assert not torch.equal(before["readout.weight"], module.model.readout.weight)
     assert torch.equal(other.model.readout.weight, module.model.readout.weight)
-
-
-def test_calls_that_fail_leave_no_trace_either(make_step: Callable) -> None:
-    step, module, _ = make_step()
-    before = {name: value.clone() for name, value in module.model.state_dict().items()}
-    numbers = NUMBERS[:-1]  # a rate is missing, which is noticed after the forward pass
-    with pytest.raises(ValueError, match="zip"), step.undone():
-        step(GRAPHS, numbers, SHAPE)
-    for name, value in module.model.state_dict().items():
-        assert torch.equal(value, before[name]), name

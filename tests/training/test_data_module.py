@@ -16,7 +16,7 @@ from lightning import Callback, Trainer
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.datasets.training_labels import scaling
+from graphormer_sepnorm.datasets.training_graphs import scaling
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.graphs.loading import EpochBatches, TrainingOrder
 from graphormer_sepnorm.graphs.task import Task

@@ -11,7 +11,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
 
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
-from graphormer_sepnorm.training.endings import explaining, restorable
+from graphormer_sepnorm.training.fit import explaining, restorable
 
 
 def test_what_is_no_mistake_of_the_user_stays_what_it_is() -> None:

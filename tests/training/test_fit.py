@@ -16,11 +16,11 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.loading import make_loader
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
-from graphormer_sepnorm.training.callbacks.checkpoints import checkpoint_callbacks
+from graphormer_sepnorm.training.checkpoints import checkpoint_callbacks
 from graphormer_sepnorm.training.module import GraphormerModule
 
 
@@ -154,27 +154,6 @@ def test_a_bound_costs_in_deviations_of_its_own_target(tmp_path: Path, train: Ca
     assert float(trainer.callback_metrics["validation_loss"]) == pytest.approx(expected, rel=1e-4)
 
 
-def test_targets_are_scaled_by_the_training_labels_that_are_there(
-    make_data: Callable, splits: DatasetSplits
-) -> None:
-    splits.train[0].y[:] = torch.nan
-    mean, deviation = make_data().target_scaling()
-    labels = torch.cat([graph.y for graph in splits.train[1:]]).double()
-    assert mean == pytest.approx([labels.mean().item()])
-    assert deviation == pytest.approx([labels.std(unbiased=False).item()])
-
-
-def test_a_constant_target_with_weights_is_shifted_and_not_stretched(
-    make_data: Callable, splits: DatasetSplits, caplog: pytest.LogCaptureFixture
-) -> None:
-    for number, graph in enumerate(splits.train):
-        graph.y[:] = 0.1
-        graph.weight = 0.1 + number % 7
-    own = make_data(dataclasses.replace(splits, fingerprint="weighed"))
-    assert own.target_scaling()[1] == [1.0]
-    assert not caplog.messages
-
-
 def test_labels_that_differ_by_less_than_they_are_rounded_are_a_warning(
     make_data: Callable, splits: DatasetSplits, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -184,15 +163,6 @@ def test_labels_that_differ_by_less_than_they_are_rounded_are_a_warning(
         graph.y += 1e6
     make_data(dataclasses.replace(splits, fingerprint="far")).target_scaling()
     assert "labels of size are kept to within 0.062, and differ by" in caplog.text
-
-
-def test_target_without_a_training_label_is_an_error(
-    make_data: Callable, splits: DatasetSplits
-) -> None:
-    for graph in splits.train:
-        graph.y[:] = torch.nan
-    with pytest.raises(DataError, match="no training label for size"):
-        make_data().target_scaling()
 
 
 def test_several_targets_with_missing_labels_train(
@@ -335,29 +305,11 @@ def test_bfloat16_trains_with_accumulated_and_clipped_gradients(
         ({"norm": "sepnrom"}, "did you mean 'sepnorm'"),
         ({"width": 10, "heads": 4}, "not a multiple"),
         ({"frozen_bn_fraction": 0.5, "precise_bn_graphs": 0}, "needs --model.precise_bn_graphs"),
-        *(
-            ({name: value}, f"{name} is ")
-            for name, values in {
-                "learning_rate": (0.0, "1e-3", float("inf")),
-                "warmup_steps": (-1,),
-                "weight_decay": (-1.0,),
-                "final_learning_rate": (-1.0,),
-                "frozen_bn_fraction": (1.0,),
-                "precise_bn_graphs": (1, 2.5),
-                "optimizer": ("sgd",),
-                "weight_decay_on": ("none",),
-                "uniformity_weight": (-1.0,),
-                "uniformity_on": ("cls",),
-                "schedule": ("constant",),
-                "loss": ("huber",),
-                "betas": (("0.9", 0.9), None, (1.0, 0.9)),
-                "seed": (1.5,),
-                "eps": (0.0,),
-                "label_fraction": (0.0,),
-                "attention_dropout": (1.0,),
-            }.items()
-            for value in values
-        ),
+        ({"learning_rate": "fast"}, "learning_rate is "),
+        ({"precise_bn_graphs": 1}, "precise_bn_graphs is "),
+        ({"optimizer": "sgd"}, "optimizer is "),
+        ({"betas": ("0.9", 0.9)}, "betas is "),
+        ({"seed": 1.5}, "seed is "),
     ],
 )
 def test_impossible_options_are_refused_before_data_are_touched(

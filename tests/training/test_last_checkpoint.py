@@ -11,9 +11,8 @@ import torch
 from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.training.callbacks import checkpoints
-from graphormer_sepnorm.training.callbacks.checkpoints import LastCheckpoint
-from graphormer_sepnorm.training.callbacks.stopping import StopAtOnce
+from graphormer_sepnorm.training import checkpoints
+from graphormer_sepnorm.training.checkpoints import LastCheckpoint, StopAtOnce
 
 
 class Clock:
@@ -98,7 +97,7 @@ def test_no_step_is_saved_that_a_validation_follows(
     assert saved_steps == expected
 
 
-def test_a_run_killed_between_its_checkpoints_goes_on_exactly(
+def test_a_run_killed_between_its_checkpoints_continues_exactly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train: Callable
 ) -> None:
     def fit(

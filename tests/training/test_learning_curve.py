@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
 
-from graphormer_sepnorm.training.callbacks.learning_curve import draw_learning_curve
+from graphormer_sepnorm.training.callbacks import draw_learning_curve
 
 
 def history(metrics: list[float], metric: str = "mae") -> list[dict[str, float]]:
@@ -46,7 +45,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     return draw
 
 
-@pytest.mark.parametrize("epochs", [1, 2, 3, 50])
+@pytest.mark.parametrize("epochs", [1, 3])
 def test_loss_and_metric_have_axes_of_their_own(epochs: int, drawn) -> None:
     figure = drawn(history([1 / epoch for epoch in range(1, epochs + 1)]), "mae")
     losses, metrics = figure.axes
@@ -76,12 +75,6 @@ def test_the_best_epoch_is_that_of_the_checkpoint(drawn) -> None:
     figure = drawn(history([0.5, 0.2, 0.3]), "mae", monitor="validation_loss")
     texts = [text.get_text() for text in figure.axes[1].get_legend().get_texts()]
     assert texts[-1] == "best epoch: 3, 0.3"
-
-
-def test_a_metric_that_is_undefined_is_no_curve(drawn) -> None:
-    points = history([math.nan] * 3, "auroc")
-    figure = drawn(points, "auroc", monitor="validation_loss")
-    assert figure.axes[1].get_legend() is None
 
 
 def test_curves_of_runs_that_kept_less(drawn) -> None:

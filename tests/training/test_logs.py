@@ -9,7 +9,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 
-from graphormer_sepnorm.training.callbacks.logs import LogTraining, MetricsFile
+from graphormer_sepnorm.training.callbacks import LogTraining, MetricsFile
 
 ROWS = [
     ({"train_loss_step": 0.25, "epoch": 0}, 2),
@@ -39,7 +39,7 @@ def test_the_rate_that_is_logged_is_that_of_the_step(tmp_path: Path, train: Call
 
     logger = MetricsFile(tmp_path)
     options = {"log_every_n_steps": 1, "accumulate_grad_batches": 2}
-    train(Meet(), LogTraining(), logger=logger, **options)
+    train(Meet(), LogTraining(logger), logger=logger, **options)
     with (tmp_path / "metrics.csv").open(newline="") as file:
         rates = [row["learning_rate"] for row in csv.DictReader(file) if row["learning_rate"]]
     assert [float(rate) for rate in rates] == had
@@ -48,7 +48,8 @@ def test_the_rate_that_is_logged_is_that_of_the_step(tmp_path: Path, train: Call
 
 
 def test_every_so_many_steps_one_is_logged(tmp_path: Path, train: Callable) -> None:
-    train(LogTraining(), logger=MetricsFile(tmp_path), log_every_n_steps=3)
+    logger = MetricsFile(tmp_path)
+    train(LogTraining(logger), logger=logger, log_every_n_steps=3)
     with (tmp_path / "metrics.csv").open(newline="") as file:
         steps = [int(row["step"]) for row in csv.DictReader(file) if row["train_loss_step"]]
     assert steps == [2, 5, 8]  # counted from 0, of ten

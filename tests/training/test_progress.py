@@ -12,10 +12,9 @@ from reference.models import small_model, stored
 from reference.molecules import molecule
 
 from graphormer_sepnorm import formatting
-from graphormer_sepnorm.training.callbacks.checkpoints import checkpoint_callbacks
-from graphormer_sepnorm.training.callbacks.progress import ModelTable, TrainingProgress
+from graphormer_sepnorm.training.callbacks import ModelTable, TrainingProgress
+from graphormer_sepnorm.training.checkpoints import checkpoint_callbacks, step_in_epoch
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.training.steps import step_in_epoch
 
 
 class StepLosses(Callback):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from graphormer_sepnorm.runs.directory import RunDirectory
-from graphormer_sepnorm.training.callbacks import run_record
+from graphormer_sepnorm.training import callbacks as run_record
 
 
 def git(folder: Path, *words: str) -> str:

@@ -66,7 +66,7 @@ def test_outputs_of_an_ensemble_stand_for_its_mean_value(
     smiles, path = ["CCO", "c1ccccc1", "CN"], tmp_path / "ensemble.ckpt"
     torch.save(joined(dict(zip("abc", each, strict=True))), path)
     predictor = Predictor.load(path, "cpu")
-    graphs = predictor.reader.featurise([parse_smiles(one) for one in smiles]).graphs
+    graphs = predictor.reader.featurize([parse_smiles(one) for one in smiles]).graphs
     store = GraphStore.from_graphs([graphs], 5)
     batch = Collator(store, predictor.vocabulary)(range(3))
     module = GraphormerModule.load_from_checkpoint(path).eval()

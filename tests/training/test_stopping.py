@@ -11,8 +11,8 @@ import pytest
 from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND
-from graphormer_sepnorm.training.callbacks import stopping
-from graphormer_sepnorm.training.callbacks.stopping import StopAtOnce, StopBetweenSteps
+from graphormer_sepnorm.training import checkpoints as stopping
+from graphormer_sepnorm.training.checkpoints import StopAtOnce, StopBetweenSteps
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

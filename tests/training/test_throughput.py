@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from graphormer_sepnorm.training.callbacks import run_record
-from graphormer_sepnorm.training.callbacks.run_record import Throughput
+from graphormer_sepnorm.training import callbacks as run_record
+from graphormer_sepnorm.training.callbacks import Throughput
 
 
 def test_loading_counts_and_validation_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ def test_it_pushes_apart_what_it_is_told_to(same_label: DatasetSplits, train: Ca
     def spread(weight: float, on: str) -> list[float]:
         # BatchNorm would have taken away the mean of the batch, and with it the products, already.
         model = {"norm": "ln+ln", "uniformity_weight": weight, "uniformity_on": on}
-        options = {"data": {"batch_size": 37}, "max_epochs": 30, "limit_val_batches": 0}
+        options = {"data": {"batch_size": 37}, "max_epochs": 20, "limit_val_batches": 0}
         module, data, _ = train(model=model, **options)
         (batch,) = data.statistics_batches(37)
         with torch.no_grad():

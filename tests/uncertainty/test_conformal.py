@@ -1,4 +1,4 @@
-"""Conformal intervals: what they hold, by what they are scaled, what they cannot say."""
+"""Conformal intervals: what they cover, by what they are scaled, what they cannot tell."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from graphormer_sepnorm.uncertainty.conformal import (
     LEVELS,
     MOST_SCORES,
     Intervals,
-    Scale,
     limits_of,
 )
 
 
 def made(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Residuals whose size a signal tells, beside one that tells nothing."""
+    """Residuals whose size one signal tells, and another one that tells nothing."""
     random = np.random.default_rng(seed)
     signals = random.standard_normal((count, 2))
     return 3.0 * np.exp(signals[:, 0]) * random.standard_normal(count), signals
@@ -33,26 +32,32 @@ def parts(count: int) -> np.ndarray:
     return np.arange(count) % 5
 
 
+@pytest.fixture(scope="module")
+def fitted() -> Intervals:
+    return Intervals.fit(*made(2000), parts(2000), 3.0)
+
+
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.9, 0.95])
-def test_they_hold_as_many_labels_as_their_level_says(level: float) -> None:
-    residuals, signals = made(2000)
-    intervals = Intervals.fit(residuals, signals, parts(2000), 3.0)
-    new, new_signals = made(20_000, seed=1)
-    inside = np.abs(new) <= half(intervals, new_signals, level)
+def test_they_cover_as_many_labels_as_their_level_says(fitted: Intervals, level: float) -> None:
+    new, signals = made(20_000, seed=1)
+    inside = np.abs(new) <= half(fitted, signals, level)
     # Four deviations of the share that 2,000 residuals put below their own quantile.
     assert inside.mean() == pytest.approx(level, abs=4 * math.sqrt(level * (1 - level) / 2000))
     # Not only on average: for those with large errors and for those with small ones.
-    for large in (new_signals[:, 0] > 0.7, new_signals[:, 0] < -0.7):
+    for large in (signals[:, 0] > 0.7, signals[:, 0] < -0.7):
         assert inside[large].mean() == pytest.approx(level, abs=0.06)
 
 
-def test_what_tells_the_size_of_errors_makes_them_narrow_where_errors_are_small() -> None:
-    residuals, signals = made(2000)
-    intervals = Intervals.fit(residuals, signals, parts(2000), 3.0)
-    expected = intervals.expected(np.array([[-1.0, 0.0], [1.0, 0.0], [1.0, 1.0]]))
+def test_expected_errors_follow_what_tells_their_size(fitted: Intervals) -> None:
+    expected = fitted.expected(np.array([[-1.0, 0.0], [1.0, 0.0], [1.0, 1.0]]))
     # The mean of |3 e^s N(0, 1)|.
     mean = 3 * math.sqrt(2 / math.pi)
     np.testing.assert_allclose(expected, [mean / math.e, mean * math.e, mean * math.e], rtol=0.15)
+    # A signal beyond what was seen counts as the last one seen.
+    _, signals = made(2000)
+    for beyond, last in ((1e9, signals[:, 0].max()), (-1e9, signals[:, 0].min())):
+        far = fitted.expected(np.array([[beyond, 0.0], [last, 0.0]]))
+        assert far[0] == far[1]
 
 
 def test_few_labels_give_the_quantile_of_split_conformal_prediction() -> None:
@@ -70,7 +75,7 @@ def test_few_labels_give_the_quantile_of_split_conformal_prediction() -> None:
     assert half(intervals, np.empty((1, 0)), 0.55) == pytest.approx(np.sort(np.abs(residuals))[54])
 
 
-def test_what_is_expected_of_a_residual_has_not_seen_it() -> None:
+def test_the_expected_error_of_a_residual_has_not_seen_it() -> None:
     """30 signals that tell nothing can be fitted to 120 residuals, but to no others."""
     shares = []
     for seed in range(3):
@@ -80,9 +85,7 @@ def test_what_is_expected_of_a_residual_has_not_seen_it() -> None:
         new, new_signals = random.standard_normal(4000), random.standard_normal((4000, 30))
         shares.append(np.mean(np.abs(new) <= half(intervals, new_signals, 0.9)))
     assert np.mean(shares) > 0.88
-
-
-def test_without_folds_the_expected_error_is_the_same_for_all() -> None:
+    # Without folds it is the same for all.
     residuals, signals = made(FEWEST_TO_SCALE)
     intervals = Intervals.fit(residuals, signals, np.zeros(FEWEST_TO_SCALE), 3.0)
     np.testing.assert_allclose(intervals.expected(signals), np.abs(residuals).mean())
@@ -97,54 +100,32 @@ def test_the_unit_of_the_labels_does_not_matter() -> None:
     )
 
 
-def test_a_signal_beyond_what_was_seen_is_taken_as_the_last_one_seen() -> None:
-    residuals, signals = made(500)
-    intervals = Intervals.fit(residuals, signals, parts(500), 3.0)
-    for beyond, last in ((1e9, signals[:, 0].max()), (-1e9, signals[:, 0].min())):
-        far = intervals.expected(np.array([[beyond, 0.0], [last, 0.0]]))
-        assert far[0] == far[1]
-
-
-def test_of_many_scores_quantiles_are_kept() -> None:
+def test_of_many_scores_quantiles_are_stored() -> None:
     residuals, signals = made(3 * MOST_SCORES)
     intervals = Intervals.fit(residuals, signals, parts(len(residuals)), 3.0)
-    assert len(intervals.scores) == MOST_SCORES
-    assert intervals.labels == len(residuals)
+    assert (len(intervals.scores), intervals.labels) == (MOST_SCORES, len(residuals))
     inside = np.abs(residuals) <= half(intervals, signals, 0.9)
     assert inside.mean() == pytest.approx(0.9, abs=0.005)
 
 
-def test_a_model_without_errors_has_intervals_of_no_width() -> None:
-    signals = np.zeros((200, 1))
-    intervals = Intervals.fit(np.zeros(200), signals, parts(200), 1.0)
-    np.testing.assert_array_equal(half(intervals, signals, 0.9), 0)
-
-
-def test_a_signal_far_from_zero_says_the_same() -> None:
-    """Errors that do not depend on it have their mean, wherever the signal lies."""
-    random = np.random.default_rng(0)
-    errors, signals = np.abs(random.standard_normal(400)), 9 + random.standard_normal((400, 1))
-    signals[:, 0] += errors  # so that it has a weight
-    np.testing.assert_allclose(Scale.fit(signals, errors).of(signals).mean(), 0.798, rtol=0.15)
-
-
 def assay(count: int, seed: int, side: int) -> tuple[np.ndarray, np.ndarray]:
-    """True values, and a model that says of what lies beyond 0.5 on one side only that it does.
+    """True values, and a model that predicts beyond 0.5 on one side only that they lie there.
 
-    Its errors are 1; what it says beyond the limit, 3 in 10, is arbitrary.
+    Its errors are 1; where beyond the limit it predicts 3 in 10, is arbitrary.
     """
     random = np.random.default_rng(seed)
     truth = random.standard_normal(count)
-    said = truth + random.standard_normal(count) * 0.5
-    return side * truth, side * np.where(said < -0.5, -0.5 - random.exponential(3, count), said)
+    values = truth + random.standard_normal(count) * 0.5
+    beyond = -0.5 - random.exponential(3, count)
+    return side * truth, side * np.where(values < -0.5, beyond, values)
 
 
 @pytest.mark.parametrize("side", [1, -1])
-def test_beyond_the_limit_of_an_assay_intervals_hold_their_level_too(side: int) -> None:
+def test_beyond_the_limit_of_an_assay_intervals_keep_their_level_too(side: int) -> None:
     """Labels below -0.5 (above 0.5) are bounds: what is true there is only known to the test."""
     shares = []
     for seed in range(8):
-        truth, said = assay(900, seed, side)
+        truth, values = assay(900, seed, side)
         bounded = side * truth < -0.5
         assert 0.25 < bounded.mean() < 0.36
         bounds = np.full((900, 2), np.nan)
@@ -153,8 +134,9 @@ def test_beyond_the_limit_of_an_assay_intervals_hold_their_level_too(side: int) 
         none = np.empty((900, 0))
         limits = limits_of(labels, bounds)
         assert limits == ((-0.5, None) if side == 1 else (None, 0.5))
-        beyond = np.maximum(side * said[bounded] + 0.5, 0)
-        made = Intervals.fit((said - truth)[~bounded], none[~bounded], parts(900)[~bounded], 1.0)
+        beyond = np.maximum(side * values[bounded] + 0.5, 0)
+        residuals = (values - truth)[~bounded]
+        made = Intervals.fit(residuals, none[~bounded], parts(900)[~bounded], 1.0)
         made = made.with_bounds(beyond, none[bounded], limits)
         new, values = assay(4000, 100 + seed, side)
         row = []
@@ -174,12 +156,15 @@ def test_intervals_are_as_wide_as_bounds_need() -> None:
     none, residuals = np.empty((99, 0)), np.linspace(0.01, 0.99, 99)
     made = Intervals.fit(residuals, none, parts(99), 1.0)
     with_bounds = made.with_bounds(np.repeat([0.0, 2.0], [80, 19]), none, (0.0, None))
-    assert half(made, none[:1], 0.9) == pytest.approx(0.9)
-    assert half(with_bounds, none[:1], 0.5) == pytest.approx(0.5)
-    assert half(with_bounds, none[:1], 0.9) == pytest.approx(2)
     # Too few for a level: the labels alone decide.
     few = made.with_bounds(np.full(8, 2.0), none[:8], (0.0, None))
-    assert half(few, none[:1], 0.9) == pytest.approx(0.9)
+    for intervals, level, width in (
+        (made, 0.9, 0.9),
+        (with_bounds, 0.5, 0.5),
+        (with_bounds, 0.9, 2),
+        (few, 0.9, 0.9),
+    ):
+        assert half(intervals, none[:1], level) == pytest.approx(width)
 
 
 def test_an_interval_that_reaches_a_limit_is_open_beyond_it() -> None:
@@ -193,28 +178,30 @@ def test_an_interval_that_reaches_a_limit_is_open_beyond_it() -> None:
     np.testing.assert_array_equal(high, [-4, -3.5, -2.5, 1, inf, inf, inf, np.nan])
 
 
-def test_a_limit_is_where_labels_end() -> None:
-    labels = np.array([5.0, 6, 7, 8, 9, np.nan, np.nan, np.nan, np.nan])
-    bounds = np.full((9, 2), np.nan)
-    assert limits_of(labels, bounds) == (None, None)
-    bounds[5:, 1] = [3.0, 4.0, 4.0, 9.5]  # the last stands above five labels
-    assert limits_of(labels, bounds) == (4.0, None)
-    bounds[8, 1] = 5.5  # four bounds, one label
-    assert limits_of(labels, bounds) == (5.5, None)
-    bounds = np.full((9, 2), np.nan)
-    bounds[5:, 0] = [10.0, 11.0, 10.0, 4.5]
-    assert limits_of(labels, bounds) == (None, 10.0)
-    bounds[8, 0] = 8.5
-    assert limits_of(labels, bounds) == (None, 8.5)
+@pytest.mark.parametrize(
+    ("side", "bounds", "limits"),
+    [
+        (1, [], (None, None)),
+        (1, [3.0, 4.0, 4.0, 9.5], (4.0, None)),  # the last stands above five labels
+        (1, [3.0, 4.0, 4.0, 5.5], (5.5, None)),  # four bounds, one label
+        (0, [10.0, 11.0, 10.0, 4.5], (None, 10.0)),
+        (0, [10.0, 11.0, 10.0, 8.5], (None, 8.5)),
+    ],
+)
+def test_a_limit_is_where_labels_end(side: int, bounds: list[float], limits: tuple) -> None:
+    labels = np.array([5.0, 6, 7, 8, 9, *[np.nan] * len(bounds)])
+    column = np.full((len(labels), 2), np.nan)
+    column[5:, side] = bounds
+    assert limits_of(labels, column) == limits
 
 
 @pytest.mark.parametrize("disagreement", [0.0, 1.0, 2.0])
-def test_intervals_of_a_mean_hold_their_level_by_residuals_of_single_networks(
+def test_intervals_of_a_mean_keep_their_level_by_residuals_of_single_networks(
     disagreement: float,
 ) -> None:
-    """Five networks with errors in common and of their own, larger where a signal says so."""
+    """Five networks with errors in common and of their own, larger where a signal tells so."""
 
-    def drawn(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def sampled(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         random = np.random.default_rng(seed)
         signal, scale = random.standard_normal((2, count))
         size = np.exp(signal + 0.5 * scale)
@@ -223,12 +210,12 @@ def test_intervals_of_a_mean_hold_their_level_by_residuals_of_single_networks(
 
     shares = []
     for seed in range(6):
-        common, own, signals = drawn(1000, seed)
+        common, own, signals = sampled(1000, seed)
         single = common + own[parts(1000), np.arange(1000)]
         made = Intervals.fit(single, signals, parts(1000), 1.0)
-        _, other, beside = drawn(300, 50 + seed)
-        made = made.of_mean(other.std(axis=0, ddof=1), beside, 5)
-        common, own, signals = drawn(4000, 100 + seed)
+        _, other, own_signals = sampled(300, 50 + seed)
+        made = made.of_mean(other.std(axis=0, ddof=1), own_signals, 5)
+        common, own, signals = sampled(4000, 100 + seed)
         errors = np.abs(common + own.mean(axis=0))
         shares.append([np.mean(errors <= half(made, signals, level)) for level in LEVELS])
     np.testing.assert_allclose(np.mean(shares, axis=0), LEVELS, atol=0.02)

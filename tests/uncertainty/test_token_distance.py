@@ -1,41 +1,38 @@
-"""How far [CLS] is from training: against the words of it, one molecule at a time."""
+"""The distance of [CLS] from training molecules: against a literal one, molecule by molecule."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-import torch
 
-from graphormer_sepnorm.uncertainty.token_distance import AXES, TokenDistance
+from graphormer_sepnorm.uncertainty.domain import AXES, TokenDistance
 
 K, C = 3, 24
 
 
 @pytest.fixture
 def tokens() -> tuple[np.ndarray, np.ndarray]:
-    """Of 60 molecules of training and 20 unseen ones, of unequal channels that hang together."""
+    """Of 60 training molecules and 20 unseen ones, of unequal channels that are correlated."""
     random = np.random.default_rng(0)
     mixed = random.standard_normal((K, C, C)) * np.geomspace(1, 0.01, C)[:, None]
-    drawn = random.standard_normal((K, 80, C)) @ mixed + 3
-    return drawn[:, :60].astype(np.float32), drawn[:, 60:].astype(np.float32)
+    made = random.standard_normal((K, 80, C)) @ mixed + 3
+    return made[:, :60].astype(np.float32), made[:, 60:].astype(np.float32)
 
 
-def plain(cloud: np.ndarray, token: np.ndarray) -> float:
+def literal(cloud: np.ndarray, token: np.ndarray) -> float:
     """The mean distance to the nearest five, in the plane of the first axes."""
-    centre = cloud.mean(axis=0)
-    _, _, axes = np.linalg.svd(cloud - centre)
-    total = ((cloud - centre) ** 2).sum() / (len(cloud) - 1)
+    center = cloud.mean(axis=0)
+    _, _, axes = np.linalg.svd(cloud - center)
+    total = ((cloud - center) ** 2).sum() / (len(cloud) - 1)
     distances = [np.linalg.norm(axes[:AXES] @ (one - token)) / np.sqrt(total) for one in cloud]
     return float(np.mean(sorted(distances)[:5]))
 
 
 def test_it_is_the_mean_distance_to_the_nearest_five(tokens) -> None:
     seen, unseen = tokens
-    expected = [np.mean([plain(seen[k], unseen[k, n]) for k in range(K)]) for n in range(20)]
+    expected = [np.mean([literal(seen[k], unseen[k, n]) for k in range(K)]) for n in range(20)]
     made, found = TokenDistance.fit(seen, unseen)
-    # Points are kept in half precision.
+    # Points are stored in half precision.
     np.testing.assert_allclose(found, expected / np.median(expected), rtol=2e-3)
     assert made.usual == pytest.approx(np.median(expected), rel=2e-3)
     np.testing.assert_array_equal(made.of(unseen), found)
@@ -45,37 +42,22 @@ def test_with_folds_each_is_measured_by_the_network_that_has_not_seen_it(tokens)
     seen, _ = tokens
     folds = np.arange(60) % K
     _, found = TokenDistance.fit(seen, seen, folds, folds)
-    expected = [
-        plain(seen[fold][folds != fold], seen[fold, number]) for number, fold in enumerate(folds)
-    ]
+    expected = [literal(seen[k][folds != k], seen[k, index]) for index, k in enumerate(folds)]
     np.testing.assert_allclose(found, expected / np.median(expected), rtol=2e-3)
 
 
-def test_it_goes_through_a_file_bit_by_bit(tokens, tmp_path: Path) -> None:
-    made, found = TokenDistance.fit(*tokens)
-    torch.save(made.to_plain(), tmp_path / "a")
-    again = TokenDistance.from_plain(torch.load(tmp_path / "a", weights_only=True))
-    np.testing.assert_array_equal(again.of(tokens[1]), found)
-
-
-def test_what_is_not_finite_is_nowhere_and_spoils_no_other(tokens) -> None:
-    made, found = TokenDistance.fit(*tokens)
-    broken = tokens[1].copy()
-    broken[1, 4, 0] = np.nan
-    again = made.of(broken)
+def test_what_is_not_finite_spoils_no_other(tokens) -> None:
+    seen, unseen = (one.copy() for one in tokens)
+    made, found = TokenDistance.fit(seen, unseen)
+    unseen[2, 4, 0] = np.nan
+    again = made.of(unseen)
     assert np.isnan(again[4])
     np.testing.assert_allclose(np.delete(again, 4), np.delete(found, 4), rtol=1e-5)
-    assert made.of(tokens[1][:, :0]).shape == (0,)
-
-
-def test_what_is_not_finite_does_not_spoil_what_is_usual(tokens) -> None:
-    seen, unseen = (one.copy() for one in tokens)
-    _, found = TokenDistance.fit(seen, unseen)
-    seen[0, 7, 3] = unseen[2, 4, 0] = np.nan
+    assert made.of(unseen[:, :0]).shape == (0,)
+    seen[0, 7, 3] = np.nan
     made, again = TokenDistance.fit(seen, unseen)
     assert np.isfinite(made.usual)
-    assert np.isnan(again[4])
-    # One molecule of training less, and another median.
+    # One training molecule less, and another median.
     np.testing.assert_allclose(np.delete(again, 4), np.delete(found, 4), rtol=0.1)
     for some, others in (
         (seen, np.full_like(unseen, np.nan)),
@@ -85,7 +67,7 @@ def test_what_is_not_finite_does_not_spoil_what_is_usual(tokens) -> None:
         assert TokenDistance.fit(some, others) == (None, None)
 
 
-def test_fewer_molecules_than_neighbours_or_axes_will_do() -> None:
+def test_fewer_molecules_than_neighbors_or_axes_will_do() -> None:
     random = np.random.default_rng(0)
     seen, unseen = random.standard_normal((2, 1, 3, 4)).astype(np.float32)
     made, found = TokenDistance.fit(seen, unseen)

@@ -15,16 +15,15 @@ from scipy.special import softmax
 
 from graphormer_sepnorm.baselines.blend import Blend
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.files import typed
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,
 )
-from graphormer_sepnorm.inference.description import describe
+from graphormer_sepnorm.inference.model_card import describe
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.uncertainty.calibration import Calibration, tempered
-from graphormer_sepnorm.uncertainty.neighbours import Neighbours
-from graphormer_sepnorm.uncertainty.plain import from_plain
-from graphormer_sepnorm.uncertainty.token_distance import TokenDistance
+from graphormer_sepnorm.uncertainty.domain import Neighbors, TokenDistance
 from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 
 NEW = ["CCCO", "c1ccccc1CN", "OC1CCCC1", "C1CC"]
@@ -40,7 +39,7 @@ def test_all_goes_through_a_file(kind: Any, tmp_path: Path) -> None:
     for asked in (
         lambda it: it.calibrated(inputs.values),
         lambda it: np.array(it.sets(inputs.values, 0.9)) == "0/1",
-        lambda it: it.scores(0.8),
+        lambda it: it.intervals(inputs.values, inputs.values, 0.8),
         lambda it: it.expected(inputs, it.nearest(inputs)),
         lambda it: it.nearest(inputs).similarity,
     ):
@@ -56,11 +55,20 @@ def test_a_target_without_labels_has_none_and_gaps_are_left_out() -> None:
     inputs = Inputs(random.random((60, 3)))
     made = Uncertainty.fit("regression", labels, inputs, np.arange(60) % 5, np.ones(3), None)
     assert [one and one.labels for one in made.targets] == [60, None, 10]
-    for values in (made.expected(inputs, None)[0], made.scores(0.8)):
-        np.testing.assert_array_equal(np.isnan(values), [False, True, False])
-    # Ten labels cannot say what holds in 19 of 20 cases.
-    np.testing.assert_array_equal(np.isnan(made.scores(0.95)), [False, True, True])
+    expected = made.expected(inputs, None)
+    np.testing.assert_array_equal(np.isnan(expected[0]), [False, True, False])
+    # Ten labels cannot tell what holds in 19 of 20 cases.
+    for level, missing in ((0.8, [False, True, False]), (0.95, [False, True, True])):
+        low, high = made.intervals(inputs.values, expected, level)
+        np.testing.assert_array_equal(np.isnan(low[0]), missing)
+        np.testing.assert_array_equal(np.isnan(high[0]), missing)
     assert made.highest_level == pytest.approx(60 / 61)
+    # A target without trees has intervals.
+    apart = random.random((60, 3))
+    apart[:, 2] = np.nan
+    inputs = Inputs(inputs.values, apart=apart)
+    made = Uncertainty.fit("regression", labels, inputs, np.arange(60) % 5, np.ones(3), None)
+    assert np.isfinite(made.expected(inputs, None)[:, 2]).all()
 
 
 def test_bounds_of_each_target_go_through_a_file(tmp_path: Path) -> None:
@@ -83,17 +91,6 @@ def test_bounds_of_each_target_go_through_a_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(low, made.intervals(new, expected, 0.9)[0])
     known = again.known(new, expected)
     np.testing.assert_array_equal(np.isnan(known), [[False, False], [True, False]])
-
-
-def test_a_target_without_trees_has_intervals_all_the_same() -> None:
-    random = np.random.default_rng(0)
-    labels, values, apart = random.random((3, 40, 2))
-    apart[:, 1] = np.nan
-    given = (np.arange(40) % 5, np.ones(2), None)
-    inputs = Inputs(values, apart=apart)
-    made = Uncertainty.fit("regression", labels, inputs, *given)
-    assert [one and one.labels for one in made.targets] == [40, 40]
-    assert np.isfinite(made.expected(inputs, None)).all()
 
 
 def test_classes_of_which_a_molecule_is_of_one_are_calibrated_together() -> None:
@@ -119,22 +116,8 @@ def test_classes_of_which_a_molecule_is_of_one_are_calibrated_together() -> None
             assert np.mean(np.array(held)[own == label]) == pytest.approx(0.8, abs=0.05)
     again = Uncertainty.from_plain(made.to_plain(), "binary")
     np.testing.assert_array_equal(again.calibrated(new), values)
-
-
-def test_an_order_that_has_to_stay_is_not_made_steps() -> None:
-    random = np.random.default_rng(0)
-    said = random.random((2000, 1))
-    labels = (random.random((2000, 1)) < np.where(said > 0.5, 0.8, 0.1)).astype(float)
-    given = ("binary", labels, Inputs(said), np.arange(2000) % 5, np.ones(1), None)
-    maps = [Uncertainty.fit(*given, ranked=ranked).calibrated_by(0) for ranked in (False, True)]
-    assert maps == ["isotonic", "beta"]
-
-
-def test_the_highest_level_of_sets_is_that_of_the_class_with_more_labels() -> None:
-    labels = np.repeat([1.0, 0.0], [9, 30])[:, None]
-    given = (np.arange(39) % 5, np.ones(1), None)
-    made = Uncertainty.fit("binary", labels, Inputs(np.full((39, 1), 0.5)), *given)
-    assert made.highest_level == pytest.approx(30 / 31)
+    most = max(max(one.counts) for one in made.targets)  # of the class with more labels
+    assert made.highest_level == pytest.approx(most / (most + 1))
 
 
 def test_what_has_no_signal_does_not_count() -> None:
@@ -155,32 +138,6 @@ def test_what_has_no_signal_does_not_count() -> None:
     assert fitted(everywhere, np.full(60, np.nan)) is None
 
 
-def test_the_unit_of_a_target_does_not_matter() -> None:
-    random = np.random.default_rng(0)
-    spread = random.random((200, 1))
-    labels = spread * random.standard_normal((200, 1))
-    expected = []
-    for unit in (1.0, 1000.0):
-        inputs = Inputs(np.zeros((200, 1)), unit * spread)
-        given = ("regression", unit * labels, inputs, np.arange(200) % 5, np.array([unit]), None)
-        expected.append(Uncertainty.fit(*given).expected(inputs, None) / unit)
-    np.testing.assert_allclose(expected[1], expected[0], rtol=1e-6)
-    assert expected[0].max() > 2 * expected[0].min()
-
-
-def test_targets_count_for_the_domain_by_their_deviation() -> None:
-    """One is predicted badly far from training; of the other, in a small unit, nothing is known."""
-    smiles = TRAINED * 2 + ["[Na+]"] * 25
-    residuals = np.full((len(smiles), 2), 1000.0)
-    residuals[:, 0] = np.where(np.array(smiles) == "[Na+]", 4.0, 0.1)
-    inputs = Inputs(np.zeros(residuals.shape), fingerprints=fingerprints(smiles))
-    folds, std = np.arange(len(smiles)) % 5, np.array([1.0, 1000.0])
-    made = Uncertainty.fit("regression", residuals, inputs, folds, std, _sketch(TRAINED))
-    assert made.domain.border == 0.65
-    mean = (residuals / std).mean(axis=1)
-    assert made.domain.larger == pytest.approx(mean[-25:].mean() / mean.mean(), abs=0.01)
-
-
 def test_the_error_of_a_neighbour_is_that_of_the_same_molecule_if_it_was_tried() -> None:
     labels = np.array([[1.0], [-2.0], [4.0]])
     inputs = Inputs(np.zeros((3, 1)), fingerprints=fingerprints(["CO", "CCO", "CCCO"]))
@@ -190,22 +147,8 @@ def test_the_error_of_a_neighbour_is_that_of_the_same_molecule_if_it_was_tried()
     np.testing.assert_array_equal(made.errors, [[4.0], [np.nan], [1.0]])
 
 
-def test_errors_of_neighbours_make_an_interval_wide() -> None:
-    """A model that is wrong about all anilines says so of another one."""
-    made, asked = _wrong_about_anilines()
-    aniline, ether = made.expected(asked, made.nearest(asked))[:, 0]
-    assert aniline > 5 * ether
-
-
-def test_intervals_do_not_depend_on_how_many_neighbours_are_named() -> None:
-    made, asked = _wrong_about_anilines()
-    few, many = made.nearest(asked, 1), made.nearest(asked, 60)
-    assert many.rows.shape[1] > few.rows.shape[1]
-    np.testing.assert_array_equal(made.expected(asked, few), made.expected(asked, many))
-
-
-def _wrong_about_anilines() -> tuple[Uncertainty, Inputs]:
-    """A model's confidence, and an aniline and an ether that it has not seen."""
+def test_errors_of_neighbors_make_an_interval_wide() -> None:
+    """A model that is wrong about all anilines expects that of another one, but of no ether."""
     random = np.random.default_rng(0)
     aryl = [f"c1cc({a})ccc1{'C' * n}N" for n in range(6) for a in ("C", "CC", "O", "N", "OC")]
     alkyl = [f"{a}{'C' * n}O" for n in range(6) for a in ("CC", "CCC", "OCC", "NCC", "CC(C)")]
@@ -213,23 +156,21 @@ def _wrong_about_anilines() -> tuple[Uncertainty, Inputs]:
     wrong = np.array([["c1" in text] for text in smiles])
     residuals = np.where(wrong, 5.0, 0.1) * random.standard_normal((len(smiles), 1))
     inputs = Inputs(np.zeros((len(smiles), 1)), fingerprints=fingerprints(smiles))
-    folds = np.tile(np.arange(len(smiles) // 2) % 5, 2)
-    made = Uncertainty.fit(
-        "regression",
-        -residuals,
-        inputs,
-        folds,
-        np.ones(1),
-        _sketch(smiles),
-        folds,
-        np.arange(len(smiles)),
-    )
-    asked = fingerprints(["Cc1ccc(CN)c(C)c1", "CCCCOCO"])
-    return made, Inputs(np.zeros((2, 1)), fingerprints=asked)
+    folds, places = np.tile(np.arange(len(smiles) // 2) % 5, 2), np.arange(len(smiles))
+    given = ("regression", -residuals, inputs, folds, np.ones(1), _sketch(smiles), folds, places)
+    made = Uncertainty.fit(*given)
+    new = fingerprints(["Cc1ccc(CN)c(C)c1", "CCCCOCO"])
+    inputs = Inputs(np.zeros((2, 1)), fingerprints=new)
+    few, many = made.nearest(inputs, 1), made.nearest(inputs, 60)
+    expected = made.expected(inputs, few)
+    assert expected[0, 0] > 5 * expected[1, 0]
+    # Whatever number of neighbors is named.
+    assert many.rows.shape[1] > few.rows.shape[1]
+    np.testing.assert_array_equal(made.expected(inputs, many), expected)
 
 
-def _sketch(smiles: list[str]) -> Neighbours:
-    return Neighbours.of(fingerprints(smiles), np.arange(len(smiles)))
+def _sketch(smiles: list[str]) -> Neighbors:
+    return Neighbors.of(fingerprints(smiles), np.arange(len(smiles)))
 
 
 def model(kind: Any = "regression", **options: Any) -> dict[str, Any]:
@@ -253,7 +194,7 @@ def test_real_values_come_with_intervals_similarity_and_domain() -> None:
     assert np.isnan(found.numbers[3]).all()
     assert found.numbers.shape == (4, 5)
     assert found.numbers[0, 4] == 1  # it was trained on
-    score = predictor.confidence.scores(0.9)[0]
+    score = predictor.uncertainty.targets[0].score(0.9)
     half = (found.high - found.low)[:3] / 2
     np.testing.assert_allclose(found.expected_error[:3] * score, half, rtol=1e-6)
     assert [one for (one,) in found.texts][3] == ""
@@ -297,12 +238,6 @@ def test_far_molecules_have_wide_intervals_and_say_so() -> None:
     assert "fingerprints, [CLS] of 34 training molecules" in text
 
 
-def test_company_does_not_change_an_interval() -> None:
-    predictor = Predictor(model(tokens=16), "cpu")
-    together, alone = predictor.predict(NEW), predictor.predict(NEW[1])
-    np.testing.assert_allclose(alone.numbers[0], together.numbers[1], rtol=1e-5)
-
-
 def test_classes_are_calibrated_and_come_with_sets_where_asked() -> None:
     checkpoint = model("binary")
     calibration = checkpoint[CONFIDENCE]["targets"][0]
@@ -316,7 +251,7 @@ def test_classes_are_calibrated_and_come_with_sets_where_asked() -> None:
     np.testing.assert_allclose(values, 1 / (1 + np.exp(-odds)), rtol=1e-6)
     predictor.ask(interval=0.9)
     assert predictor.text_columns == ("set_property", "in_domain")
-    one = from_plain(Calibration, calibration)
+    one = typed(Calibration, calibration)
     for value, (held, _) in zip(values[:, 0], predictor.predict(NEW).texts, strict=False):
         zero, first = one.sets(np.array([value]), 0.9)[0]
         assert held == {(1, 0): "0", (0, 1): "1", (1, 1): "0/1", (0, 0): "none"}[(zero, first)]
@@ -349,14 +284,14 @@ def test_neighbours_are_named_with_what_is_kept_of_them() -> None:
         ({"neighbours": 21}, "--neighbours is 21"),
     ],
 )
-def test_what_cannot_be_had_is_said(asked: dict, said: str) -> None:
+def test_what_cannot_be_had_is_an_error(asked: dict, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Predictor(model(), "cpu").ask(**asked)
 
 
 @pytest.mark.parametrize("asked", [{"interval": 0.9}, {"neighbours": 3}])
-def test_an_older_model_says_that_it_does_not_know(asked: dict) -> None:
-    with pytest.raises(ConfigError, match="the model does not know it; models that train"):
+def test_a_model_without_uncertainty_has_none_of_it(asked: dict) -> None:
+    with pytest.raises(ConfigError, match=r"--\w+ .*: the model does not know it"):
         Predictor(make_checkpoint(), "cpu").ask(**asked)
 
 
@@ -364,7 +299,7 @@ def test_trees_without_weight_are_asked_where_intervals_need_them() -> None:
     blend = Blend.of_trees(boosted_trees()[0], 1.0)
     checkpoint = model(apart=True) | {BLEND: blend.to_plain()}
     wide, narrow = Predictor(checkpoint, "cpu"), Predictor(model(), "cpu")
-    assert "apart" in (wide.confidence.uses if wide.confidence else ())
+    assert "apart" in (wide.uncertainty.uses if wide.uncertainty else ())
     np.testing.assert_array_equal(wide.predict(NEW).values, narrow.predict(NEW).values)
 
 

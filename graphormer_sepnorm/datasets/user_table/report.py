@@ -1,4 +1,4 @@
-"""What is in a table before anything is trained on it, and the files that say so."""
+"""What is in a table before anything is trained on it: as data, as files, and as text."""
 
 from __future__ import annotations
 
@@ -6,49 +6,37 @@ import csv
 import dataclasses
 import itertools
 import math
+import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.chem.molecules import MAX_ATOMS
-from graphormer_sepnorm.datasets.user_table.rows import InvalidRow, ValidRow
+from graphormer_sepnorm.data_config import DataConfig
+from graphormer_sepnorm.datasets.user_table.rows import InvalidRow, TableContents, ValidRow
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.formatting import aligned, in_a_line, listed, shortened
+from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import Kind
-from graphormer_sepnorm.tables.columns import free_name
+from graphormer_sepnorm.tables.columns import free_name, parse_class
 
 _COLUMNS = ("number", "row", "split", "smiles", "file", "line", "reason", "new_elements")
-_EXAMPLES = 10
+_EXAMPLES = 10  # of molecules in several rows, or splits
 _SAME = 1e-6  # relative difference up to which two labels are the same
-# A label is far from the others if it is so many times the range of their middle half away from
-# their median. The penalised logP of ZINC, which has a long tail, comes to 25.
-_FAR = 50
-_MOST_FAR = 0.01  # more of them are no slips but a distribution, unless all are one number
-_FEW = 20  # labels of which nothing is said
-_MANY_BOUNDS = 0.05  # share of labels from which on it is said that they are bounds
-# What it means that a split is empty.
-_CONSEQUENCES = {
-    "validation": "but for folds of an ensemble, the end of training is taken, uncalibrated",
-    "test": "nothing is tested",
-}
+_SPLIT_WORDS = {"train": "training", "validation": "validation", "test": "test"}
+# Of the text: columns, those of its labels; targets and warnings shown.
+_WIDTH, _INDENT, _TARGETS, _WARNINGS = 80, 12, 12, 4
 
 
 @dataclass(frozen=True)
 class LabelSummary:
-    """The labels of one target in one split; the statistics are None where there is no label.
+    """How many labels a target has in one split, how many are missing, and their statistics.
 
-    Attributes:
-        labels: How many there are.
-        missing: Molecules without one.
-        mean: Their mean; for 0 and 1 the share of 1.
-        std: Standard deviation (of the labels as a population).
-        min: The smallest.
-        max: The largest.
-        positives: How many are 1, in binary classification; else None.
+    These are None where there is no label, `positives` (how many are 1) where they are no classes.
     """
 
     labels: int
@@ -62,13 +50,7 @@ class LabelSummary:
 
 @dataclass(frozen=True)
 class TargetReport:
-    """The labels of one target.
-
-    Attributes:
-        name: Its name.
-        unit: Its unit; may be empty.
-        splits: By split.
-    """
+    """Name and unit of a target, and its labels in each split."""
 
     name: str
     unit: str
@@ -77,13 +59,7 @@ class TargetReport:
 
 @dataclass(frozen=True)
 class SameMolecule:
-    """Rows that hold the same molecule.
-
-    Attributes:
-        smiles: Canonical SMILES.
-        rows: Split and row of each.
-        labels: Labels of each, one per target; None = missing.
-    """
+    """A molecule in several rows: split and row of each, and its labels there (None = missing)."""
 
     smiles: str
     rows: tuple[tuple[str, int], ...]
@@ -92,13 +68,9 @@ class SameMolecule:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Molecules in more than one row.
+    """How many molecules are in several rows, in how many, and for how many the labels differ.
 
-    Attributes:
-        molecules: How many there are.
-        rows: Rows they stand in.
-        conflicting: Those of them whose labels differ.
-        examples: Some of them, conflicting ones first.
+    The examples begin with these.
     """
 
     molecules: int
@@ -109,14 +81,9 @@ class Duplicates:
 
 @dataclass(frozen=True)
 class Leakage:
-    """What two splits have in common.
+    """How many molecules, and scaffolds with rings, two splits have in common, with examples.
 
-    Attributes:
-        splits: Their names.
-        molecules: Molecules that stand in both.
-        scaffolds: Scaffolds, of molecules with rings, that stand in both; None where scaffolds
-            were not computed.
-        examples: Some of the molecules.
+    Scaffolds are None where they were not computed.
     """
 
     splits: tuple[str, str]
@@ -157,11 +124,10 @@ class DataReport:
         words: Of the targets whose classes are written in words, these words.
         bounds: Of the targets that have bounds in place of labels, how many of them say at least
             (``>``), and how many at most (``<``).
-        one_of: See `Task`.
         cells: Labels that cannot be used, of rows that are used for their other labels.
         id_name: The column that names the rows; empty if there is none.
         unread: Columns that are not read.
-        notes: How the files are read, where that was not the only way, one line each.
+        notes: What was done to the rows, one line each.
     """
 
     name: str
@@ -176,18 +142,17 @@ class DataReport:
     leakage: tuple[Leakage, ...]
     atoms: tuple[int, float, int]
     warnings: tuple[str, ...]
-    words: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
-    one_of: str = ""
-    cells: tuple[InvalidRow, ...] = ()
-    id_name: str = ""
-    unread: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    words: dict[str, tuple[str, ...]]
+    bounds: dict[str, tuple[int, int]]
+    cells: tuple[InvalidRow, ...]
+    id_name: str
+    unread: tuple[str, ...]
+    notes: tuple[str, ...]
 
     @property
     def valid(self) -> int:
         """Number of rows that can be used."""
-        return sum(len(part) for part in self.splits.values())
+        return sum(map(len, self.splits.values()))
 
     @property
     def rows(self) -> int:
@@ -213,39 +178,26 @@ class DataReport:
         Splits have their sizes here; `write_splits` has their rows.
         """
         plain = dataclasses.asdict(dataclasses.replace(self, splits={}))
-        return plain | {
-            "rows": self.rows,
-            "valid": self.valid,
-            "reasons": self.reasons,
-            "splits": {name: len(part) for name, part in self.splits.items()},
-        }
+        sizes = {name: len(part) for name, part in self.splits.items()}
+        own = {"rows": self.rows, "valid": self.valid, "reasons": self.reasons, "splits": sizes}
+        return plain | own
 
     def write_invalid(self, path: str | Path) -> None:
-        """Write the rows that cannot be used, or of which only a label cannot, as CSV.
-
-        Raises:
-            DataError: The file cannot be written.
-        """
-        rows = sorted(
-            [*self.invalid, *self.cells], key=lambda one: (self.files.index(one.file), one.row)
-        )
-        kept = "; the other labels of the row are used"
-        named = bool(self.id_name)
-        values = (
-            [one.file, one.row, one.line or "", one.smiles, one.reason + kept * bool(one.column)]
-            + [one.id] * named
-            for one in rows
-        )
-        header = ("file", "row", "line", "smiles", "reason", *self._id_column)
-        _write_csv(Path(path), header, values)
+        """Write the rows that cannot be used, or of which only a label cannot, as CSV."""
+        used = {id(one): "; the other labels of the row are used" for one in self.cells}
+        rows = [
+            (one.file, one.row, one.line or "", one.smiles, one.reason + used.get(id(one), ""))
+            + (one.id,) * bool(self.id_name)
+            for one in sorted(
+                [*self.invalid, *self.cells], key=lambda one: (self.files.index(one.file), one.row)
+            )
+        ]
+        _write_csv(path, ("file", "row", "line", "smiles", "reason", *self._id_column), rows)
 
     def write_splits(self, path: str | Path) -> None:
         """Write the rows that are used as CSV: row, split, smiles and identifiers.
 
         They stand in the order of the file; of separate files one after the other.
-
-        Raises:
-            DataError: The file cannot be written.
         """
         rows = [
             (row, name, smiles, *own * bool(self.id_name))
@@ -254,31 +206,93 @@ class DataReport:
         ]
         if len(self.files) == 1:
             rows.sort()
-        _write_csv(Path(path), ("row", "split", "smiles", *self._id_column), rows)
+        _write_csv(path, ("row", "split", "smiles", *self._id_column), rows)
 
 
-def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def _write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     try:
         # Bytes of the table that are no UTF-8 go back as they were.
         with (
-            replacing(path) as partial,
+            replacing(Path(path)) as partial,
             partial.open("w", encoding="utf-8", errors="surrogateescape", newline="") as handle,
         ):
-            writer = csv.writer(handle, lineterminator="\n")
-            writer.writerow(header)
-            writer.writerows(rows)
+            csv.writer(handle, lineterminator="\n").writerows([header, *rows])
     except OSError as error:
         raise DataError(f"{path} cannot be written ({error.strerror or error})") from error
 
 
+def report_on(
+    name: str,
+    config: DataConfig,
+    task: Task,
+    tables: Mapping[str, TableContents],
+    parts: Mapping[str, Sequence[ValidRow]],
+    labels: Mapping[str, np.ndarray],
+    bounds: Mapping[str, np.ndarray],
+    sha256: tuple[str, ...],
+    warnings: Sequence[str],
+) -> DataReport:
+    """Report on a table, with these warnings."""
+    targets = tuple(
+        TargetReport(
+            target, unit, {one: summarise(of[:, at], task.kind) for one, of in labels.items()}
+        )
+        for at, (target, unit) in enumerate(zip(task.targets, task.units, strict=True))
+    )
+    kind = config.resolved_split
+    split = {
+        "random": f"random, seed {config.split_seed}",
+        "scaffold": "by scaffold",
+        "files": "separate files",
+    }.get(kind, f"by column {config.column_of_split!r}")
+    if config.fold is not None:
+        split = f"fold {config.fold} of {config.folds} ({kind}, seed {config.split_seed})"
+    atoms = [row.atoms for row in itertools.chain(*parts.values())]
+    words: dict[str, set[str]] = defaultdict(set)
+    for table in tables.values():
+        for target, found in table.words.items():
+            words[target] |= found
+    sides = ~np.isnan(np.concatenate(list(bounds.values())))
+    low_high = sides.sum(axis=0).reshape(2, -1).T.tolist()
+    return DataReport(
+        name=name,
+        files=tuple(map(str, config.files.values())),
+        sha256=sha256,
+        kind=task.kind,
+        split=split,
+        splits={
+            one: SplitRows(
+                [row.number for row in rows], [row.smiles for row in rows], [row.id for row in rows]
+            )
+            for one, rows in parts.items()
+        },
+        invalid=tuple(row for table in tables.values() for row in table.invalid),
+        targets=targets,
+        duplicates=find_duplicates(parts, task.kind),
+        leakage=find_leakage(parts),
+        atoms=(min(atoms), sum(atoms) / len(atoms), max(atoms)),
+        warnings=tuple(warnings),
+        words={target: tuple(sorted(found)) for target, found in words.items()},
+        bounds={
+            target: (low, high)
+            for target, (low, high) in zip(task.targets, low_high, strict=False)
+            if low or high
+        },
+        cells=tuple(cell for table in tables.values() for cell in table.cells),
+        id_name=tables["train"].id_name,
+        unread=tables["train"].unread,
+        notes=tuple(dict.fromkeys(note for table in tables.values() for note in table.notes)),
+    )
+
+
 def summarise(values: np.ndarray, kind: Kind) -> LabelSummary:
-    """Summarise the labels of a target in a split, ``[n]``; nan = missing."""
-    present = values[~np.isnan(values)]
-    spread = (present.mean(), present.std(), present.min(), present.max()) if len(present) else ()
-    mean, std, low, high = map(float, spread) if spread else (None,) * 4
-    positives = int(present.sum()) if kind == "binary" else None
-    missing = len(values) - len(present)
-    return LabelSummary(len(present), missing, mean, std, low, high, positives)
+    """Summarize the labels of a target in a split, ``[n]``; nan = missing."""
+    known = values[~np.isnan(values)]
+    mean, std, low, high = (
+        float(of(known)) if len(known) else None for of in (np.mean, np.std, np.min, np.max)
+    )
+    positives = int(known.sum()) if kind == "binary" else None
+    return LabelSummary(len(known), len(values) - len(known), mean, std, low, high, positives)
 
 
 def find_duplicates(parts: Mapping[str, Sequence[ValidRow]], kind: Kind) -> Duplicates:
@@ -287,127 +301,158 @@ def find_duplicates(parts: Mapping[str, Sequence[ValidRow]], kind: Kind) -> Dupl
     for split, rows in parts.items():
         for row in rows:
             places[row.canonical].append((split, row))
-    repeated = {molecule: found for molecule, found in places.items() if len(found) > 1}
-    tolerance = _SAME if kind == "regression" else 0.0
-    conflicting, agreeing = [], []
-    for molecule, found in repeated.items():
-        differ = _differ([row for _, row in found], tolerance)
-        (conflicting if differ else agreeing).append(molecule)
+    repeated = [found for found in places.values() if len(found) > 1]
+    agreeing = [not _differ([row for _, row in found], kind) for found in repeated]
+    first = [found for _, found in sorted(zip(agreeing, repeated, strict=True), key=lambda x: x[0])]
     examples = tuple(
         SameMolecule(
-            molecule,
-            tuple((split, row.number) for split, row in repeated[molecule]),
+            found[0][1].canonical,
+            tuple((split, row.number) for split, row in found),
             tuple(
                 tuple(None if math.isnan(label) else label for label in row.labels)
-                for _, row in repeated[molecule]
+                for _, row in found
             ),
         )
-        for molecule in (conflicting + agreeing)[:_EXAMPLES]
+        for found in first[:_EXAMPLES]
     )
-    rows_taken = sum(map(len, repeated.values()))
-    return Duplicates(len(repeated), rows_taken, len(conflicting), examples)
+    conflicting = len(agreeing) - sum(agreeing)
+    return Duplicates(len(repeated), sum(map(len, repeated)), conflicting, examples)
 
 
-def _differ(rows: Sequence[ValidRow], tolerance: float) -> bool:
+def _differ(rows: Sequence[ValidRow], kind: Kind) -> bool:
     """Whether no value of a target can be what all rows of a molecule say, labels and bounds."""
     labels = np.array([row.labels for row in rows])
     unknown = (math.nan,) * (2 * labels.shape[1])
     low, high = np.hsplit(np.array([row.bounds or unknown for row in rows]), 2)
     least, most = np.fmax.reduce([*labels, *low]), np.fmin.reduce([*labels, *high])
+    tolerance = _SAME if kind == "regression" else 0.0
     return bool(np.any(least - most > tolerance * np.maximum(np.abs(least), np.abs(most))))
 
 
 def find_leakage(parts: Mapping[str, Sequence[ValidRow]]) -> tuple[Leakage, ...]:
     """Find what each pair of splits has in common."""
-    molecules = {split: {row.canonical for row in rows} for split, rows in parts.items()}
-    scaffolds = {split: {row.scaffold for row in rows} for split, rows in parts.items()}
     found = []
     for pair in itertools.combinations(parts, 2):
-        both = sorted(set.intersection(*(molecules[split] for split in pair)))
-        ours, theirs = (scaffolds[split] for split in pair)
+        one, other = ({row.canonical for row in parts[split]} for split in pair)
+        both = sorted(one & other)
+        ours, theirs = ({row.scaffold for row in parts[split]} for split in pair)
         # Without a ring there is no scaffold to share.
         shared = None if None in ours | theirs else len((ours & theirs) - {""})
         found.append(Leakage(pair, len(both), shared, tuple(both[:_EXAMPLES])))
     return tuple(found)
 
 
-def find_warnings(
-    targets: Sequence[TargetReport],
-    labels: Mapping[str, np.ndarray],
-    bounds: Mapping[str, np.ndarray],
-    kind: Kind,
-    places: Sequence[str],
-    atoms: Sequence[int],
-) -> tuple[str, ...]:
-    """Say which labels look like slips, and what cannot be evaluated.
-
-    Args:
-        targets: Summaries of the targets.
-        labels: Of each split, ``[n, targets]``; nan = missing.
-        bounds: Of the missing ones, ``[n, 2 targets]`` or ``[n, 0]``.
-        kind: What they are learned as.
-        places: Where each row of all splits, one after the other, stands.
-        atoms: Of each molecule, in the same order.
-    """
-    warnings = [
-        f"no {split} split: {then}"
-        for split, then in _CONSEQUENCES.items()
-        if not len(labels[split])
+def report_text(report: DataReport) -> str:
+    """Return the report for people: at most about 30 lines of 80 columns."""
+    lines = [
+        line
+        for label, text in _entries(report)
+        for line in textwrap.wrap(
+            in_a_line(text),
+            _WIDTH,
+            initial_indent=f"{label:<{_INDENT}}",
+            subsequent_indent=" " * _INDENT,
+            break_on_hyphens=False,
+        )
     ]
-    large = [place for place, size in zip(places, atoms, strict=True) if size > MAX_ATOMS]
-    if large:
-        others = f" and {len(large) - 1:,} more" if len(large) > 1 else ""
-        warnings.append(
-            f"{large[0]}{others}: more than {MAX_ATOMS} atoms, which are trained on, but predicted "
-            "only with predict.py --max_atoms"
-        )
-    everything = np.concatenate(list(labels.values()))
-    for target, values in zip(targets, everything.T, strict=True):
-        if kind == "regression" and (warning := _doubt(target, values, places)):
-            warnings.append(warning)
-    sides = ~np.isnan(np.concatenate(list(bounds.values())))
-    for at, target in enumerate(targets):
-        count = int(np.count_nonzero(sides[:, at :: len(targets)]))
-        of_all = count + int(np.count_nonzero(~np.isnan(everything[:, at])))
-        if count > _MANY_BOUNDS * of_all:
-            warnings.append(
-                f"{target.name}: {count:,} of {of_all:,} labels are bounds "
-                f"({count / of_all:.0%}): metrics are of the others, and an interval that reaches "
-                "the limit of the assay has no end beyond it"
-            )
-    for target, split in itertools.product(targets, _CONSEQUENCES):
-        summary = target.splits[split]
-        if not len(labels[split]):
-            continue
-        if not summary.labels:
-            warnings.append(f"{target.name} has no label in the {split} split")
-        elif kind == "binary" and summary.positives in (0, summary.labels):
-            only = 1 if summary.positives else 0
-            warnings.append(
-                f"{target.name} is {only} throughout the {split} split: AUROC is undefined"
-            )
-    return tuple(warnings)
+    lines += ["", *_targets(report)]
+    # A column's name may hold bytes that are no text.
+    return "\n".join(lines).encode("utf-8", "backslashreplace").decode()
 
 
-def _doubt(target: TargetReport, values: np.ndarray, places: Sequence[str]) -> str | None:
-    """Return what is doubtful about the labels of a regression, ``[n]``, or None."""
-    known = values[~np.isnan(values)]
-    train = target.splits["train"]
-    if train.labels > 1 and train.min == train.max:
-        return (
-            f"all {train.labels:,} training labels of {target.name} are {train.min:.6g}: nothing "
-            "can be learned from them"
-        )
-    if len(known) < _FEW:
-        return None
-    low, middle, high = np.percentile(known, (25, 50, 75)).tolist()
-    far = np.flatnonzero(np.abs(values - middle) > _FAR * (high - low))
-    slips = len(far) <= max(1, _MOST_FAR * len(known)) or len(set(values[far].tolist())) == 1
-    if not (low < high and len(far) and slips):
-        return None
-    worst = int(far[np.argmax(np.abs(values[far] - middle))])
-    more = f"; {len(far) - 1:,} more labels are far away too" if len(far) > 1 else ""
-    return (
-        f"{target.name} is {values[worst]:.6g} in {places[worst]}, and half of the labels are "
-        f"{low:.4g} to {high:.4g}{more}: if it stands for a missing value, empty the cell"
+def _entries(report: DataReport) -> Iterator[tuple[str, str]]:
+    """Give what the report has above its table of labels: what it is about, and the text."""
+
+    def first(row: InvalidRow) -> str:
+        file = f"{Path(row.file).name}, " if len(report.files) > 1 else ""
+        return f"the first: {file}{row.place}: {shortened(row.reason, 160)}"
+
+    files = ", ".join(Path(file).name for file in report.files)
+    how_many = f"{report.valid:,} of" if report.invalid else "all"
+    yield "data", f"{files}: {how_many} {report.rows:,} rows can be used"
+    if report.invalid:
+        reasons = ", ".join(f"{count:,} {kind}" for kind, count in report.reasons.items())
+        yield "left out", f"{reasons}; {first(report.invalid[0])}"
+    yield from (("read", note) for note in report.notes)
+    if report.unread:
+        yield "not read", listed(report.unread)
+    sizes = ", ".join(f"{len(part):,} {_SPLIT_WORDS[name]}" for name, part in report.splits.items())
+    yield "split", f"{report.split}: {sizes}"
+    low, mean, high = report.atoms
+    yield "atoms", f"{low} to {high} in a molecule, {mean:.1f} on average"
+    if report.cells:
+        counts = Counter(cell.column for cell in report.cells).most_common()
+        of = listed([f"{count:,} of {name!r}" for name, count in counts], most=6)
+        used = "in rows that are used for their other labels"
+        yield "unusable", f"{of}, {used}; {first(report.cells[0])}"
+    if report.words and report.kind == "binary":
+        words = sorted(set().union(*report.words.values()), key=parse_class)
+        yield "classes", ", ".join(f"{word} is {parse_class(word):.0f}" for word in words)
+    if report.bounds:
+        bounds = [
+            f"{name} {above:,} at least (>) and {below:,} at most (<)"
+            for name, (above, below) in report.bounds.items()
+        ]
+        of = listed(bounds, most=2)
+        yield "bounds", f"{of}: learned from one side, left out of all metrics, missing below"
+    yield "duplicates", _duplicates(report)
+    leaks, shared = (
+        [
+            f"{getattr(leak, what):,} in {' and '.join(map(_SPLIT_WORDS.__getitem__, leak.splits))}"
+            for leak in report.leakage
+            if getattr(leak, what)
+        ]
+        for what in ("molecules", "scaffolds")
     )
+    text = "no molecule is in two splits"
+    if leaks:
+        text = f"molecules in two splits, which makes the test look too good: {', '.join(leaks)}"
+    yield (
+        "leakage",
+        "; ring scaffolds in two splits: ".join(filter(None, [text, ", ".join(shared)])),
+    )
+    yield from (("warning", warning) for warning in report.warnings[:_WARNINGS])
+    if len(report.warnings) > _WARNINGS:
+        yield "", f"and {len(report.warnings) - _WARNINGS} more warnings"
+
+
+def _duplicates(report: DataReport) -> str:
+    found = report.duplicates
+    if not found.molecules:
+        return "none"
+    text = f"{found.molecules:,} molecule{'s'[: found.molecules - 1]} in {found.rows:,} rows"
+    if not found.conflicting:
+        return f"{text}, their labels agree"
+    same = found.examples[0]
+    rows = [
+        f"{f'{_SPLIT_WORDS[split]} ' if len(report.files) > 1 else ''}row {row}: "
+        + "/".join("-" if label is None else f"{label:.4g}" for label in labels[:3])
+        for (split, row), labels in zip(same.rows, same.labels, strict=True)
+    ]
+    example = f"{shortened(same.smiles)} ({listed(rows, most=3)})"
+    return f"{text}; the labels of {found.conflicting:,} differ, for example {example}"
+
+
+def _targets(report: DataReport) -> Iterator[str]:
+    """One line for each split of the only target; of several, for the training labels of each."""
+
+    def title(target: TargetReport) -> str:
+        return in_a_line(target.name) + (f" [{target.unit}]" if target.unit else "")
+
+    alone = report.targets[0] if len(report.targets) == 1 else None
+    shown = report.targets[:_TARGETS]
+    rows = [(title(target), target.splits["train"]) for target in shown]
+    if alone:
+        rows = [(f"  {_SPLIT_WORDS[split]}", summary) for split, summary in alone.splits.items()]
+    statistics = ("mean", "std", "min", "max") if alone else ("mean", "min", "max")
+    names = statistics
+    if report.kind == "binary":
+        statistics, names = ("positives", "mean"), ("class 1", "share")
+    table = [[title(alone) if alone else "training", "labels", "missing", *names]]
+    for name, summary in rows:
+        values = [getattr(summary, which) for which in statistics]
+        numbers = ["-" if value is None else f"{value:.4g}" for value in values]
+        table.append([name, f"{summary.labels:,}", f"{summary.missing:,}", *numbers])
+    yield aligned([[shortened(name, 24), *cells] for name, *cells in table], numbers_from=1)
+    if len(report.targets) > len(shown):
+        yield f"and {len(report.targets) - len(shown)} more targets"

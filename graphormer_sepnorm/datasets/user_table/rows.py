@@ -1,51 +1,82 @@
-"""The rows of a table: molecules with labels, or the reason why one cannot be used."""
+"""A table's columns and rows: molecules with labels, or the reason why one cannot be used."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.chem.molecules import (
     canonical_smiles,
     is_inchi,
+    is_smiles,
     mol_block,
     parse_molblock,
     parse_smiles,
 )
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
 from graphormer_sepnorm.chem.standardise import UNSETTLED, standardised
-from graphormer_sepnorm.data_config import DataConfig
-from graphormer_sepnorm.datasets.user_table.columns import (
-    SPLIT_WORDS,
-    TableColumns,
-    find_columns,
-    holds_class_words,
-)
+from graphormer_sepnorm.data_config import ALL, DataConfig
+from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed, shortened
 from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.tables.columns import (
     LARGEST,
     class_word,
+    find_column,
+    find_id_column,
+    find_smiles_column,
     is_empty,
+    names_rows,
     no_number,
     parse_class,
     parse_class_name,
-    parse_label,
     parse_number,
     parse_or_missing,
     readable,
-    smiles_choice,
     split_bound,
 )
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.progress import TableProgress
-from graphormer_sepnorm.tables.reader import Layout, Row
+from graphormer_sepnorm.tables.reader import Layout, Row, TableReader
 
-NOT_A_CLASS = "label not 0 or 1"
-_SAMPLE = 1000  # rows that are looked at, at least, to tell what columns hold
+# Where the split does not need scaffolds they are computed for the report only, as long as that is
+# a matter of a second or two.
+_REPORTED_SCAFFOLDS = 10_000
+_ENOUGH = 0.2  # share of the cells of a column that may hold labels, whatever else it holds
+# What a split column may say, in any case.
+_SPLIT_WORDS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("valid", "validation", "val", "dev"), "validation"),
+    "test": "test",
+}
+
+
+@dataclass(frozen=True)
+class TableColumns:
+    """Indices of the columns that are used.
+
+    Attributes:
+        smiles: None where the molecules are in the records themselves (SDF).
+        targets: One per target.
+        names: Names of the targets.
+        weight: None where all rows weigh the same.
+        split: None where no column has the split, the group or the time.
+        extra: Extra inputs of the network.
+        extra_names: Their names.
+        id: That which names the rows; None: none does.
+    """
+
+    smiles: int | None
+    targets: tuple[int, ...]
+    names: tuple[str, ...]
+    weight: int | None
+    split: int | None
+    extra: tuple[int, ...] = ()
+    extra_names: tuple[str, ...] = ()
+    id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +86,19 @@ class ValidRow:
     Attributes:
         number: Row of the file, from 1, the header not counted.
         text: The molecule as it is read again when its graph is made: SMILES, or a mol block.
-        smiles: SMILES as given; of an SDF record, InChI or what standardising changed, canonical.
+        smiles: SMILES as given; of an SDF record, InChI or what standardizing changed, canonical.
         canonical: Canonical SMILES.
         scaffold: Murcko scaffold, or None if it was not asked for.
         atoms: Number of atoms.
-        labels: One per target; nan = missing.
+        labels: One per target; nan = missing. Of ``multiclass``: none yet.
         weight: Weight in the training loss.
-        split: ``train``, ``validation`` or ``test``, the group or the time where a column says so,
+        split: ``train``, ``validation`` or ``test``, the group or the time where a column has it,
             else empty.
-        extra: Numbers that are read beside the graph; nan = missing.
+        extra: Extra inputs of the network; nan = missing.
         bounds: Of missing labels what they are at least, one per target, then what they are at
             most; nan = unknown. Empty: of none.
         id: What the table calls the row; may be empty.
+        class_name: Of ``multiclass``: the class.
     """
 
     number: int
@@ -81,11 +113,12 @@ class ValidRow:
     extra: tuple[float, ...] = ()
     bounds: tuple[float, ...] = ()
     id: str = ""
+    class_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class InvalidRow:
-    """A row that cannot be used.
+    """A row, or one of its labels, that cannot be used.
 
     Attributes:
         file: The file's path.
@@ -95,7 +128,7 @@ class InvalidRow:
         reason: Why, one line.
         kind: What sort of reason, for counting.
         id: What the table calls it; may be empty.
-        column: Of a row that is used for its other labels, that of the label which cannot be used.
+        column: The column of the label that cannot be used; else empty.
     """
 
     file: str
@@ -113,224 +146,239 @@ class InvalidRow:
         return f"row {self.row}" + (f", line {self.line}" if self.line else "")
 
 
-@dataclass(frozen=True)
+@dataclass
 class TableContents:
     """All rows of one file.
 
     Attributes:
         columns: Which columns were used.
-        format: ``csv``, ``tsv``, ``sdf``, ``parquet`` or ``xlsx``.
         valid: The rows that can be used.
         invalid: Those that cannot.
-        cells: Labels that cannot be used, of rows that can.
+        cells: Labels that cannot be used, of rows that are used for their other labels.
         words: Of the targets whose labels are written in words, these words.
-        classes: Of ``multiclass`` the classes, by the numbers that stand in the rows.
         id_name: Name of the column that names the rows; empty if there is none.
         unread: Names of the columns that are not read.
-        notes: How the file is read, where that was not the only way, one line each.
+        notes: What was done to the rows, one line each.
         unsettled: How many molecules have more tautomers than RDKit goes through.
     """
 
     columns: TableColumns
-    format: str
-    valid: list[ValidRow]
-    invalid: list[InvalidRow]
-    cells: list[InvalidRow]
-    words: dict[str, set[str]]
-    classes: tuple[str, ...] = ()
+    valid: list[ValidRow] = field(default_factory=list)
+    invalid: list[InvalidRow] = field(default_factory=list)
+    cells: list[InvalidRow] = field(default_factory=list)
+    words: dict[str, set[str]] = field(default_factory=dict)
     id_name: str = ""
     unread: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     unsettled: int = 0
 
 
-def layout_of(config: DataConfig) -> Layout:
-    """Return which part of a file is the table."""
-    return Layout(config.sheet, config.header_row, config.smiles_column, "--data.")
-
-
-def read_rows(
-    path: Path,
-    config: DataConfig,
-    targets: Sequence[str],
-    max_scaffolds: int | None,
-    missing_weight: float | None,
-) -> TableContents:
-    """Read a table.
+def read_rows(path: Path, config: DataConfig, split: str, targets: Sequence[str]) -> TableContents:
+    """Read a table, of which the targets may be named.
 
     Args:
         path: The file.
         config: What the user says about it.
+        split: Which split has it as its file; ``train``: maybe all of them. Others need no weights,
+            and the test split has none.
         targets: Names of the targets; empty: the only column of numbers.
-        max_scaffolds: How many molecules' scaffolds are computed; None: those of all.
-        missing_weight: The weight of a row that says none; None: such a row cannot be used.
-
-    Raises:
-        DataError: The file cannot be read or its columns are not as they should be.
     """
-    valid: list[ValidRow] = []
-    invalid: list[InvalidRow] = []
-    cells: list[InvalidRow] = []
-    with open_table(path, layout=layout_of(config)) as reader:
-        sample = _sample(reader, reader.columns, targets)
-        columns = find_columns(reader, sample, config, targets)
-    read = RowReader(columns, sample, config, missing_weight)
-    with open_table(path, layout=layout_of(config)) as reader:
-        # Of several training processes only the first one speaks.
-        progress = TableProgress(reader, "read", quiet=not is_first_process())
-        for row in reader:
-            progress.show(row.number)
-            try:
-                scaffold = max_scaffolds is None or len(valid) < max_scaffolds
-                valid.append(read(row, scaffold))
-                unusable = read.bad
-            except Unusable as error:
-                unusable = {"": error}
-            for column, error in unusable.items():
-                reason = " ".join(readable(str(error)).split())
-                own = (read.smiles(row), reason, error.kind, read.id(row), column)
-                (cells if column else invalid).append(
-                    InvalidRow(str(path), row.number, row.line, *own)
-                )
-        progress.finish()
-    notes = [*reader.notes]
-    if config.smiles_column is None:
-        notes.append(smiles_choice(reader.columns, columns.smiles))
-    if read.standardised:
-        steps = listed(config.standardise or ())
-        notes.append(f"{read.standardised:,} molecules: their parent structure, by {steps}")
-    return TableContents(
+    layout = Layout(config.sheet, config.header_row, config.smiles_column, "--data.")
+    with open_table(path, layout=layout) as reader:
+        rows = list(reader)
+    names = tuple(map(readable, reader.columns))
+    columns = _find_columns(reader, names, rows, config, split, targets)
+    used = {columns.smiles, columns.weight, columns.split, columns.id}
+    used |= {*columns.targets, *columns.extra}
+    table = TableContents(
         columns,
-        reader.format,
-        valid,
-        invalid,
-        cells,
-        read.words,
-        tuple(read.classes),
-        "" if columns.id is None else reader.columns[columns.id],
-        columns.unread(reader.columns),
-        tuple(filter(None, notes)),
-        read.unsettled,
+        id_name="" if columns.id is None else names[columns.id],
+        unread=tuple(name for at, name in enumerate(names) if at not in used),
+    )
+    read = _RowReader(table, rows, config, None if split == "train" else 1.0)
+    # Of several training processes only the first one shows anything.
+    progress = TableProgress(reader, "read", quiet=not is_first_process(), total=len(rows))
+    for row in rows:
+        progress.show(row.number)
+        unusable: list[Unusable] = []
+        try:
+            scaffold = config.resolved_split == "scaffold" or row.number <= _REPORTED_SCAFFOLDS
+            table.valid.append(read(row, scaffold, unusable))
+            left_out = table.cells
+        except Unusable as error:
+            unusable, left_out = [error], table.invalid
+        for error in unusable:
+            reason = " ".join(readable(str(error)).split())
+            own = (_text_in(row, columns.smiles), reason, error.kind, _text_in(row, columns.id))
+            left_out.append(InvalidRow(str(path), row.number, row.line, *own, error.column))
+    progress.finish()
+    if read.changed:
+        steps = listed(config.standardise or ())
+        table.notes = (f"{read.changed:,} molecules: their parent structure, by {steps}",)
+    return table
+
+
+def _find_columns(
+    reader: TableReader,
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    config: DataConfig,
+    split: str,
+    targets: Sequence[str],
+) -> TableColumns:
+    """Find the columns by their names, and the targets by their contents if they are not named."""
+    where = reader.name
+    if reader.format == "smi":
+        raise DataError(
+            f"{where} is a SMILES file, which has no labels to learn from: give a table (CSV, TSV, "
+            "SDF, Parquet or Excel) that has them"
+        )
+    smiles = None
+    if reader.format != "sdf" or config.smiles_column is not None:
+        smiles = find_smiles_column(columns, config.smiles_column, where, is_molecule=is_smiles)
+    wanted = config.weight_column
+    lower = [name.lower() for name in columns]
+    if split == "test" or (split != "train" and wanted and wanted.lower() not in lower):
+        wanted = None
+    weight, own_split, named_id = (
+        None if name is None else find_column(columns, name, where)
+        for name in (wanted, config.column_of_split, config.id_column)
+    )
+    extra = tuple(find_column(columns, name, where) for name in config.descriptor_columns or ())
+    if targets and (tuple(targets) != (ALL,) or ALL in columns or config.task == "multiclass"):
+        found = tuple(find_column(columns, name, where) for name in targets)
+    else:
+        taken = {smiles, weight, own_split, named_id, *extra}
+        found = _find_targets(where, columns, rows, taken, several=bool(targets))
+    used = [one for one in (smiles, weight, own_split, *extra, *found) if one is not None]
+    for at in used:
+        if used.count(at) > 1:
+            raise DataError(
+                f"{where}: column {columns[at]!r} is named for two purposes: molecules, "
+                "labels, weights, split and descriptors need a column each"
+            )
+    names, extra_names = (tuple(columns[one] for one in chosen) for chosen in (found, extra))
+    id_column = find_id_column(columns, config.id_column, where, used)
+    return TableColumns(smiles, found, names, weight, own_split, extra, extra_names, id_column)
+
+
+def _find_targets(
+    where: str, columns: Sequence[str], rows: Sequence[Row], taken: set[int | None], several: bool
+) -> tuple[int, ...]:
+    """Return the only column with numbers or words of classes that names no rows, or all of them.
+
+    The first column has no name where pandas has written an index.
+    """
+    free = [at for at in range(len(columns)) if at not in taken]
+    found = []
+    for at in free:
+        cells = [cell for row in rows if not row.problem and not is_empty(cell := row.cells[at])]
+        labels = sum(not math.isnan(_value(split_bound(cell)[1])) for cell in cells)
+        index = names_rows(columns[at]) or (at == 0 and columns[0] == "column_1")
+        if labels > _ENOUGH * len(cells) and not index:
+            found.append(at)
+    if len(found) == 1 or (found and several):
+        return tuple(found)
+    if not rows:
+        raise DataError(f"{where}: there are no rows below the header ({listed(columns)})")
+    names = [columns[at] for at in found or free] or list(columns)
+    which = f"{len(found)} columns" if found else "no column"
+    raise DataError(
+        f"{where}: {which} may hold the labels ({'' if found else 'columns: '}{listed(names)}): "
+        f"name them with --data.target_columns, for example '[{names[0]}]'; of two classes in "
+        "words give --data.positive too, of more --data.task multiclass"
     )
 
 
-def _sample(rows: Iterable[Row], columns: Sequence[str], targets: Sequence[str]) -> list[Row]:
-    """Return the first rows, and those with the first value of a column.
-
-    Of tables that are sorted by assay many a column is empty for long.
-    """
-    names = {name.lower() for name in targets}
-    empty = {at for at, name in enumerate(columns) if name.lower() in names}
-    empty = empty or {*range(len(columns))}
-    sample: list[Row] = []
-    for row in rows:
-        found = set() if row.problem else {at for at in empty if not is_empty(row.cells[at])}
-        if found or row.number <= _SAMPLE:
-            sample.append(row)
-        empty -= found
-        if not empty and row.number >= _SAMPLE:
-            break
-    return sample
+def _value(cell: object) -> float:
+    """Return the number in a cell, or that of a word for a class; nan where there is neither."""
+    try:
+        return parse_class(cell)
+    except ValueError:
+        return math.nan
 
 
 class Unusable(Exception):
-    """Why a row, or one of its labels, cannot be used: kind, reason."""
+    """Why a row, or the label in a column, cannot be used: kind, reason."""
 
-    def __init__(self, kind: str, reason: str) -> None:
+    def __init__(self, kind: str, reason: str, column: str = "") -> None:
         super().__init__(reason)
-        self.kind = kind
+        self.kind, self.column = kind, column
 
 
-class RowReader:
-    """Turns rows into `ValidRow`; by the first rows, `sample`, labels in words are known.
+class _RowReader:
+    """Turns rows into `ValidRow`, and notes of the table what it finds in them.
 
     Attributes:
-        bad: Of the row that was read last, which has other labels, those that cannot be used.
-        classes: Of ``multiclass`` the number of each class, in the order in which they occur.
-        words: See `TableContents`.
-        unsettled: See `TableContents`.
-        standardised: How many molecules that has changed.
+        changed: How many molecules standardizing has changed.
     """
 
     def __init__(
         self,
-        columns: TableColumns,
-        sample: Sequence[Row],
+        table: TableContents,
+        rows: Sequence[Row],
         config: DataConfig,
         missing_weight: float | None,
     ) -> None:
-        self._columns = columns
-        self._config = config
+        self._table, self._columns, self._config = table, table.columns, config
         self._missing_weight = missing_weight
-        self._steps = config.standardise or ()
-        self._split_kind = config.resolved_split
         self._binary = config.task == "binary" or config.positive is not None
-        self.bad: dict[str, Unusable] = {}
-        self.classes: dict[str, int] = {}
-        self.words: dict[str, set[str]] = {}
-        self.unsettled = 0
-        self.standardised = 0
+        self.changed = 0
         self._parse = [
-            self._is_positive
-            if config.positive is not None
-            else parse_class
-            if holds_class_words(sample, position)
-            else parse_label
-            for position in columns.targets
+            self._parser([row.cells[at] for row in rows if not row.problem])
+            for at in self._columns.targets
         ]
 
-    def smiles(self, row: Row) -> str:
-        """Return the SMILES of a row as given, even of a malformed one; empty if there is none."""
-        cell = _cell(row, self._columns.smiles)
-        return "" if isinstance(cell, float) else str(cell)  # nan: nothing there
+    def _parser(self, cells: Sequence[object]) -> Callable[[object], float]:
+        """Return what reads the labels of a column: as classes, if no other numbers are there."""
+        if self._config.positive is not None:
+            return self._is_positive
+        words = any(map(class_word, cells)) and self._config.task != "regression"
+        classes = words and all(
+            value in (0, 1) or math.isnan(value) for value in map(_value, cells)
+        )
+        return parse_class if classes else parse_number
 
-    def id(self, row: Row) -> str:
-        """Return what the table calls a row, even a malformed one; empty if it does not."""
-        return str(_cell(row, self._columns.id))
+    def __call__(self, row: Row, scaffold: bool, unusable: list[Unusable]) -> ValidRow:
+        """Read one row, with or without the scaffold.
 
-    def __call__(self, row: Row, scaffold: bool) -> ValidRow:
-        """Read one row, with or without the scaffold; raises `Unusable`."""
-        self.bad = {}
+        Raises:
+            Unusable: It cannot be used. Of one that can, labels that cannot are `unusable`.
+        """
         if row.problem:
             raise Unusable("malformed", row.problem)
-        columns = self._columns
+        columns, steps = self._columns, self._config.standardise or ()
         from_record = columns.smiles is None
         if not from_record and all(cell is None or cell == "" for cell in row.cells):
             raise Unusable("empty", "the row is empty")
-        text = row.record if from_record else _cell(row, columns.smiles)
+        text: Any = row.record if columns.smiles is None else row.cells[columns.smiles]
         if not from_record and is_empty(text):
             raise Unusable("no structure", "the SMILES is empty")
-        parsed = parse_molblock(text) if from_record else parse_smiles(text)
-        if parsed.empty:
-            raise Unusable("no structure", parsed.reason)
-        before = ""
-        if self._steps and parsed.molecule is not None:
-            before = canonical_smiles(parsed.molecule)
-        parsed = standardised(parsed, self._steps)
+        given = parse_molblock(text) if from_record else parse_smiles(text)
+        if given.empty:
+            raise Unusable("no structure", given.reason)
+        before = canonical_smiles(given.molecule) if steps and given.molecule is not None else ""
+        parsed = standardised(given, steps)
         if parsed.molecule is None:
             raise Unusable("unreadable structure", parsed.reason)
-        of_class = ""
+        labels, bounds, class_name = (), (), ""
         if self._config.task == "multiclass":
-            of_class = parse_class_name(row.cells[columns.targets[0]])
-            if not of_class:
+            class_name = parse_class_name(row.cells[columns.targets[0]])
+            if not class_name:
                 raise Unusable("no label", f"no label in {columns.names[0]}")
-        labels, bounds = ((), ()) if of_class else self._labels(row)
+        else:
+            labels, bounds = self._labels(row, unusable)
         weight, split = self._weight(row), self._split(row)
         try:
-            extra = parse_or_missing(
-                [row.cells[place] for place in columns.extra], columns.extra_names
-            )
+            extra = parse_or_missing([row.cells[at] for at in columns.extra], columns.extra_names)
         except ValueError as error:
             raise Unusable("unusable descriptor", str(error)) from None
-        if of_class:  # now: a class of which all rows are left out is none
-            labels = (float(self.classes.setdefault(of_class, len(self.classes))),)
         canonical = canonical_smiles(parsed.molecule)
-        self.unsettled += UNSETTLED in parsed.remark
-        changed = bool(self._steps) and canonical != before
-        self.standardised += changed
-        if changed or is_inchi(text) or (self._steps and from_record):
-            # From here on the molecule is what came of them.
-            from_record, text = False, canonical
+        self._table.unsettled += UNSETTLED in parsed.remark
+        changed = bool(steps) and canonical != before
+        self.changed += changed
+        if changed or is_inchi(text) or (steps and from_record):
+            from_record, text = False, canonical  # from here on the molecule is what came of them
         return ValidRow(
             number=row.number,
             text=mol_block(text) if from_record else text,
@@ -343,44 +391,42 @@ class RowReader:
             split=split,
             extra=extra,
             bounds=bounds,
-            id=self.id(row),
+            id=_text_in(row, columns.id),
+            class_name=class_name,
         )
 
-    def _labels(self, row: Row) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    def _labels(
+        self, row: Row, unusable: list[Unusable]
+    ) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return the labels, and bounds of those that are missing (`ValidRow`)."""
-        columns = self._columns
-        found = []
-        for name, position, parse in zip(columns.names, columns.targets, self._parse, strict=True):
+        columns, found = self._columns, []
+        for name, at, parse in zip(columns.names, columns.targets, self._parse, strict=True):
             try:
-                found.append(self._label(name, row.cells[position], parse))
-            except Unusable as unusable:  # it costs its row only where that has no other label
-                self.bad[name] = unusable
+                found.append(self._label(name, row.cells[at], parse))
+            except Unusable as error:  # it costs its row only where that has no other label
+                unusable.append(error)
                 found.append((math.nan,) * 3)
         labels, low, high = zip(*found, strict=True)
-        bounds = (*low, *high)
-        if all(map(math.isnan, (*labels, *bounds))):
-            for unusable in self.bad.values():
-                raise unusable
-            one = len(labels) == 1
-            which = columns.names[0] if one else f"any of the {len(labels)} target columns"
-            raise Unusable("no label", f"no label in {which}")
-        return labels, () if all(map(math.isnan, bounds)) else bounds
+        if all(map(math.isnan, (*labels, *low, *high))):
+            if unusable:
+                raise unusable[0]
+            several = f"any of the {len(labels)} target columns"
+            raise Unusable("no label", f"no label in {several if found[1:] else columns.names[0]}")
+        return labels, () if all(map(math.isnan, (*low, *high))) else (*low, *high)
 
     def _label(
         self, name: str, cell: object, parse: Callable[[object], float]
     ) -> tuple[float, float, float]:
         """Return a label, and what it is at least and at most where it is a bound."""
-        sides = {"<": math.nan, ">": math.nan}
         side, number = ("", cell) if self._binary else split_bound(cell)
+        value = _number(number, "unusable label", name, parse_number if side else parse, name)
         if side:
-            sides[side] = _number(number, "unusable label", name, parse_label)
-            cell = None
-        label = _number(cell, "unusable label", name, parse)
-        if self._binary and label not in (0, 1) and label == label:
-            raise Unusable(NOT_A_CLASS, f"{name} is {label:.6g}: not 0 or 1")
+            return (math.nan, value, math.nan) if side == ">" else (math.nan, math.nan, value)
+        if self._binary and value not in (0, 1) and not math.isnan(value):
+            raise Unusable("label not 0 or 1", f"{name} is {value:.6g}: not 0 or 1", name)
         if (word := class_word(cell)) and self._config.positive is None:
-            self.words.setdefault(name, set()).add(word)
-        return label, sides[">"], sides["<"]
+            self._table.words.setdefault(name, set()).add(word)
+        return value, math.nan, math.nan
 
     def _is_positive(self, cell: object) -> float:
         name, positive = parse_class_name(cell), parse_class_name(self._config.positive)
@@ -392,42 +438,42 @@ class RowReader:
         weight = _number(row.cells[self._columns.weight], "unusable weight", "the weight")
         if math.isnan(weight) and self._missing_weight is not None:
             return self._missing_weight
-        if math.isnan(weight):
-            raise Unusable("unusable weight", "the weight is missing")
-        if weight < 0:
-            raise Unusable("unusable weight", f"the weight is {weight:.6g}: it must be 0 or more")
+        if not weight >= 0:
+            what = "missing" if math.isnan(weight) else f"{weight:.6g}: it must be 0 or more"
+            raise Unusable("unusable weight", f"the weight is {what}")
         return weight
 
     def _split(self, row: Row) -> str:
         if self._columns.split is None:
             return ""
-        cell = row.cells[self._columns.split]
+        cell, kind = row.cells[self._columns.split], self._config.resolved_split
         word = "" if is_empty(cell) else readable(str(cell)).strip()
-        by_name = self._split_kind == "column"
+        what = "the split" if kind == "column" else f"the {kind}"
         if not word:
-            what = "the split" if by_name else f"the {self._split_kind}"
             raise Unusable("unknown split", f"{what} is missing")
-        if by_name and word.lower() not in SPLIT_WORDS:
+        if kind == "column" and word.lower() not in _SPLIT_WORDS:
             shown = shortened(word, 40)
-            raise Unusable(
-                "unknown split", f"the split is {shown!r}, not train, validation or test"
-            )
-        return SPLIT_WORDS[word.lower()] if by_name else word
+            raise Unusable("unknown split", f"{what} is {shown!r}, not train, validation or test")
+        return _SPLIT_WORDS[word.lower()] if kind == "column" else word
 
 
-def _cell(row: Row, position: int | None) -> Any:
-    """Return what stands in a column of a row, which may be too short; else the empty string."""
-    cell = None if position is None or position >= len(row.cells) else row.cells[position]
-    return "" if cell is None else cell
+def _text_in(row: Row, at: int | None) -> str:
+    """What stands in a column of a row, even of a malformed one; empty if nothing does."""
+    cell = None if at is None or at >= len(row.cells) else row.cells[at]
+    return "" if cell is None or (isinstance(cell, float) and math.isnan(cell)) else str(cell)
 
 
 def _number(
-    cell: object, kind: str, what: str, parse: Callable[[object], float] = parse_number
+    cell: object,
+    kind: str,
+    what: str,
+    parse: Callable[[object], float] = parse_number,
+    column: str = "",
 ) -> float:
     try:
         value = parse(cell)
     except ValueError as error:
-        raise Unusable(kind, no_number(what, cell, error)) from None
+        raise Unusable(kind, no_number(what, cell, error), column) from None
     if abs(value) > LARGEST:
-        raise Unusable(kind, f"{what} is {value:.6g}: too large")
+        raise Unusable(kind, f"{what} is {value:.6g}: too large", column)
     return value

@@ -1,0 +1,66 @@
+"""Configuration of the site, which Sphinx builds from the Markdown files: `make docs`."""
+
+import re
+from pathlib import Path
+
+import graphormer_sepnorm
+
+ROOT = Path(__file__).resolve().parents[1]  # also the source folder: pages link beyond docs/
+
+project = "graphormer_sepnorm"
+author = "The graphormer_sepnorm authors"
+release = graphormer_sepnorm.__version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+root_doc = "docs/index"
+include_patterns = ["docs/**.md", "data/models/*.md", "benchmarks/README.md", "*.md"]
+exclude_patterns = [".*", "build", "runs", "README.md"]
+suppress_warnings = ["toc.not_included"]  # a test finds guides that the index lacks
+myst_heading_anchors = 4
+default_role = "code"
+_REQUESTS = ("fit", "predict", "predict_proba", "score", "transform")  # made by scikit-learn
+autodoc_default_options = {
+    "members": True,
+    "exclude-members": ", ".join(f"set_{name}_request" for name in _REQUESTS),
+}
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+napoleon_use_ivar = True
+html_theme = "furo"
+html_title = f"{project} {release}"
+
+
+def contents(app, docname, source):
+    """Make the menu from the lists of links in the index, and the API page from the package."""
+    if docname == root_doc:
+        for part in re.split(r"^(?=\*\*)", source[0], flags=re.MULTILINE)[1:]:
+            caption = re.match(r"\*\*(.*?)\*\*", part)[1]
+            pages = re.findall(r"\]\(([^)]*)\.md\)", part)
+            source[0] += "\n".join(
+                ["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""]
+            )
+    elif docname == "docs/reference/api":
+        for name in graphormer_sepnorm.__all__:
+            if name != "__version__":
+                directive = f".. auto{kind_of(name)}:: graphormer_sepnorm.{name}"
+                source[0] += f"\n## {name}\n\n```{{eval-rst}}\n{directive}\n```\n"
+
+
+def kind_of(name):
+    """Return what a name of the package is, as autodoc says it."""
+    found = getattr(graphormer_sepnorm, name)
+    if not isinstance(found, type):
+        return "function"
+    return "exception" if issubclass(found, Exception) else "class"
+
+
+def landing_page(app, exception):
+    """Lead the site's address to the index, which is in a folder."""
+    if app.builder.name == "html":
+        text = f'<!doctype html><meta http-equiv="refresh" content="0; url={root_doc}.html">'
+        (Path(app.outdir) / "index.html").write_text(text)
+
+
+def setup(app):
+    """Connect the functions above."""
+    app.connect("source-read", contents)
+    app.connect("build-finished", landing_page)

@@ -1,0 +1,113 @@
+"""Makes the picture at the top of the README.
+
+    python docs/make_hero.py docs/experiments/results docs/images/hero.png
+
+On the left a prediction of the bundled model `esol`: the molecule with the contribution of each
+atom, and the 90 % interval. On the right the effect of norms, from the records of experiments.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+from rdkit import Chem
+from rdkit.Chem.Draw import rdMolDraw2D
+
+from graphormer_sepnorm import Predictor
+from graphormer_sepnorm.files import replacing
+
+sys.path.append(str(Path(__file__).parent / "experiments"))
+from make_findings import ARMS, SETTINGS, draw_setting, experiments_of
+
+SMILES, NAME = "CC(=O)Oc1ccccc1C(=O)O", "aspirin"
+STRONG = 0.5  # contribution with the full color
+KINDS = {"ln": "LayerNorm", "bn": "BatchNorm"}
+COLORS = LinearSegmentedColormap.from_list("contribution", ["#4f9fe0", "white", "#ff9933"])
+
+
+def draw_molecule(axes: Axes, predictor: Predictor) -> None:
+    """Draw the molecule; orange atoms raise the value, blue ones lower it."""
+    [found] = predictor.explain([SMILES]).molecules
+    shares = 0.5 + 0.5 * np.clip(found.contributions / STRONG, -1, 1)
+    colors = {atom: COLORS(share)[:3] for atom, share in enumerate(shares)}
+    drawing = rdMolDraw2D.MolDraw2DCairo(640, 470)
+    options = drawing.drawOptions()
+    options.useBWAtomPalette()
+    options.highlightRadius = 0.4
+    options.bondLineWidth = 3
+    atoms = list(colors)
+    molecule = Chem.MolFromSmiles(SMILES)
+    drawing.DrawMolecule(
+        molecule, highlightAtoms=atoms, highlightBonds=[], highlightAtomColors=colors
+    )
+    drawing.FinishDrawing()
+    axes.imshow(imread(io.BytesIO(drawing.GetDrawingText())))
+    axes.set_axis_off()
+    axes.set_title(f"{NAME}: orange atoms raise the solubility,\nblue atoms lower it", fontsize=9)
+
+
+def draw_interval(axes: Axes, predictor: Predictor) -> None:
+    """Draw the predicted value on its 90 % interval."""
+    result = predictor.predict([SMILES])
+    low, value, high = (float(one[0, 0]) for one in (result.low, result.values, result.high))
+    axes.hlines(0, low, high, lw=6, color="#0072B2", alpha=0.45)
+    axes.plot([value], [0], "o", color="#0072B2", markersize=9)
+    minus = "\N{MINUS SIGN}"
+    for place, text in ((low, f"{low:.2f}"), (value, f"{value:.2f}"), (high, f"{high:.2f}")):
+        axes.annotate(text.replace("-", minus), (place, 0.25), ha="center", va="bottom", fontsize=9)
+    axes.set(xlim=(low - 0.4, high + 0.4), ylim=(-0.6, 1.2), yticks=[])
+    axes.set_xlabel("predicted log solubility [log mol/L], 90 % interval", fontsize=9)
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def label_of(norm: str) -> str:
+    """Return what a norm is called in the picture: [CLS] | atoms."""
+    parts = norm.removeprefix("shared-").split("+")
+    pair = " | ".join(KINDS[part] for part in parts)
+    return f"one {pair}" if len(parts) == 1 else f"SepNorm:\n{pair}" if norm == "bn+ln" else pair
+
+
+def make_hero(records: Path, picture: Path) -> None:
+    """Draw the picture.
+
+    Args:
+        records: Folder of the records of experiments.
+        picture: PNG file to be written.
+    """
+    known = [
+        json.loads(path.read_text(encoding="utf-8")) for path in sorted(records.glob("*.json"))
+    ]
+    predictor = Predictor.load("esol", "cpu")
+    figure = Figure(figsize=(9.4, 3.6), layout="constrained", dpi=110)
+    left, right = figure.subfigures(1, 2, width_ratios=(1, 1.35))
+    top, bottom = left.subplots(2, 1, height_ratios=(3, 1))
+    draw_molecule(top, predictor)
+    draw_interval(bottom, predictor)
+    places = right.subplots(1, 2, sharey=True)
+    for axes, setting in zip(places, (SETTINGS[0], SETTINGS[2]), strict=True):
+        draw_setting(axes, setting, experiments_of(setting, known))
+        axes.set_title(axes.get_title().replace("published size\n", ""), fontsize=9)
+    places[0].set_yticks(range(len(ARMS)), [label_of(norm) for norm in ARMS])
+    right.suptitle(
+        "Norm of [CLS] | norm of the atoms, compared with one LayerNorm (ShareNorm):\n"
+        "change of the test metric, better to the left of the line",
+        fontsize=9,
+    )
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(picture) as partial:
+        figure.savefig(partial, format="png", pil_kwargs={"optimize": True})
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(f"usage: {sys.argv[0]} RECORDS PICTURE.png")
+    make_hero(Path(sys.argv[1]), Path(sys.argv[2]))

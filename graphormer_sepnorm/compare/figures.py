@@ -1,0 +1,281 @@
+"""The figures: of a comparison's seeds, learning curves and [CLS]; of predictions and labels.
+
+Colors are those of Okabe & Ito (2008), which people with any color vision tell apart; each arm
+has a marker and a line style of its own as well. A figure that would show nothing is None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from graphormer_sepnorm.compare.geometry import GRAPH_TOKEN, OUTPUT, CloudGeometry
+from graphormer_sepnorm.compare.results import Results
+from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.formatting import in_figure
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.metrics import METRICS
+
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MARKERS = "osD^vPX"
+_LINES = ("-", "--", "-.", ":")
+_BLUE, _GRAY = _COLORS[0], "0.5"
+_WIDTH, _DPI = 8.6, 110  # inches, pixels per inch
+_FONT = 9
+_LOOK: Any = {
+    **dict.fromkeys(
+        ("axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), _FONT
+    ),
+    **{"axes.grid": True, "grid.alpha": 0.3, "grid.linewidth": 0.6, "axes.axisbelow": True},
+    **{"axes.spines.top": False, "axes.spines.right": False},
+}
+_MANY_POINTS = 30  # on which markers would hide a curve
+_LOWEST_R2 = -0.2  # below, all values mean the same: worse than the mean
+_MOST_TARGETS = 6
+
+Style = dict[str, Any]
+
+
+def styles(results: Results) -> dict[str, Style]:
+    """Return the style of each arm, by its index in the list."""
+    return {
+        arm.name: {
+            "color": _COLORS[index % len(_COLORS)],
+            "marker": _MARKERS[index % len(_MARKERS)],
+            "linestyle": _LINES[index % len(_LINES)],
+        }
+        for index, arm in enumerate(results.arms)
+    }
+
+
+def png(figure: Figure, dpi: int | None = None) -> bytes:
+    """Return a figure as PNG."""
+    stream = BytesIO()
+    figure.savefig(stream, format="png", dpi=dpi or _DPI, metadata={"Software": None})
+    return stream.getvalue()
+
+
+def seeds(results: Results) -> Figure | None:
+    """Draw the test metric of each seed under each arm, and the differences to the baseline."""
+    arms = {arm.name: arm.tests for arm in results.arms if arm.tests}
+    if not arms:
+        return None
+    of_arm = styles(results)
+    made = [(one, one.test) for one in results.comparisons if one.test]
+    figure, (left, *right) = _figure(results, 1, 2 if made else 1)
+    for seed in results.seeds:
+        line = [(x, tests[seed]) for x, tests in enumerate(arms.values()) if seed in tests]
+        left.plot(*np.array(line).reshape(-1, 2).T, color="0.7", linewidth=0.8, zorder=1)
+    for x, (name, tests) in enumerate(arms.items()):
+        values = list(tests.values())
+        _points(left, x, values, of_arm[name])
+        left.hlines(np.mean(values), x - 0.22, x + 0.22, of_arm[name]["color"], linewidth=2.5)
+    _name_ticks(left, [*arms], f"Test {results.label} of each seed")
+    left.set_ylabel(f"test {results.label}{results.in_unit}, {results.better} is better")
+    for axes in right:
+        axes.axhline(0, color="0.3", linewidth=1)
+        for x, (one, test) in enumerate(made):
+            before, after, style = arms[results.baseline], arms[one.arm], of_arm[one.arm]
+            # Next to the interval, not on it.
+            _points(axes, x - 0.12, [after[s] - before[s] for s in one.seeds], style)
+            ends = [[test.mean - test.low], [test.high - test.mean]]
+            errors = None if math.isnan(test.low) else ends
+            look: Style = {"fmt": "_", "color": style["color"], "markersize": 13, "capsize": 5}
+            axes.errorbar(x + 0.12, test.mean, errors, **look)
+        title = f"Difference to {in_figure(results.baseline)}, same seed"
+        _name_ticks(axes, [one.arm for one, _ in made], title)
+        axes.set_ylabel(f"difference{results.in_unit}")
+    return figure
+
+
+def learning_curves(results: Results) -> Figure | None:
+    """Draw training loss and validation metric by epoch: mean and range over an arm's seeds."""
+    figure, panels = _figure(results, 1, 2)
+    titles = ("Training loss", f"Validation {results.label}{results.in_unit}")
+    columns = ("train_loss", "validation")
+    for axes, what, title in zip(panels, columns, titles, strict=True):
+        for arm in results.arms:
+            curves = [
+                {p.epoch: y for p in run.curve if not math.isnan(y := getattr(p, what))}
+                for run in (arm.finished or arm.runs)
+            ]
+            curves = [curve for curve in curves if curve]
+            # A mean to which fewer and fewer seeds contribute would jump where one ends.
+            common = sorted(set.intersection(*map(set, curves))) if curves else []
+            values = np.array([[curve[epoch] for epoch in common] for curve in curves])
+            _band(axes, common, values, styles(results)[arm.name])
+        axes.set(title=title, xlabel="epoch")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    return figure if any(axes.lines for axes in panels) else None
+
+
+def geometry(results: Results) -> Figure | None:
+    """Draw the geometry of [CLS] after each layer and at the output, one quantity a panel."""
+
+    def probe(cloud: CloudGeometry) -> float:
+        found = (cloud.probes or {}).get("atoms")
+        return math.nan if found is None else max(found, _LOWEST_R2)
+
+    quantities: Mapping[str, Callable[[CloudGeometry], float]] = {
+        "uniformity L_U (dotted: an even spread)": lambda cloud: cloud.uniformity,
+        "effective rank (centered)": lambda cloud: cloud.effective_rank_centred,
+        "mean cosine to the atoms": lambda cloud: cloud.cosine_to_atoms,
+        "R² of a probe for the number of atoms": probe,
+    }
+    of_arms = {
+        arm.name: [
+            {one.layer: one for one in run.geometry if one.what == GRAPH_TOKEN}
+            for run in arm.finished
+            if run.geometry
+        ]
+        for arm in results.arms
+    }
+    runs = [run for of_arm in of_arms.values() for run in of_arm]
+    if not runs:
+        return None
+    layers = list(max(runs, key=len))
+    figure, panels = _figure(results, 2, 2)
+    for axes, (title, value) in zip(panels, quantities.items(), strict=True):
+        for name, of_arm in of_arms.items():
+            rows = [[value(run[n]) if n in run else math.nan for n in layers] for run in of_arm]
+            _band(axes, range(len(layers)), np.array(rows), styles(results)[name])
+        axes.set(title=title, xlabel="layer")
+        ticks = range(len(layers))[:: -len(layers) // 13][::-1]  # 13 at most, the last one too
+        texts = [layers[n].removeprefix("layer ").replace(OUTPUT, "out") for n in ticks]
+        axes.set_xticks(ticks, texts)
+    for floor in {cloud.uniformity_floor for run in runs for cloud in run.values()}:
+        panels[0].axhline(floor, color="0.3", linewidth=1, linestyle=":")
+    return figure
+
+
+def _figure(results: Results, rows: int, columns: int) -> tuple[Figure, list[Axes]]:
+    """A figure with a grid of axes in the common style, and a legend of all arms above them."""
+    figure = Figure(figsize=(_WIDTH, 0.5 + 3.0 * rows), layout="constrained")
+    with rc_context(_LOOK):
+        panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    of_arm = styles(results)
+    handles = [Line2D([], [], label=in_figure(n), markersize=5, **of_arm[n]) for n in of_arm]
+    columns = max(1, min(len(handles), int(115 / (8 + max(map(len, of_arm))))))
+    look: Style = {"loc": "outside upper center", "frameon": False, "fontsize": _FONT}
+    figure.legend(handles=handles, ncols=columns, **look)
+    return figure, panels
+
+
+def _band(axes: Axes, x: Any, curves: np.ndarray, style: Style) -> None:
+    """Draw the mean of curves ``[seeds, points]`` and the range between their extremes.
+
+    Where a curve has nan, the others are averaged.
+    """
+    seen = np.isfinite(curves).any(0) if curves.size else np.zeros(0, dtype=bool)
+    if not seen.any():
+        return
+    x, curves = np.asarray(x)[seen], curves[:, seen]
+    size = 4 if len(x) <= _MANY_POINTS else 0
+    axes.plot(x, np.nanmean(curves, 0), markersize=size, linewidth=1.6, **style)
+    if len(curves) > 1:
+        ends = np.nanmin(curves, 0), np.nanmax(curves, 0)
+        axes.fill_between(x, *ends, color=style["color"], alpha=0.18, linewidth=0)
+
+
+def _points(axes: Axes, x: float, values: list[float], style: Style) -> None:
+    look = {"color": style["color"], "marker": style["marker"], "alpha": 0.8, "zorder": 2}
+    axes.scatter([x] * len(values), values, 26, **look)
+
+
+def _name_ticks(axes: Axes, names: list[str], title: str) -> None:
+    tilted = max(map(len, names)) * len(names) > 36
+    look: Style = {"rotation": 25, "ha": "right"} if tilted else {}
+    axes.set_xticks(range(len(names)), list(map(in_figure, names)), **look)
+    axes.set(title=title, xlim=(-0.6, len(names) - 0.4))
+
+
+def draw_predictions(path: Path, task: Task, labels: np.ndarray, predictions: np.ndarray) -> None:
+    """Draw predictions of molecules that a model has not learned from, as PNG.
+
+    Of the first targets that have labels. Real values: predicted against true, a panel for each
+    target. Classes: the ROC and the precision-recall curve of each target.
+
+    Args:
+        path: The file to write; one that is there is removed if there is nothing to draw.
+        task: What the targets are.
+        labels: In the unit of the target, or 0 and 1, ``[n, T]``; nan where missing.
+        predictions: The same, or probabilities of class 1, ``[n, T]``; nan where there is none.
+    """
+    shown = {}
+    for target, unit, *columns in zip(
+        task.targets, task.units, labels.T, predictions.T, strict=True
+    ):
+        truth, predicted = (column[np.isfinite(columns).all(0)] for column in columns)
+        if task.main.is_defined(truth) and len(shown) < _MOST_TARGETS:
+            shown[target] = truth, predicted, unit
+    if not shown:
+        path.unlink(missing_ok=True)
+        return
+    figure = _of_values(shown) if task.kind == "regression" else _of_classes(shown)
+    with replacing(path) as partial:
+        partial.write_bytes(png(figure, 130))
+
+
+_Shown = Mapping[str, tuple[np.ndarray, np.ndarray, str]]
+
+
+def _of_values(shown: _Shown) -> Figure:
+    columns = min(len(shown), 3)
+    rows = -(-len(shown) // columns)
+    figure = Figure(figsize=(3.9 * columns, 4.1 * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes in grid[len(shown) :]:
+        axes.set_axis_off()
+    for axes, (target, (truth, predicted, unit)) in zip(grid, shown.items(), strict=False):
+        both = np.concatenate([truth, predicted])
+        low, high = both.min(), both.max()
+        margin = 0.03 * (high - low or 1)
+        axes.plot([low, high], [low, high], color=_GRAY, linewidth=1)
+        opacity = float(np.clip(250 / len(truth), 0.05, 0.7))
+        axes.scatter(truth, predicted, 10, color=_BLUE, linewidths=0, alpha=opacity)
+        inside = low - margin, high + margin
+        of_target = in_figure(f"{target} ({unit})" if unit else target)
+        axes.set(xlim=inside, ylim=inside, aspect="equal")
+        axes.locator_params(nbins=6)
+        axes.set(xlabel=f"true {of_target}", ylabel=f"predicted {of_target}")
+        metrics = [METRICS[name] for name in ("mae", "rmse", "r2")]
+        parts = [f"{m.label} {m.of(truth, predicted):.3g}" for m in metrics if m.is_defined(truth)]
+        axes.set_title(" · ".join([f"{len(truth):,} molecules", *parts]), fontsize=8)
+    return figure
+
+
+def _of_classes(shown: _Shown) -> Figure:
+    from sklearn.metrics import precision_recall_curve, roc_curve
+
+    figure = Figure(figsize=(8.4, 4.3), layout="constrained")
+    roc, recall = figure.subplots(1, 2)
+    for target, (truth, predicted, _) in shown.items():
+        color = _BLUE if len(shown) == 1 else None
+        false, true, _ = roc_curve(truth, predicted)
+        precision, found, _ = precision_recall_curve(truth, predicted)
+        # A step, as the average precision sums it.
+        for name, draw, *curve in (
+            ("auroc", roc.plot, false, true),
+            ("average_precision", partial(recall.step, where="post"), found, precision),
+        ):
+            value = f"{METRICS[name].label} {METRICS[name].of(truth, predicted):.3f}"
+            label = f"{value}, {target}, {truth.sum():,.0f} of {len(truth):,}"
+            draw(*curve, color=color, label=in_figure(label))
+    roc.plot([0, 1], [0, 1], color=_GRAY, linewidth=1)
+    roc.set(xlabel="false positive rate", ylabel="true positive rate")
+    recall.set(xlabel="recall", ylabel="precision")
+    for axes in (roc, recall):
+        axes.set(xlim=(0, 1), ylim=(0, 1.02), aspect="equal")
+        axes.legend(frameon=False, fontsize=8)
+    return figure

@@ -1,0 +1,207 @@
+"""The report of a comparison: one self-contained HTML page, and a short summary in Markdown.
+
+Made from results.json alone, so it can be made again at any time, and from partial results too,
+which it marks. The page is page.html.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+import yaml
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from graphormer_sepnorm.compare import figures
+from graphormer_sepnorm.compare.results import RESULTS, ArmResult, Results
+from graphormer_sepnorm.compare.statistics import CONFIDENCE, SIGNIFICANT, MeanDifference
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.formatting import (
+    NONE,
+    count,
+    interval,
+    listed,
+    mean_and_sd,
+    number,
+    p_value,
+    signed,
+)
+from graphormer_sepnorm.model.config import ATOMS_ALONE
+
+PAGE, SUMMARY = "report.html", "summary.md"
+_LEVEL = f"{100 * CONFIDENCE:g} % interval"
+_NAMED = 3  # arms in a title
+# Cells by row, the first one of titles; none but that: there is nothing to show.
+Table = list[list[str]]
+
+
+def write_report(directory: Path) -> Results:
+    """Write ``report.html`` and ``summary.md`` of a comparison.
+
+    Args:
+        directory: Where its ``results.json`` lies.
+
+    Returns:
+        The results that it is on.
+
+    Raises:
+        DataError: There is no results.json, or it cannot be read or is of another version.
+        OSError: The report cannot be written.
+    """
+    results = Results.read(directory)
+    if results is None:
+        raise DataError(f"{directory} has no {RESULTS} that can be read: compare the arms first")
+    for name, text in ((PAGE, page(results)), (SUMMARY, f"{summary(results)}\n")):
+        with replacing(directory / name) as partial:
+            partial.write_text(text, encoding="utf-8")
+    return results
+
+
+def page(results: Results) -> str:
+    """Return the report as HTML that needs no other file."""
+    templates = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        extensions=["jinja2.ext.do"],
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    drawn = (draw(results) for draw in (figures.seeds, figures.learning_curves, figures.geometry))
+    pictures = [base64.b64encode(figures.png(one)).decode() if one else "" for one in drawn]
+
+    def as_yaml(value: Any) -> str:
+        return yaml.safe_dump(value, sort_keys=False).rstrip()
+
+    return templates.get_template("page.html").render(
+        title=title(results),
+        results=results,
+        notes=[*notes(results)],
+        rule=rule(results),
+        variants=variants(results),
+        factors=factors(results),
+        pictures=dict(zip(("seeds", "curves", "geometry"), pictures, strict=True)),
+        mean_of=mean_of,
+        number=number,
+        mean_and_sd=mean_and_sd,
+        command=shlex.join(results.command),
+        arms=as_yaml({arm.name: arm.options for arm in results.arms}),
+        configuration=as_yaml(_with_values(results.configuration)),
+    )
+
+
+def summary(results: Results) -> str:
+    """Return the title, what has to be known, and the tables of what differs, in Markdown."""
+    parts = [f"# {title(results)}", "\n".join(f"- {note}" for note in notes(results))]
+    parts.append(markdown(variants(results)))
+    if len(effects := factors(results)) > 1:
+        parts.append(markdown(effects))
+    return "\n\n".join(part for part in (*parts, fill(rule(results), 100)) if part)
+
+
+def markdown(table: Table) -> str:
+    """Return a table in Markdown, its columns aligned so that it can be read as it is."""
+    rows = [[" ".join(cell.split()).replace("|", "/") for cell in row] for row in table]
+    widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
+    rows.insert(1, ["-" * width for width in widths])
+    padded = ([cell.ljust(n) for cell, n in zip(row, widths, strict=True)] for row in rows)
+    return "\n".join(f"| {' | '.join(row)} |" for row in padded)
+
+
+def title(results: Results) -> str:
+    """Return what is compared with what, on which data."""
+    others = [arm.name for arm in results.arms[1:]]
+    arms = " and ".join(others) if len(others) <= _NAMED else count(len(others), "arm")
+    return f"{f'{arms} against ' if others else ''}{results.baseline} on {results.dataset}"
+
+
+def rule(results: Results) -> str:
+    """Return how the tables are to be read."""
+    return (
+        f"Mean ± standard deviation over the seeds; {results.better} is better. Differences are to "
+        f"{results.baseline}, paired by seed, with Student's interval and the p-value of exchanged "
+        "signs (in brackets the smallest that so many seeds allow). The verdict is better or worse "
+        f"if Holm's p, adjusted for all arms, is below {SIGNIFICANT:g} and the interval leaves out "
+        "0; not significant if only the interval does; else not resolved."
+    )
+
+
+def notes(results: Results) -> Iterator[str]:
+    """Yield what is missing, has failed, or has to be known before a number is quoted."""
+    runs = [(f"{arm.name} seed {run.seed}", run) for arm in results.arms for run in arm.runs]
+    lacking = [(name, run) for name, run in runs if run.status != "finished"]
+    if lacking or not results.complete:
+        states = ", ".join(f"{name} ({run.status})" for name, run in lacking)
+        done = len(runs) - len(lacking)
+        yield f"Partial results: {done} of {len(runs)} runs are finished. Not: {states}."
+    yield from (f"{name} failed: {run.error}" for name, run in lacking if run.error)
+    if undefined := [one.arm for one in results.comparisons if not one.test]:
+        yield (f"Not compared: {listed(undefined)}; the {results.label} is undefined for a seed.")
+    few = [one for one in results.comparisons if one.smallest_holm_p >= SIGNIFICANT]
+    if few:
+        yield (
+            f"Too few seeds for a verdict on {listed([one.arm for one in few])}: whatever the "
+            f"effect, Holm's p cannot be below {p_value(min(one.smallest_holm_p for one in few))}."
+        )
+    common = results.configuration.get("model", {}).get("readout")
+    read = {arm.name: arm.options.get("model.readout", common) for arm in results.arms}
+    if alone := [name for name, readout in read.items() if readout in ATOMS_ALONE]:
+        yield f"Predictions of {listed(alone)} are read from the atoms alone, not from [CLS]."
+    if results.environments_differ:
+        differing = listed([*results.environments_differ])
+        yield f"Not all runs had the same {differing}: {RESULTS} has which they had."
+
+
+def variants(results: Results) -> Table:
+    """Return the test metric of each arm and its difference to the baseline."""
+    decimals = results.decimals
+    header = ["arm", "seeds", f"test {results.label}{results.in_unit}", "difference", "relative"]
+    rows = [[*header, _LEVEL, "p", "Holm's p", "verdict"]]
+    for arm in results.arms:
+        wanted, finished = len(results.seeds), len(arm.finished)
+        seeds = str(wanted) if finished == wanted else f"{finished} of {wanted}"
+        cells = [NONE] * 6
+        one = results.comparison(arm.name)
+        if one is not None and one.test is not None:
+            change, ends, p = _difference(one.test, one.test.smallest_p, decimals)
+            relative = signed(one.test.relative_percent, 1)
+            relative = relative if relative == NONE else f"{relative} %"
+            cells = [change, relative, ends, p, p_value(one.holm_p), one.verdict]
+        rows.append([arm.name, seeds, mean_and_sd(arm.values("test"), decimals), *cells])
+    return rows
+
+
+def factors(results: Results) -> Table:
+    """Return the effects of the norms' factors, where the arms form a factorial."""
+    rows = [["effect", "seeds", f"change{results.in_unit}", _LEVEL, "p", "Holm's p"]]
+    for name, one, holm_p in results.effects():
+        cells = _difference(one, one.smallest_p, results.decimals)
+        rows.append([name, str(one.seeds), *cells, p_value(holm_p)])
+    return rows
+
+
+def _difference(one: MeanDifference, smallest_p: float, decimals: int) -> tuple[str, str, str]:
+    """Mean, interval, and p with the smallest that is possible."""
+    p = f"{p_value(one.p_value)} ({p_value(smallest_p)})"
+    return signed(one.mean, decimals), interval(one.low, one.high, decimals), p
+
+
+def mean_of(arm: ArmResult, what: str) -> float:
+    """Return the mean of a number over the finished runs; nan if none has it."""
+    values = arm.values(what)
+    return float(np.mean(values)) if len(values) else math.nan
+
+
+def _with_values(options: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _with_values(value) if isinstance(value, dict) else value
+        for name, value in options.items()
+        if value is not None
+    }

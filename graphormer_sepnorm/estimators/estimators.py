@@ -1,0 +1,411 @@
+"""Graphormer as regressor, classifier and transformer of scikit-learn."""
+
+from __future__ import annotations
+
+import io
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from graphormer_sepnorm.chem.features import OF_SMILES
+from graphormer_sepnorm.datasets.lazy_graphs import load_arrays, read_texts, unusable
+from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.estimators.inputs import (
+    InputError,
+    class_names,
+    classes_of,
+    explained,
+    labels_of,
+    names_of,
+    smiles_of,
+    weights_of,
+)
+from graphormer_sepnorm.estimators.training import options_of, trained
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint, save_for_prediction
+from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.metrics import Kind, metrics_of
+from graphormer_sepnorm.tables.columns import means
+
+
+class Trained(BaseEstimator):
+    """What has a network, stored as the bytes of its checkpoint."""
+
+    device: str | None
+    on_invalid: str
+    checkpoint_: bytes
+    n_features_in_: int
+    _loaded: tuple[str | None, Predictor] | None = None
+
+    def _store(self, checkpoint: Any) -> None:
+        """Take what a checkpoint needs to predict; `checkpoint` is its contents."""
+        with tempfile.TemporaryDirectory(prefix="graphormer-") as folder:
+            file = Path(folder) / "model.ckpt"
+            save_for_prediction(checkpoint, file)
+            self.checkpoint_ = file.read_bytes()
+        self.n_features_in_ = 1
+        self._loaded = None
+
+    def _predictor(self) -> Predictor:
+        """Return the network, on its device; read from the checkpoint when it is first needed."""
+        check_is_fitted(self)
+        if self._loaded is None or self._loaded[0] != self.device:
+            checkpoint = torch.load(io.BytesIO(self.checkpoint_), "cpu", weights_only=True)
+            with explained():
+                predictor = Predictor(checkpoint, self.device, refuse_new_elements=False)
+            self._loaded = (self.device, predictor)
+        return self._loaded[1]
+
+    def _predicted(self, predict: Any, X: Any) -> Any:
+        """Return the `Predictions` or `Embeddings` of all rows."""
+        found = predict(smiles_of(X, self.on_invalid), max_atoms=sys.maxsize)
+        bad = [(row, error) for row, error in enumerate(found.errors) if error]
+        if bad and self.on_invalid == "error":
+            with explained():
+                raise unusable(bad)
+        new = [row for row, text in enumerate(found.warnings) if text.startswith("not understood")]
+        if new:
+            warnings.warn(
+                f"{len(new):,} of {len(found.warnings):,} molecules have elements that did not "
+                f"occur in training, which the model ignores; the first, X[{new[0]}]: "
+                f"{found.warnings[new[0]].partition('; ')[0]}",
+                stacklevel=3,
+            )
+        return found
+
+    def __getstate__(self) -> Any:
+        # No network: the checkpoint has it, and reading that runs no code.
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_loaded"}
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "checkpoint_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.one_d_array = True
+        return tags
+
+
+class Supervised(Trained):
+    """What trains a network on labels; see `GraphormerRegressor`."""
+
+    _kind: ClassVar[Kind]
+    _recipe: ClassVar[str]  # taken if no other is named
+    seed: int
+    validation_fraction: float
+
+    def __init__(
+        self,
+        recipe: str | None = None,
+        *,
+        from_pretrained: str | None = None,
+        max_epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        weight_decay: float | None = None,
+        loss: str | None = None,
+        norm: str | None = None,
+        layers: int | None = None,
+        width: int | None = None,
+        heads: int | None = None,
+        ffn_width: int | None = None,
+        dropout: float | None = None,
+        options: dict[str, Any] | None = None,
+        validation_fraction: float = 0.0,
+        seed: int = 0,
+        device: str | None = None,
+        verbose: bool = False,
+        on_invalid: str = "error",
+    ) -> None:
+        given = locals()
+        for name in self._get_param_names():
+            setattr(self, name, given[name])
+
+    def _train(
+        self, X: Any, labels: np.ndarray, names: tuple[str, ...], weights: Any, **of_classes: Any
+    ) -> None:
+        """Train on ``[n, targets]`` labels, nan where missing; `of_classes` are those of `Task`."""
+        smiles = smiles_of(X, self.on_invalid)
+        if len(smiles) != len(labels):
+            raise InputError(f"X has {len(smiles)} molecules, y labels of {len(labels)}")
+        with explained():
+            config = options_of(self.get_params(deep=False), self._recipe)
+            featuriser = feature_version = OF_SMILES
+            if backbone := config.model.from_pretrained:
+                facts = read_checkpoint(backbone)[KEY]
+                featuriser, feature_version = facts["featuriser"], facts["feature_version"]
+                if featuriser is None:
+                    raise ConfigError(f"from_pretrained {backbone} does not take SMILES")
+            steps = config.data.standardise or ()
+            smiles, canonical, bad = read_texts(smiles, featuriser, steps)
+            if bad and self.on_invalid == "error":
+                raise unusable(bad)
+            labels = labels.copy()
+            labels[[row for row, _ in bad]] = np.nan
+            labelled = np.flatnonzero(~np.isnan(labels).all(axis=1))
+            if weights is not None:
+                weights = weights_of(weights, len(smiles))[labelled]
+            units, metric = ("",) * len(names), metrics_of(self._kind)[0].name
+            splits = load_arrays(
+                [smiles[row] for row in labelled],
+                [canonical[row] for row in labelled],
+                labels[labelled],
+                Task(self._kind, names, units, metric, **of_classes),
+                weights,
+                self._validation(len(labelled)),
+                featuriser,
+                feature_version,
+                steps,
+            )
+            self._store(trained(config, splits))
+        self.n_outputs_ = 1 if "one_of" in of_classes else len(names)
+
+    def _validation(self, molecules: int) -> np.ndarray:
+        """Return which of the molecules are validated on, bool ``[molecules]``."""
+        size = round(self.validation_fraction * molecules)
+        if molecules - size < 2 or (self.validation_fraction and not size):
+            raise DataError(
+                f"of {molecules} molecules with labels {max(molecules - size, 0)} are left to "
+                f"train on, and {size} to validate on: two and one are needed"
+            )
+        chosen = np.zeros(molecules, dtype=bool)
+        chosen[np.random.default_rng(self.seed).permutation(molecules)[:size]] = True
+        return chosen
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class GraphormerRegressor(RegressorMixin, Supervised):
+    """Graphormer for real values, as a regressor of scikit-learn.
+
+    X is a list, array or Series of SMILES, or two-dimensional with one column of them; y has one
+    value for each or one column for each target, nan where a label is missing. Training takes all
+    molecules and a fixed number of epochs, and keeps the last weights, unless a validation fraction
+    is set aside.
+
+    Args:
+        recipe: Configuration that the options come from which are not given here: the name of one
+            that comes with the package, or a YAML file; None: table_regression, for the classifier
+            table_classification. table is the one that predicts best: five networks by folds (by
+            chance), blended with boosting, with intervals, as ``train.py fit -c table`` trains it.
+        from_pretrained: A trained network to begin with: a bundled model's name, a run directory or
+            a checkpoint. It decides the options of the network, dropout apart.
+        max_epochs: How often the molecules are gone through.
+        batch_size: Molecules of a step.
+        learning_rate: Peak learning rate.
+        weight_decay: Decoupled decay of the weights.
+        loss: l1 or mse; for the classifier bce.
+        norm: Norm of [CLS] + norm of the atoms, as sharenorm, sepnorm, bn+bn.
+        layers: Transformer layers.
+        width: Channels of a token, a multiple of heads.
+        heads: Attention heads.
+        ffn_width: Channels inside the feed-forward networks.
+        dropout: Of what attention and feed-forward networks add, 0 to below 1.
+        options: Other options of ``train.py fit`` by name: {"model.encodings": "rrwp"}.
+        validation_fraction: Share of the molecules, sampled at random, on which each epoch is
+            validated; the one with the lowest loss is kept. 0 trains on all.
+        seed: Decides initial weights, order of the molecules, dropout and validation molecules.
+        device: cpu, cuda, cuda:1 ...; None: a GPU if there is one.
+        verbose: Show the progress of training.
+        on_invalid: What a row that cannot be read is: error, or nan; then it is left out of
+            training, and nothing is predicted for it.
+
+    Attributes:
+        checkpoint_: The trained network as the bytes of a checkpoint file, which `predict.py`,
+            `Predictor.load` and `from_pretrained` take.
+        n_features_in_: 1, the SMILES.
+        n_outputs_: Number of targets.
+    """
+
+    _kind = "regression"
+    _recipe = "table_regression"
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train from the beginning.
+
+        Args:
+            X: ``[n]`` SMILES.
+            y: ``[n]`` or ``[n, targets]``; nan = missing.
+            sample_weight: ``[n]``, weights in the training loss, 0 or more.
+
+        Raises:
+            ParameterError: A parameter cannot be.
+            InputError: A molecule, a label or a weight cannot be used.
+            CheckpointError: There is no such pre-trained network, or it knows molecules otherwise.
+        """
+        self._train(X, labels_of(y), names_of(y), sample_weight)
+        return self
+
+    def predict(
+        self, X: Any, return_interval: float | None = None
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return values, float64 ``[n]`` or ``[n, targets]``.
+
+        Args:
+            X: ``[n]`` SMILES.
+            return_interval: Level, such as 0.9, of prediction intervals; their lower and upper ends
+                are returned behind the values.
+
+        Raises:
+            InputError: A SMILES cannot be read.
+            ParameterError: The model has no intervals, or the level cannot be.
+        """
+        predictor = self._predictor()
+        if return_interval is not None:
+            with explained():
+                predictor.ask(return_interval)
+        found = self._predicted(predictor.predict, X)
+
+        def of_targets(values: np.ndarray) -> np.ndarray:
+            return values[:, 0] if values.shape[1] == 1 else values
+
+        if return_interval is None:
+            return of_targets(found.values)
+        return of_targets(found.values), of_targets(found.low), of_targets(found.high)
+
+
+class GraphormerClassifier(ClassifierMixin, Supervised):
+    """Graphormer for classes, as a classifier of scikit-learn.
+
+    As `GraphormerRegressor`, but y is of classes of any kind, two or more; or it has one column of
+    0 and 1 for each of several targets, nan where a label is missing.
+
+    Attributes:
+        classes_: The classes, sorted; of several targets a list of these.
+        checkpoint_: As in `GraphormerRegressor`; its predictions are probabilities of the second
+            class, or of each of more than two.
+    """
+
+    _kind = "binary"
+    _recipe = "table_classification"
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train from the beginning; see `GraphormerRegressor.fit`.
+
+        Raises:
+            InputError: y is of one class, or lacks the class of a molecule.
+        """
+        given, names = labels_of(y, classes=True), names_of(y)
+        of_classes: dict[str, Any] = {}
+        if given.shape[1] > 1:
+            labels = labels_of(y)
+            if not np.isin(labels[~np.isnan(labels)], (0, 1)).all():
+                raise InputError("y has several columns: each must hold 0, 1 or nan (missing)")
+            classes: Any = [np.array([0, 1])] * labels.shape[1]
+        else:
+            classes, indices = classes_of(given[:, 0])
+            if len(classes) < 2:
+                raise InputError(f"y is {classes.tolist()[:1]} throughout: two classes are needed")
+            labels = indices.reshape(-1, 1).astype(np.float64)
+            if len(classes) > 2:
+                of_classes["one_of"] = names[0]
+                names = tuple(f"{names[0]}_{name}" for name in class_names(classes.tolist()))
+                labels = np.eye(len(classes))[indices]
+            else:
+                zero, one = map(str, classes)
+                zeros = () if means(zero, 0) else (zero,)
+                ones = (one,) if zeros or one not in ("1", "1.0", "True") else ()
+                of_classes = {"zeros": zeros, "ones": ones}
+        self._train(X, labels, names, sample_weight, **of_classes)
+        self.classes_ = classes
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probabilities of all classes ``[n, C]``; of 1 if several ``[n, targets]``.
+
+        Raises:
+            InputError: A SMILES cannot be read.
+        """
+        ones = self._predicted(self._predictor().predict, X).values
+        return np.hstack([1 - ones, ones]) if ones.shape[1] == 1 else ones
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the likeliest class ``[n]``; 0 and 1 if there are several targets.
+
+        None where a row cannot be read, if `on_invalid` is nan.
+
+        Raises:
+            InputError: A SMILES cannot be read.
+        """
+        probability = self.predict_proba(X)
+        if self.n_outputs_ == 1:
+            found = self.classes_[probability.argmax(axis=1)]
+        else:
+            found = (probability > 0.5).astype(int)
+        if (invalid := np.isnan(probability).any(axis=1)).any():
+            found = found.astype(object)
+            found[invalid] = None
+        return found
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+
+class GraphormerEmbedding(TransformerMixin, Trained):
+    """The embeddings of a trained network, as a transformer of scikit-learn.
+
+    From SMILES to the graph token ([CLS]) after the last norm: nothing is learned from X. Of a
+    network that reads its predictions from the atoms alone it is a by-product, which `fit` warns
+    of.
+
+    Args:
+        model: A bundled model's name, a run directory or a checkpoint.
+        device: cpu, cuda, cuda:1 ...; None: a GPU if there is one.
+        on_invalid: What a row that cannot be read is: error, or nan (of all channels).
+
+    Attributes:
+        checkpoint_: The network, so that a fitted transformer no longer needs the file.
+        n_features_in_: 1, the SMILES.
+    """
+
+    def __init__(
+        self, model: str = "esol", *, device: str | None = None, on_invalid: str = "error"
+    ) -> None:
+        self.model = model
+        self.device = device
+        self.on_invalid = on_invalid
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Read the network.
+
+        Raises:
+            CheckpointError: There is none, or it does not take SMILES.
+        """
+        smiles_of(X, self.on_invalid)
+        self._store(read_checkpoint(self.model))
+        predictor = self._predictor()
+        _ = predictor.reader.featuriser  # or it does not take SMILES
+        if note := predictor.embedding_note:
+            warnings.warn(f"{self.model}: {note}", stacklevel=2)
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return embeddings, float32 ``[n, channels]``.
+
+        Raises:
+            InputError: A SMILES cannot be read.
+        """
+        return self._predicted(self._predictor().embed, X).values
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the channels: cls_0, cls_1, ..."""
+        width = self._predictor().model.config.width
+        return np.array([f"cls_{channel}" for channel in range(width)], dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []
+        return tags

@@ -1,0 +1,330 @@
+"""Predicting for a whole table: as many rows out as in, in the same order, in little memory.
+
+Output goes to ``NAME.partial`` and has its own name when it is complete. Next to it,
+``NAME.progress.json`` says how many rows are safely in it and what they were made from; by that an
+interrupted job is continued, on a CPU to the identical file.
+
+The way of a row: read here (`Row`), parsed and predicted in any process (`MoleculeColumns.parse`,
+`predict_chunk`), written here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from graphormer_sepnorm.chem.molecules import (
+    ParsedMolecule,
+    canonical_smiles,
+    in_written_order,
+    is_inchi,
+    is_smiles,
+    parse_molblock,
+    parse_smiles,
+)
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.formatting import listed
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.inference.batching import CHUNK_ROWS
+from graphormer_sepnorm.inference.evaluation import Evaluation
+from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.inference.table_job import (
+    Outcome,
+    TableJob,
+    check_places,
+    earlier_progress,
+    forget_progress,
+    identify,
+    save_progress,
+)
+from graphormer_sepnorm.inference.workers import map_in_order, number_of_jobs
+from graphormer_sepnorm.process import trim_now_and_then
+from graphormer_sepnorm.tables.columns import (
+    find_column,
+    find_smiles_column,
+    free_name,
+    is_empty,
+    parse_or_missing,
+)
+from graphormer_sepnorm.tables.formats import format_to_write
+from graphormer_sepnorm.tables.progress import TableProgress
+from graphormer_sepnorm.tables.reader import Row, TableReader
+from graphormer_sepnorm.tables.writer import create_table
+
+# Of a row: what is wrong with it, what its molecule is read from, the extra inputs.
+Unparsed = tuple[str, Any, list[Any]]
+Result = TypeVar("Result")
+
+
+class Molecules(NamedTuple):
+    """The molecules of some rows.
+
+    Attributes:
+        parsed: Each, or why a row has none.
+        smiles: As given; of SDF records and InChI canonical, and empty where there is no molecule.
+        extra: float64 ``[rows, names]``, the columns that a model reads too; nan = missing.
+    """
+
+    parsed: list[ParsedMolecule]
+    smiles: list[str]
+    extra: np.ndarray
+
+
+@dataclass(frozen=True)
+class MoleculeColumns:
+    """The columns of a table that hold molecules, and what a model reads in addition to them."""
+
+    smiles: int | None  # position; None: the molecules are in the SDF records
+    extra: tuple[int, ...]  # positions of the columns that are read too
+    names: tuple[str, ...]  # their names
+    written_order: bool  # whether atoms of records and InChI get the order of their SMILES
+
+    @classmethod
+    def find(
+        cls, reader: TableReader, job: TableJob, names: Sequence[str], outcome: Outcome
+    ) -> MoleculeColumns:
+        """Find them in a table; where that was not the only way to read it, the outcome notes it.
+
+        Raises:
+            DataError: There is no such column, or the table is a list of SMILES without a header.
+        """
+        smiles = None
+        if reader.format != "sdf" or job.smiles_column is not None:
+            names_of = reader.columns, job.smiles_column, reader.name
+            smiles = find_smiles_column(*names_of, "--smiles_column", is_smiles)
+        try:
+            extra = tuple(find_column(reader.columns, name, reader.name) for name in names)
+        except DataError as error:
+            raise DataError(f"{error} (the model reads {listed(names)})") from error
+        return cls(smiles, extra, tuple(names), job.verb == "explained")
+
+    def cells(self, row: Row) -> Unparsed:
+        """Return the part of a row that is parsed in any process."""
+        if row.problem:
+            return row.problem, None, []
+        text = row.record if self.smiles is None else row.cells[self.smiles]
+        return "", text, [row.cells[position] for position in self.extra]
+
+    def parse(self, rows: Sequence[Unparsed]) -> Molecules:
+        """Return the molecules of some rows."""
+        parsed, smiles, extra = [], [], np.full((len(rows), len(self.names)), np.nan)
+        for number, (problem, text, cells) in enumerate(rows):
+            one = ParsedMolecule(None, problem) if problem else self._molecule(text)
+            if one.molecule is not None:
+                try:
+                    extra[number] = parse_or_missing(cells, self.names)
+                except ValueError as error:
+                    one = ParsedMolecule(None, str(error))
+            if self.smiles is None or is_inchi(text):
+                text = "" if one.molecule is None else canonical_smiles(one.molecule)
+                if self.written_order and one.molecule is not None:
+                    one = replace(one, molecule=in_written_order(one.molecule))
+            parsed.append(one)
+            smiles.append(str(text))
+        return Molecules(parsed, smiles, extra)
+
+    def _molecule(self, text: Any) -> ParsedMolecule:
+        if self.smiles is None:
+            return parse_molblock(text)
+        return parse_smiles(None if is_empty(text) else text)
+
+
+def computed(
+    reader: TableReader,
+    columns: MoleculeColumns,
+    compute: Callable[[Molecules], Result],
+    size: int,
+    device: str,
+    job: TableJob,
+    outcome: Outcome,
+) -> Iterator[tuple[list[Row], Result]]:
+    """Yield some rows of a table at a time, in order, and what is computed of their molecules.
+
+    These are the rows of the job's shard, without those that the outcome knows of an earlier run.
+    Progress is shown by the outcome, which the caller keeps up to date. Closing the generator
+    leaves no process; `compute` runs in any process, for `size` rows at a time.
+    """
+
+    def parse_and_compute(cells: Sequence[Unparsed]) -> Result:
+        result = compute(columns.parse(cells))
+        trim_now_and_then()
+        return result
+
+    rows, total = iter(reader), None
+    if job.shard:
+        with job.opened() as counted:
+            part = job.shard.rows(counted.count(), size)
+        rows, total = itertools.islice(rows, part.start, part.stop), len(part)
+    rows = itertools.islice(rows, outcome.rows, None)
+    chunks = iter(lambda: list(itertools.islice(rows, size)), [])
+    parts = ((chunk, [columns.cells(row) for row in chunk]) for chunk in chunks)
+    work = map_in_order(parse_and_compute, parts, number_of_jobs(job.jobs, device))
+    progress = TableProgress(reader, job.verb, job.quiet, outcome.rows, total)
+    try:
+        for done in work:
+            yield done
+            progress.show(outcome.rows)
+    finally:
+        work.close()
+        progress.finish()
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of input and output."""
+
+    molecules: MoleculeColumns
+    # Of each column that is added, our name and that in the output, where ours may be taken: SMILES
+    # of records, if any, predictions, warning, error.
+    added: dict[str, str]
+    numbers: tuple[str, ...]  # names in the output of those that hold numbers
+
+
+def find_columns(
+    reader: TableReader, predictor: Predictor, job: TableJob, outcome: Outcome
+) -> Columns:
+    """Find the columns that are read and name those that are added; prepare the evaluation.
+
+    Raises:
+        DataError: A column is missing, or labels do not fit the targets.
+        CheckpointError: The model does not take SMILES.
+    """
+    embeds = job.verb == "embedded"
+    found = (predictor.embed_molecules if embeds else predictor.predict_molecules)([])
+    names = () if embeds else predictor.extra_inputs.columns
+    molecules = MoleculeColumns.find(reader, job, names, outcome)
+    ours = [*found.table, "warning", "error"]
+    if (
+        molecules.smiles is None
+        and (job.output_format or format_to_write(job.destination)) != "sdf"
+    ):
+        ours.insert(0, "smiles")
+    added: dict[str, str] = {}
+    for name in ours:
+        added[name] = free_name(name, [*reader.columns, *added.values()])
+        if added[name] != name:
+            outcome.notes.append(f"the table has a column {name!r}: ours is called {added[name]!r}")
+    if job.evaluate:
+        targets = _evaluated_targets(job.evaluate, predictor.task)
+        positions = [find_column(reader.columns, name, reader.name) for name in job.evaluate]
+        labels = dict(zip(targets, itertools.cycle(positions), strict=False))
+        outcome.evaluation = Evaluation(predictor.task, labels)
+    return Columns(molecules, added, tuple(added[name] for name in found.columns))
+
+
+def _evaluated_targets(columns: Sequence[str], task: Task) -> Sequence[int]:
+    """Return the target of each column of labels.
+
+    Columns that are called like targets are theirs, in whatever order they are named; others stand
+    for all targets, in their order. Classes of which a molecule is of one have one column.
+
+    Raises:
+        DataError: There are fewer or more of them, or one is called like a target elsewhere.
+    """
+    every = range(len(task.targets))
+    what = f"{listed(columns)} for {listed(task.targets)}"
+    if task.one_of:
+        if len(columns) == 1:
+            return every
+        raise DataError(f"--evaluate names {what}: name one column, of {task.one_of}")
+    numbers = {name.lower(): number for number, name in enumerate(task.targets)}
+    numbers |= {name: number for number, name in enumerate(task.targets)}
+    found = [numbers.get(name, numbers.get(name.lower(), -1)) for name in columns]
+    if -1 not in found and len({*found}) == len(found):
+        return found
+    if len(found) == len(every) and all(a in (-1, b) for a, b in zip(found, every, strict=True)):
+        return every
+    raise DataError(
+        f"--evaluate names {len(columns)} columns, {what}: name one for each target, in this "
+        "order, or some that are called like targets, each with an --evaluate of its own"
+    )
+
+
+def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome: Outcome) -> None:
+    """Predict for all rows of a table, or give their embeddings.
+
+    The outcome is filled in meanwhile, so that it can be read after an interruption.
+
+    Raises:
+        DataError: The table cannot be read, the output cannot be written or would overwrite
+            something, or an interrupted job is another one.
+    """
+    check_places(job)
+    with job.opened() as reader:
+        columns = find_columns(reader, predictor, job, outcome)
+        identity = mark = None
+        if job.can_resume:
+            identity = identify(job, checkpoint, CHUNK_ROWS, predictor.device)
+            mark = earlier_progress(job, identity, outcome) if job.resume else None
+        number = "float32" if job.verb == "embedded" else "float64"
+        writer = create_table(
+            job.destination,
+            (*reader.columns, *columns.added.values()),
+            format=job.output_format,
+            like=reader,
+            types=dict.fromkeys(columns.numbers, number),
+            resume=mark,
+        )
+        try:
+            if mark is None:
+                forget_progress(job)
+            compute = partial(predict_chunk, predictor, columns, job)
+            options = CHUNK_ROWS, predictor.device, job, outcome
+            work = computed(reader, columns.molecules, compute, *options)
+            with contextlib.closing(work):  # type: ignore[type-var]
+                for chunk, found in work:
+                    writer.write(
+                        (
+                            (*row.cells, *ours)
+                            for row, *ours in zip(chunk, *found.values(), strict=True)
+                        ),
+                        [row.record for row in chunk],
+                    )
+                    if outcome.evaluation is not None:
+                        outcome.evaluation.add_rows([row.cells for row in chunk], found)
+                    outcome.count(found["warning"], found["error"])
+                    if identity:
+                        save_progress(job, writer.mark(), identity, outcome)
+            writer.commit()
+        except BaseException:
+            writer.close()
+            if not outcome.safe_rows:  # there is nothing to continue
+                writer.discard()
+            raise
+    if identity:
+        job.progress_file.unlink(missing_ok=True)
+
+
+def predict_chunk(
+    predictor: Predictor, columns: Columns, job: TableJob, molecules: Molecules
+) -> dict[str, Sequence[Any]]:
+    """Return the columns that are added to a chunk, by our names; runs in any process."""
+    options = job.batch_size, job.max_atoms
+    found: Any
+    if job.verb == "embedded":
+        found = predictor.embed_molecules(molecules.parsed, *options)
+    else:
+        found = predictor.predict_molecules(molecules.parsed, *options, molecules.extra)
+    cells = {
+        name: [*map(rounded, column)] if isinstance(column, np.ndarray) else column
+        for name, column in found.table.items()
+    }
+    smiles = {"smiles": molecules.smiles} if "smiles" in columns.added else {}
+    return smiles | cells | {"warning": found.warnings, "error": found.errors}
+
+
+def rounded(value: Any) -> float:
+    """Return a number as it is written: with six digits, an embedding (float32) exactly.
+
+    More than six are more than the arithmetic of the network is good for.
+    """
+    if value.dtype == np.float32:
+        return float(str(value))  # the shortest text that is this number
+    return float(f"{value:.6g}")

@@ -1,0 +1,161 @@
+"""Baselines of a run: what they reach, the blend of network and trees, and which of them is better.
+
+n molecules · T targets.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphormer_sepnorm.baselines.evaluation import NAMES, baselines_of, shares
+from graphormer_sepnorm.compare.statistics import MeanDifference, jackknifed
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.errors import ConfigError, GraphormerError
+from graphormer_sepnorm.formatting import listed
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.pipeline.predicted import Outcome, Predicted
+from graphormer_sepnorm.training.module import GraphormerModule
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.baselines.blend import Blend
+    from graphormer_sepnorm.baselines.fit import Baselines
+
+log = logging.getLogger(__name__)
+
+
+def require_smiles(data: MoleculeDataModule) -> None:
+    """Raise a ConfigError for a blend that cannot be made: trees take SMILES."""
+    if data.splits.smiles is None or data.splits.featuriser is None:
+        raise ConfigError(
+            f"--blend true: {data.splits.name} is made of graphs, and trees take SMILES: leave it "
+            "out"
+        )
+
+
+def add_baselines(
+    outcome: Outcome,
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    *,
+    baselines: bool,
+    blend: bool,
+) -> None:
+    """Fit all baselines or gradient boosting alone, blend the networks with that, and compare.
+
+    `outcome` has the predictions of the networks; it gets those of the blend, and the baselines.
+    """
+    try:
+        found = baselines_of(data, tuple(NAMES) if baselines else ("boosting",))
+        outcome.baselines, outcome.left_out = found.baselines, found.left_out
+        fitted, unseen = found.fitted, outcome.unseen
+        if unseen is None or fitted is None:
+            return
+        rows = fitted.rows["validation"]
+        # With folds they are counted from the first molecule of training, else of the data set.
+        unseen = unseen.take(np.searchsorted(unseen.indices, rows))
+        where = "validation molecules" if data.member_folds is None else "molecules out of fold"
+        outcome.evaluated_on = f"{len(rows):,} {where}"
+        made, test = None, outcome.test
+        if blend:
+            made, unseen, test = _blend(outcome, module, data, fitted, unseen)
+        others = {
+            one.name: fitted.predictions[model]["validation"]
+            for one in found.baselines
+            for model, name in NAMES.items()
+            if one.comparable and one.name.startswith(name)
+        }
+        labels = fitted.labels["validation"]
+        outcome.differences = compare(module.task, labels, unseen.values, others)
+        if made is not None:
+            outcome.blend, outcome.unseen, outcome.test = made, unseen, test
+    except GraphormerError as error:
+        log.warning("no %s: %s", "blend" if blend else "baselines", error)
+
+
+def _blend(
+    outcome: Outcome,
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    fitted: Baselines,
+    unseen: Predicted,
+) -> tuple[Blend | None, Predicted, Predicted | None]:
+    """Blend all predictions; the weight is fitted on those that are out of sample.
+
+    A target whose labels without one fold are too few for trees is left to the networks: nobody
+    knows how good its trees are. No test label is used.
+    """
+    from graphormer_sepnorm.baselines.blend import Blend, fit_stacking, fit_weight
+    from graphormer_sepnorm.baselines.trees import BoostedTrees
+
+    task, predicted = module.task, fitted.predictions["boosting"]
+    trees_unseen, labels = predicted["validation"], fitted.labels["validation"]
+    known = [bool(np.isfinite(column).all()) for column in trees_unseen.T]
+    boosted = [one if use else None for one, use in zip(fitted.boosted, known, strict=True)]
+    alone = [
+        name
+        for name, whole, used in zip(task.targets, fitted.boosted, boosted, strict=True)
+        if whole and not used
+    ]
+    if alone:
+        outcome.left_out = (
+            f"{outcome.left_out} Not blended: {listed(alone)}, of which without one fold the "
+            "labels are too few for trees, or of one class."
+        ).lstrip()
+    if not any(boosted):  # the baselines say why
+        return None, unseen, outcome.test
+    trees = BoostedTrees.from_fitted(fitted.columns, boosted, task.kind == "binary")
+    if task.kind == "binary":
+        exclusive = bool(task.one_of)
+        weight, stacking = fit_stacking(labels, unseen.networks, trees_unseen, exclusive)
+        blend = Blend.of_trees(trees, weight, exclusive=exclusive, stacking=stacking)
+    else:
+        std = np.asarray(module.facts["target_std"])
+        sides = data.sides(unseen.indices)
+        blend = Blend.of_trees(trees, fit_weight(labels, unseen.values, trees_unseen, std, sides))
+    unseen, test = _combined(blend, unseen, trees_unseen), outcome.test
+    if test is not None:
+        trees_test = predicted["test"]
+        if len(trees_test) < len(test.values):  # some were not sampled, or have no label
+            assert data.splits.smiles is not None
+            trees_test = blend.trees_of_smiles(data.splits.smiles["test"], data.own_columns("test"))
+        test = _combined(blend, test, trees_test)
+    blend = dataclasses.replace(blend, validation=task.evaluate(labels, unseen.values))
+    return blend, unseen, test
+
+
+def _combined(blend: Blend, predicted: Predicted, trees: np.ndarray) -> Predicted:
+    values, spread = blend.combined(predicted.networks, trees)
+    gap = blend.apart(predicted.values, trees)
+    return dataclasses.replace(predicted, values=values, spread=spread, gap=gap)
+
+
+def compare(
+    task: Task, labels: np.ndarray, values: np.ndarray, others: Mapping[str, np.ndarray]
+) -> dict[str, MeanDifference]:
+    """Compare predictions ``[n, T]`` with those of others for the same molecules.
+
+    Returns:
+        How much higher the main metric of each other is, by its name, with its interval; none
+        where it is undefined.
+    """
+    main, differences = task.main, {}
+    for name, predicted in others.items():
+        theirs = shares(predicted) if task.one_of else predicted
+
+        def higher_by(rows: np.ndarray, theirs: np.ndarray = theirs) -> float:
+            ours, other = (
+                task.evaluate(labels[rows], one[rows], [main])[main.name]
+                for one in (values, theirs)
+            )
+            return other - ours
+
+        difference = jackknifed(higher_by, len(labels))
+        if math.isfinite(difference.mean):
+            differences[name] = difference
+    return differences

@@ -1,0 +1,206 @@
+"""The result of a training, and what its networks predict for molecules of its data set.
+
+n molecules · K networks · T targets. Real units, or probabilities of class 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.graphs.batch import GraphBatch
+from graphormer_sepnorm.graphs.loading import in_order, make_loader
+from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.metrics import Metric
+from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.runs.directory import RunDirectory
+from graphormer_sepnorm.training.fit import Tested
+from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.baselines.blend import Blend
+    from graphormer_sepnorm.baselines.evaluation import Baseline
+    from graphormer_sepnorm.compare.statistics import MeanDifference
+
+_PARTS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """What a model predicts for some molecules.
+
+    Attributes:
+        indices: int64 ``[n]``, of the graphs in the store.
+        networks: float64 ``[K, n, T]``, by network; out of fold the one that did not see the
+            molecule, K = 1.
+        values: float64 ``[n, T]``, of the networks together, and of a blend once there is one.
+        folds: int64 ``[n]``, from 0: the fold of an ensemble, or a random part; calibration is
+            evaluated by them.
+        spread: ``[n, T]``, standard deviation over networks; None: there is one.
+        gap: ``[n, T]``, between network and trees; None: there is no blend.
+    """
+
+    indices: np.ndarray
+    networks: np.ndarray
+    values: np.ndarray
+    folds: np.ndarray
+    spread: np.ndarray | None = None
+    gap: np.ndarray | None = None
+
+    @classmethod
+    def of_networks(
+        cls,
+        indices: np.ndarray,
+        networks: np.ndarray,
+        values: np.ndarray | None = None,
+        folds: np.ndarray | None = None,
+    ) -> Predicted:
+        """Take the mean over networks, where `values` are not given, and their spread."""
+        if folds is None:
+            folds = np.random.default_rng(0).permutation(len(indices)) % _PARTS
+        spread = networks.std(axis=0, ddof=1) if len(networks) > 1 else None
+        mean: np.ndarray = networks.mean(axis=0) if values is None else values
+        return cls(indices, networks, mean, folds, spread)
+
+    def take(self, rows: np.ndarray) -> Predicted:
+        """Return those of some of the molecules, by their positions."""
+        spread, gap = (None if part is None else part[rows] for part in (self.spread, self.gap))
+        networks, values = self.networks[:, rows], self.values[rows]
+        return Predicted(self.indices[rows], networks, values, self.folds[rows], spread, gap)
+
+    @property
+    def inputs(self) -> Inputs:
+        """What uncertainty is estimated from."""
+        return Inputs(self.values, self.spread, self.gap)
+
+
+@dataclass
+class Outcome:
+    """The result of a training: what is tested, printed and stored.
+
+    Attributes:
+        run: Its directory.
+        selected: What decided on the best checkpoint.
+        network: The test of the network, or of the mean of an ensemble.
+        summary: As ``summary.json`` stores it, of all that the checkpoint holds.
+        unseen: Predictions for molecules that were not trained on; None: there are none.
+        test: Predictions for the test split; None: they are not known of all its molecules.
+        out_of_fold: Whether `unseen` was predicted so, as by an ensemble by folds.
+        blend: Of network and trees; None: the predictions are those of the networks alone.
+        baselines: Their metrics.
+        left_out: What they leave out, in words.
+        evaluated_on: The molecules that the blend was fitted on and models are compared on.
+        differences: How much higher the main metric of each comparable baseline is there than that
+            of the predictions, by its name.
+        uncertainty: Of the model; None where it is not known.
+        quality: Of the uncertainty on the test split, by the names of targets that have labels.
+        columns: Of the test molecules: ends of intervals, similarity, distance of [CLS].
+        outside: Which test molecules are outside the domain: bool ``[n]``.
+        new_elements: A line on test molecules with elements that training lacks, or nothing.
+        interrupted: What was interrupted; empty: nothing, and the run is finished.
+    """
+
+    run: RunDirectory
+    selected: Metric
+    network: Tested
+    summary: dict[str, Any]
+    unseen: Predicted | None = None
+    test: Predicted | None = None
+    out_of_fold: bool = False
+    blend: Blend | None = None
+    baselines: list[Baseline] = field(default_factory=list)
+    left_out: str = ""
+    evaluated_on: str = ""
+    differences: dict[str, MeanDifference] = field(default_factory=dict)
+    uncertainty: Uncertainty | None = None
+    quality: dict[str, Any] = field(default_factory=dict)
+    columns: dict[str, np.ndarray] = field(default_factory=dict)
+    outside: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    new_elements: str = ""
+    interrupted: str = ""
+
+    def model(self, device: str | None = None) -> Predictor:
+        """Return the model, ready to predict."""
+        return Predictor.load(self.run.path, device)
+
+
+def out_of_sample(module: GraphormerModule, data: MoleculeDataModule) -> Predicted:
+    """Predict molecules that the networks were not trained on.
+
+    The validation split; of an ensemble by folds (`module` with the members in their order) all
+    that they were trained on and that does not weigh 0, each molecule by the member whose fold it
+    is in.
+    """
+    if data.member_folds is None:
+        indices = data.indices("validation")
+        return Predicted.of_networks(indices, predict_networks(module, data, indices))
+    trained_on = data.numbers.described
+    indices = data.numbers.weighed(trained_on)
+    folds = data.numbers.dealt[np.isin(trained_on, indices)]
+    values = np.full((len(indices), len(module.task.targets)), np.nan)
+    for fold, network in enumerate(_networks(module)):
+        values[folds == fold] = _values(module, data, indices[folds == fold], network)
+    return Predicted.of_networks(indices, values[None], values, folds)
+
+
+def on_split(
+    module: GraphormerModule, data: MoleculeDataModule, split: str, evaluated: np.ndarray
+) -> Predicted:
+    """Return predictions for a split that was evaluated: the values `evaluated`, and by network."""
+    indices = data.indices(split)
+    networks = predict_networks(module, data, indices) if module.members else evaluated[None]
+    return Predicted.of_networks(indices, networks, evaluated)
+
+
+def predict_networks(
+    module: GraphormerModule, data: MoleculeDataModule, indices: np.ndarray
+) -> np.ndarray:
+    """Return what each network of a model predicts for molecules, ``[K, n, T]``."""
+    return np.stack([_values(module, data, indices, network) for network in _networks(module)])
+
+
+@torch.inference_mode()
+def tokens_of(
+    module: GraphormerModule, data: MoleculeDataModule, indices: np.ndarray
+) -> np.ndarray:
+    """Return [CLS] of molecules in each network of a model, float32 ``[K, n, C]``."""
+    networks = _networks(module)
+    parts = [np.empty((len(networks), 0, module.model.config.width), np.float32)]
+    batches = in_order(data.store, indices, data.eval_batch_size)
+    for batch in make_loader(data.store, module.vocabulary, batches):
+        given = batch.to(module.device)
+        tokens = [network.encode(given)[0].float().cpu().numpy() for network in networks]
+        parts.append(np.stack(tokens))
+    return np.concatenate(parts, axis=1)
+
+
+def _networks(module: GraphormerModule) -> list[Graphormer]:
+    module.eval()
+    return [network.to(module.device).eval() for network in (module.model, *module.members)]
+
+
+@torch.inference_mode()
+def _values(
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    indices: np.ndarray,
+    network: Callable[[GraphBatch], Tensor],
+) -> np.ndarray:
+    """Predict by one network, float64 ``[n, T]``.
+
+    Not by Lightning's loop: it would log a validation, and ask all processes for their part.
+    """
+    mean, std = (np.asarray(module.facts[f"target_{name}"]) for name in ("mean", "std"))
+    batches = in_order(data.store, indices, data.eval_batch_size)
+    parts = [
+        module.task.values_of(network(batch.to(module.device)), mean, std)
+        for batch in make_loader(data.store, module.vocabulary, batches)
+    ]
+    return np.concatenate([np.empty((0, len(mean))), *parts])

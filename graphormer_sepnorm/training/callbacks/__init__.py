@@ -1,1 +1,0 @@
-"""What a training does at its hooks: averages, checkpoints, records, logs, progress, stopping."""

@@ -1,1 +1,0 @@
-"""Training on one GPU as replays of a CUDA graph: steps, and launches of several."""

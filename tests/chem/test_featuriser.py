@@ -1,0 +1,141 @@
+"""Codes by records of RDKit's binary form equal those that its objects give one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from rdkit import Chem, rdBase
+from rdkit.Chem.EnumerateStereoisomers import EnumerateStereoisomers, StereoEnumerationOptions
+from reference.molecules import TIE_FREE, TIED
+
+from graphormer_sepnorm.chem import featuriser, zinc_features
+from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.chem.molecule_features import MOLECULE_1
+from graphormer_sepnorm.chem.records import read_records
+from graphormer_sepnorm.chem.zinc_features import ZINC_1
+from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph
+
+# Whatever a record can have: charge, chirality, hybridization, hydrogens, valence, radicals,
+# isotope; direction, stereo and unusual types of bonds; rings of all sizes, or none; no bonds.
+ODD = [
+    *("C", "[H][H]", "[Na+].[Cl-]", "[CH3]", "[CH2]C", "[13CH4]", "[2H]OC", "[C-]#[O+]"),
+    *("[Fe+6]", "[U]", "O=[N]", "[NH3]->[Pt](Cl)(Cl)<-[NH3]", "C[Pt@SP1](F)(Cl)Br"),
+    *("FS(F)(F)(F)(F)F", "C$C", "C[C@H](O)F", r"F/C=C/[C@H](C)/C=C\F", r"C/C=C/C=C\C", "CC=CC"),
+    *("C[S@](=O)c1ccccc1", "c1ccc2[nH]ccc2c1", "C1CC2CCC1CC2", "C" * 254 + "O", "c1cc[te]c1"),
+    *("C1" + "C" * 250 + "1", "Cc1cccc(I)c1-c1c(C)cccc1Br |wU:7.7|", "OC[C@@H](O)[C@H](O)CO"),
+    *(*TIE_FREE.values(), *TIED.values()),
+]
+# What has to be asked about: dummy atoms, map numbers, more atoms than a byte can number.
+NOT_READ = ["*C", "[1*]C", "[CH3:7][OH:8]", "C" * 256]
+
+
+def read(smiles: str) -> Chem.Mol:
+    with rdBase.BlockLogs():
+        return Chem.MolFromSmiles(smiles)
+
+
+def agree(made: MolecularGraph, expected: MolecularGraph) -> bool:
+    pairs = zip(vars(made).values(), vars(expected).values(), strict=True)
+    return all(np.array_equal(a, b) and a.dtype == b.dtype == np.int64 for a, b in pairs)
+
+
+@pytest.mark.parametrize("name", ["molecule-1", "zinc-1"])
+def test_codes_of_many_molecules_are_those_of_single_atoms(name, sample, monkeypatch):
+    smiles = [*ODD[:20], *NOT_READ, *ODD[20:], *sample[::30]]
+    graphs, reasons = get_featuriser(name).featurise_many([*map(read, smiles)])
+    assert reasons == [""] * len(smiles)
+    assert len(graphs) == len(smiles)
+    monkeypatch.setattr(featuriser, "read_records", lambda molecule: None)
+    for index, text in enumerate(smiles):
+        assert agree(graphs[index], get_featuriser(name).featurise(read(text))), text
+
+
+def test_ordinary_molecules_have_records():
+    """Or the test above would compare the slow way with itself."""
+    for smiles in ODD:
+        molecule = read(smiles)
+        records = read_records(molecule)
+        assert records is not None, smiles
+        assert len(records.atoms) == molecule.GetNumAtoms()
+        assert len(records.bonds) == len(records.ends) / 2 == molecule.GetNumBonds()
+
+
+class Newer:
+    """A molecule in another version of the format."""
+
+    def ToBinary(self, properties: int) -> bytes:
+        data = bytearray(read("CO").ToBinary(properties))
+        data[12] = 99
+        return bytes(data)
+
+    def GetNumAtoms(self) -> int:
+        return 2
+
+    GetNumBonds = GetNumAtoms
+
+
+def test_what_is_not_read():
+    query, residues = Chem.MolFromSmarts("[#6]C"), Chem.MolFromSequence("AG")
+    for molecule in (*map(read, NOT_READ), query, residues, Newer()):
+        assert read_records(molecule) is None
+
+
+def test_few_records_are_remembered(monkeypatch):
+    made = type(MOLECULE_1)()
+    monkeypatch.setattr(featuriser, "_MOST_RECORDS", 3)
+    for smiles in (*ODD[:20], *ODD[:20]):
+        assert agree(made.featurise(read(smiles)), MOLECULE_1.featurise(read(smiles)))
+        assert len(made._known) < 20
+
+
+def test_a_molecule_without_a_graph_is_left_out():
+    # Aromatic by decree: it was not sanitized, and has no Kekulé form.
+    bad, good = Chem.MolFromSmiles("c1cccc1", sanitize=False), read("CCO")
+    bad.UpdatePropertyCache(strict=False)
+    with pytest.raises(DataError) as failure:
+        ZINC_1.featurise(bad)
+    graphs, reasons = ZINC_1.featurise_many([good, bad, good])
+    assert reasons == ["", str(failure.value), ""]
+    assert graphs.num_atoms.tolist() == [3, 3]
+    assert ZINC_1.featurise_many([bad]) == (None, [str(failure.value)])
+    assert ZINC_1.featurise_many([]) == (None, [])
+
+
+def test_stereo_centers_are_those_of_the_molecule_read_again(sample):
+    options = StereoEnumerationOptions(maxIsomers=4, rand=0)
+    isomers = [
+        Chem.MolToRandomSmilesVect(isomer, 1, randomSeed=1)[0]
+        for smiles in sample[::60]
+        for isomer in EnumerateStereoisomers(read(smiles), options)
+    ]
+    centers, table = 0, MOLECULE_1.atom_tables[1]
+    for smiles in (*ODD, *isomers):
+        molecule = read(smiles)
+        codes = MOLECULE_1.featurise(molecule).atom_codes[:, 1]
+        again = read(Chem.MolToSmiles(molecule))
+        order = list(molecule.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"])
+        expected = [table.code(atom.GetChiralTag()) for atom in again.GetAtoms()]
+        assert codes[order].tolist() == expected, smiles
+        centers += np.count_nonzero(codes)
+    assert centers > 100
+
+
+def test_kekule_forms_are_those_of_the_molecule_read_again(sample, monkeypatch):
+    made = {smiles: ZINC_1.featurise(read(smiles)) for smiles in (*ODD, *NOT_READ, *sample[::15])}
+    monkeypatch.setattr(zinc_features, "parse_canonical", Chem.MolFromSmiles)
+    for smiles, graph in made.items():
+        with rdBase.BlockLogs():
+            assert agree(graph, ZINC_1.featurise(read(smiles))), smiles
+
+
+def test_codes_can_be_changed_without_harm():
+    graph = MOLECULE_1.featurise(read("CCO"))
+    before = graph.atom_codes.copy()
+    graph.atom_codes[:] = 0
+    assert np.array_equal(MOLECULE_1.featurise(read("CCO")).atom_codes, before)
+
+
+def test_unknown_featuriser():
+    with pytest.raises(ConfigError, match=r"did you mean 'molecule-1'\?"):
+        get_featuriser("molecule1")

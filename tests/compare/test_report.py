@@ -1,0 +1,223 @@
+"""The report of a comparison: what it says, and that its files are whole."""
+
+from __future__ import annotations
+
+import errno
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from example_results import binary, incomplete, regression, written
+
+from graphormer_sepnorm.cli.compare import make_report
+from graphormer_sepnorm.compare import figures
+from graphormer_sepnorm.compare.report import (
+    markdown,
+    notes,
+    page,
+    summary,
+    title,
+    variants,
+    write_report,
+)
+from graphormer_sepnorm.compare.results import Results
+from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.files import require_json, write_json
+
+MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
+MAKE = {"regression": regression, "binary": binary, "incomplete": incomplete}
+KINDS = pytest.mark.parametrize("name", MAKE)
+
+
+@pytest.fixture(autouse=True)
+def drawn_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are drawn in one test alone, of few pixels."""
+    monkeypatch.setattr(figures, "_DPI", 20)
+    if request.node.name != "test_the_page_is_whole_and_needs_no_other_file[incomplete]":
+        monkeypatch.setattr(figures, "png", lambda figure: b"drawn")
+
+
+class Page(HTMLParser):
+    """What a page shows, the addresses that it names, and the elements that are left open."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.addresses: list[str] = []
+        self.cells: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] in ("td", "th"):
+            self.cells.append(data)
+
+
+def floats(text: str) -> list[float]:
+    found = re.findall(r"[-+]?\d[\d,]*\.?\d*", text.replace(MINUS, "-"))
+    return [float(one.replace(",", "")) for one in found]
+
+
+@KINDS
+def test_numbers_in_tables_are_those_of_the_results(name: str) -> None:
+    results = MAKE[name]()
+    header, *rows = variants(results)
+    settings = Page(page(results)).cells
+    for arm, row in zip(results.arms, rows, strict=True):
+        tests = arm.values("test")
+        cells = dict(zip(header, row, strict=True))
+        assert cells["arm"] == arm.name
+        assert floats(cells["seeds"])[0] == len(tests)
+        assert floats(row[2])[0] == pytest.approx(tests.mean(), abs=5.01e-5)
+        assert {f"model.norm={arm.options['model.norm']}", f"{arm.parameters:,}"} <= {*settings}
+        one = results.comparison(arm.name)
+        if one is None:
+            assert set(row[3:]) == {DASH}
+            continue
+        test = one.test
+        assert test is not None
+        assert floats(cells["difference"]) == pytest.approx([test.mean], abs=5.01e-5)
+        ends = [end for end in (test.low, test.high) if not math.isnan(end)]
+        assert floats(cells["95 % interval"]) == pytest.approx(ends, abs=5.01e-5)
+        assert floats(cells["p"]) == pytest.approx([test.p_value, test.smallest_p], abs=5e-4)
+        assert floats(cells["Holm's p"]) == pytest.approx([one.holm_p], abs=5e-4)
+        assert cells["verdict"] == one.verdict
+
+
+@KINDS
+def test_the_page_is_whole_and_needs_no_other_file(name: str, tmp_path: Path) -> None:
+    results = write_report(written(MAKE[name](), tmp_path))
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "results.json",
+        "report.html",
+        "summary.md",
+    }
+    found = Page((tmp_path / "report.html").read_text())
+    assert found.open == []
+    assert len(found.addresses) == 3
+    assert all(address.startswith("data:image/png;base64,") for address in found.addresses)
+    for row in variants(results):
+        assert {*row} <= {*found.cells}
+    assert (tmp_path / "summary.md").read_text() == f"{summary(results)}\n"
+    before = [(tmp_path / name).read_bytes() for name in ("report.html", "summary.md")]
+    write_report(tmp_path)
+    assert [(tmp_path / name).read_bytes() for name in ("report.html", "summary.md")] == before
+
+
+def test_what_is_missing_or_has_failed_comes_first() -> None:
+    results = incomplete()
+    first, failed, *_ = notes(results)
+    assert "6 of 9 runs" in first
+    for state in ("sepnorm seed 2 (failed)", "bn+bn seed 1 (missing)", "bn+bn seed 2 (running)"):
+        assert state in first
+    assert "ValueError: loss is nan | at <step> 12" in failed
+    rows = {row[0]: row for row in variants(results)}
+    assert (rows["sepnorm"][1], rows["bn+bn"][1]) == ("2 of 3", "1 of 3")
+    assert f"± {DASH}" in rows["bn+bn"][2]
+    assert "at &lt;step&gt; 12" in page(results)
+    assert not any("artial" in note for note in notes(regression()))
+
+
+@pytest.mark.parametrize(("arms", "seeds"), [(1, 3), (3, 1)])
+def test_one_arm_or_one_seed_is_enough(arms: int, seeds: int) -> None:
+    results = regression(arms=arms, seeds=seeds)
+    for text in (summary(results), Page(page(results)).cells):
+        assert "nan" not in str(text).lower().replace("penalised", "")
+        assert "None" not in text
+
+
+def test_before_anything_is_finished() -> None:
+    results = regression()
+    arms = tuple(
+        replace(arm, runs=tuple(replace(run, status="running", curve=()) for run in arm.runs))
+        for arm in results.arms
+    )
+    results = replace(results, arms=arms, complete=False)
+    assert "0 of 9 runs" in next(notes(results))
+    assert Page(page(results)).addresses == []
+
+
+def test_what_has_to_be_known_is_noted() -> None:
+    def noted(results: Results) -> str:
+        return " ".join(notes(results))
+
+    for seeds, arms in ((5, 2), (6, 2), (6, 3), (7, 3)):
+        # Twice 2^-5 is more than 0.05, and 2^-5 less.
+        few = "Too few seeds" in noted(regression(seeds=seeds, arms=arms))
+        assert few == ((seeds, arms) in {(5, 2), (6, 3)})
+    by_atoms = replace(regression(), configuration={"model": {"readout": "mean"}})
+    assert "sharenorm, sepnorm, bn+bn are read from the atoms" in noted(by_atoms)
+    assert "[CLS]" not in noted(regression())
+    arms = tuple(
+        replace(arm, runs=tuple(replace(run, test=math.nan) for run in arm.runs))
+        for arm in binary().arms
+    )
+    results = replace(binary(), arms=arms)
+    assert "Not compared: sepnorm" in noted(results)
+    assert {cell for row in variants(results)[1:] for cell in row[2:]} == {DASH}
+
+
+def test_results_that_cannot_be_read_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"results\.json"):
+        write_report(tmp_path)
+    written(regression(), tmp_path)
+    plain = require_json(tmp_path / "results.json")
+    write_json(tmp_path / "results.json", plain | {"format_version": 2})
+    with pytest.raises(DataError, match="format 2"):
+        write_report(tmp_path)
+
+
+def test_report_that_cannot_be_written_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(regression(arms=1, seeds=1), tmp_path)
+    (tmp_path / "report.html").write_text("the one before")
+
+    def full(path: Path, text: str, **options: object) -> None:
+        path.write_bytes(text[:100].encode())
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(DataError, match=str(tmp_path)):
+        make_report(tmp_path)
+    # What was there stays as it was, and no half of a file beside it.
+    assert (tmp_path / "report.html").read_bytes() == b"the one before"
+    assert not list(tmp_path.rglob("*partial*"))
+
+
+def test_report_without_its_runs(tmp_path: Path) -> None:
+    written(regression(arms=2, seeds=1), tmp_path)
+    before = (tmp_path / "results.json").read_bytes()
+    (tmp_path / "compare.yaml").write_text("format_version: 1\n")  # of an earlier version
+    with pytest.raises(ConfigError, match="--baseline sepnrom"):
+        make_report(tmp_path, "sepnrom")
+    make_report(tmp_path)
+    assert (tmp_path / "results.json").read_bytes() == before
+    make_report(tmp_path, "sepnorm")
+    assert (tmp_path / "summary.md").read_text().startswith("# sharenorm against sepnorm")
+
+
+def test_markup_in_names_stays_text() -> None:
+    results = replace(regression(), dataset="a < b & *c*", command=("x", "<y_z>"))
+    first, second, third = results.arms
+    second = replace(second, options={"model.norm": "x_y | <b>"})
+    results = replace(results, arms=(first, second, replace(third, name="a\n| b")))
+    assert title(results) == "sepnorm and a\n| b against sharenorm on a < b & *c*"
+    found = page(results)
+    assert "on a &lt; b &amp; *c*</title>" in found
+    assert "<td>model.norm=x_y | &lt;b&gt;</td>" in found
+    assert "<pre>x &#39;&lt;y_z&gt;&#39;</pre>" in found
+    assert Page(found).open == []
+    table = markdown(variants(results)).splitlines()
+    assert len(table) == 5
+    assert len({line.count("|") for line in table}) == 1
