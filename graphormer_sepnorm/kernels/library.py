@@ -37,7 +37,7 @@ def library() -> ctypes.CDLL | None:
         ConfigError: ``GRAPHORMER_KERNELS`` names no form, or one that this processor lacks; or the
             file cannot be used (`load_library`).
     """
-    return None if _switched_off or _wanted() == "plain" else _load()
+    return None if _switched_off else _chosen()
 
 
 def required_library() -> ctypes.CDLL:
@@ -87,6 +87,11 @@ def switched_off() -> Iterator[None]:
         yield
     finally:
         _switched_off = before
+
+
+@lru_cache(maxsize=1)
+def _chosen() -> ctypes.CDLL | None:
+    return None if _wanted() == "plain" else _load()
 
 
 @lru_cache(maxsize=1)
