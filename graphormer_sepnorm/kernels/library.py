@@ -61,19 +61,6 @@ def compiled_forms() -> tuple[str, ...]:
     return () if compiled is None else _FORMS[: compiled.best_form() + 1]
 
 
-@contextlib.contextmanager
-def in_form(name: str) -> Iterator[None]:
-    """Compute in one of `compiled_forms` meanwhile, in this process."""
-    compiled = library()
-    assert compiled is not None
-    before = compiled.form_in_use()
-    compiled.limit_form(_FORMS.index(name))
-    try:
-        yield
-    finally:
-        compiled.limit_form(before)
-
-
 def _wanted() -> str:
     return os.environ.get("GRAPHORMER_KERNELS", "").lower() or "auto"
 
