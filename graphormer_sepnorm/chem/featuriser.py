@@ -69,8 +69,10 @@ class Featuriser:
         """Return what `bond_tables` have codes of."""
         raise NotImplementedError
 
-    def add_surroundings(self, molecules: Sequence[Chem.Mol], graphs: PackedGraphs) -> None:
-        """Add to the codes what atoms have of their bonds."""
+    def add_surroundings(
+        self, molecules: Sequence[Chem.Mol], graphs: PackedGraphs, in_rings: Sequence[np.ndarray]
+    ) -> None:
+        """Add to the codes what atoms have of their bonds, and of the rings that they are in."""
 
     def atom_labels(self, molecule: Chem.Mol) -> list[str]:
         """Return words for the first column of each atom, in the order of the graph's atoms."""
@@ -116,7 +118,7 @@ class Featuriser:
 
     def _pack(self, molecules: Sequence[Chem.Mol]) -> PackedGraphs:
         """Return the graphs of prepared molecules, at least one."""
-        atoms, bonds, ends = zip(*map(self._codes, molecules), strict=True)
+        atoms, bonds, ends, in_rings = zip(*map(self._codes, molecules), strict=True)
         both = np.concatenate(ends).astype(np.int64)
         directed = np.stack([both, both[:, ::-1]], axis=1)
         graphs = PackedGraphs(
@@ -131,11 +133,11 @@ class Featuriser:
             extra=no_numbers(len(molecules)),
             bounds=no_numbers(len(molecules)),
         )
-        self.add_surroundings(molecules, graphs)
+        self.add_surroundings(molecules, graphs, in_rings)
         return graphs
 
-    def _codes(self, molecule: Chem.Mol) -> tuple[list[bytes], list[bytes], np.ndarray]:
-        """Return the codes of each atom and bond, and the atoms of each bond ``[bonds, 2]``."""
+    def _codes(self, molecule: Chem.Mol) -> tuple[list[bytes], list[bytes], np.ndarray, np.ndarray]:
+        """Return the codes of atoms and bonds, the atoms of bonds ``[bonds, 2]`` and of rings."""
         records, known = read_records(molecule), self._known
         if records is None:
             pairs = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds()]
@@ -143,7 +145,9 @@ class Featuriser:
                 map(self._atom, molecule.GetAtoms()),
                 map(self._bond, molecule.GetBonds()),
             )
-            return [*atoms], [*bonds], np.array(pairs, dtype=np.int64).reshape(-1, 2)
+            ring_atoms = [atom.GetIdx() for atom in molecule.GetAtoms() if atom.IsInRing()]
+            ends = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+            return [*atoms], [*bonds], ends, np.array(ring_atoms, dtype=np.int64)
         ends = np.frombuffer(records.ends, np.uint8).reshape(-1, 2)
         try:
             atoms, bonds = ([known[key] for key in part] for part in records[:2])
@@ -153,7 +157,7 @@ class Featuriser:
             known |= zip(records.atoms, map(self._atom, molecule.GetAtoms()), strict=True)
             known |= zip(records.bonds, map(self._bond, molecule.GetBonds()), strict=True)
             atoms, bonds = ([known[key] for key in part] for part in records[:2])
-        return atoms, bonds, ends
+        return atoms, bonds, ends, np.frombuffer(records.in_rings, np.uint8)
 
     def _atom(self, atom: Chem.Atom) -> bytes:
         return _row(self.atom_tables, self.atom_values(atom))

@@ -37,7 +37,7 @@ def library() -> ctypes.CDLL | None:
         ConfigError: ``GRAPHORMER_KERNELS`` names no form, or one that this processor lacks; or the
             file cannot be used (`load_library`).
     """
-    return None if _switched_off or _wanted() == "plain" else _load()
+    return None if _switched_off else _chosen()
 
 
 def required_library() -> ctypes.CDLL:
@@ -61,19 +61,6 @@ def compiled_forms() -> tuple[str, ...]:
     return () if compiled is None else _FORMS[: compiled.best_form() + 1]
 
 
-@contextlib.contextmanager
-def in_form(name: str) -> Iterator[None]:
-    """Compute in one of `compiled_forms` meanwhile, in this process."""
-    compiled = library()
-    assert compiled is not None
-    before = compiled.form_in_use()
-    compiled.limit_form(_FORMS.index(name))
-    try:
-        yield
-    finally:
-        compiled.limit_form(before)
-
-
 def _wanted() -> str:
     return os.environ.get("GRAPHORMER_KERNELS", "").lower() or "auto"
 
@@ -87,6 +74,11 @@ def switched_off() -> Iterator[None]:
         yield
     finally:
         _switched_off = before
+
+
+@lru_cache(maxsize=1)
+def _chosen() -> ctypes.CDLL | None:
+    return None if _wanted() == "plain" else _load()
 
 
 @lru_cache(maxsize=1)

@@ -361,7 +361,6 @@ class _PackedNorm(torch.autograd.Function):
 def _point_stretches(
     arguments: _Norm, parameters: Sequence[Tensor], statistics: Sequence[Tensor]
 ) -> None:
-    for index, stretch in enumerate(arguments.stretches[: arguments.count]):
+    for index, (mean, scale) in enumerate(statistics):
         weight, bias = parameters[2 * index : 2 * index + 2]
-        mean, scale = statistics[index]
-        point(stretch, weight=weight, bias=bias, mean=mean, scale=scale)
+        point(arguments.stretches[index], weight=weight, bias=bias, mean=mean, scale=scale)

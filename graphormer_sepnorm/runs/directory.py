@@ -122,7 +122,6 @@ class RunDirectory:
         self.data_report_file = path / "data_report.json"
         self.splits_file = path / "splits.csv"
         self.invalid_rows_file = path / "invalid_rows.csv"
-        self.diverged_file = path / "diverged.json"
         self.tensorboard = path / "tensorboard"
         self.checkpoints = path / CHECKPOINTS
         self.best, self.last, self.previous = (

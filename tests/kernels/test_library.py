@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from reference.compiled import in_form
 from reference.molecules import molecule
 
 from graphormer_sepnorm.errors import ConfigError
@@ -19,7 +20,6 @@ from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.kernels import library as kernels
 from graphormer_sepnorm.kernels.library import (
     compiled_forms,
-    in_form,
     library,
     load_library,
     newest_library,

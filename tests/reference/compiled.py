@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
+from graphormer_sepnorm.kernels.library import compiled_forms, library
 from graphormer_sepnorm.model.norms import MaskedBatchNorm, NormArm, make_norm
 from reference.models import randomise
 
@@ -65,3 +67,16 @@ def norm_results(
         **{f"gradient of {name}": one for name, one in zip(named, gradients, strict=True)},
         **dict(norm.named_buffers()),
     }
+
+
+@contextlib.contextmanager
+def in_form(name: str) -> Iterator[None]:
+    """Compute in one of `compiled_forms` meanwhile, in this process."""
+    compiled = library()
+    assert compiled is not None
+    before = compiled.form_in_use()
+    compiled.limit_form(compiled_forms().index(name))
+    try:
+        yield
+    finally:
+        compiled.limit_form(before)
