@@ -208,6 +208,9 @@ def ran_before(command, run):
         run("python train.py fit -c configs/quickstart.yaml")
     if "runs/molecules" in command:
         run("python train.py fit -c table --data.table molecules.csv")
+    if "--report-only" in command:
+        to = command.partition(" -o ")[2].split()[0]
+        run(next(one for one in COMMANDS if " compare -c " in one and one.endswith(f"-o {to}")))
 
 
 @pytest.mark.slow
