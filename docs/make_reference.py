@@ -20,7 +20,8 @@ HEAD = """\
 
 Made by `python docs/make_reference.py` from the parsers. Both spellings of an option, `--a-b` and
 `--a_b`, work. A user error is one line on stderr and exit status 2; `--debug` shows its traceback.
-`train.py test`, `validate` and `pretrain` take the options of `train.py fit` that concern them.
+`train.py test`, `validate` and `pretrain` take the options of `train.py fit` that concern them; `test`
+and `validate` also take `--predictions FILE.csv`: the prediction of each molecule, with its label.
 """
 GROUPS = {
     "": "General",
@@ -73,7 +74,7 @@ def rows_of(parser: argparse.ArgumentParser) -> list[str]:
 
 def row(name: str, default: object, meaning: str) -> str:
     """Return the row of an option: name, default, meaning."""
-    empty = default in (None, "", argparse.SUPPRESS, []) or isinstance(default, bool)
+    empty = default is False or default in (None, "", argparse.SUPPRESS, [])
     text = " ".join(meaning.split()).replace("|", "\\|")
     return f"| `{name}` | {'' if empty else f'`{default}`'} | {text} |"
 

@@ -1,7 +1,6 @@
-"""Makes the picture of the README from what `train.py compare` has written.
+"""Makes the picture of docs/explanation/norms.md from what `train.py compare` has written.
 
-    cd docs/experiments
-    python make_picture.py compare/zinc-subset ../images/norms.png
+    python docs/experiments/make_picture.py docs/experiments/compare/zinc-subset FILE.png
 
 On the left the features of [CLS] at the output under the baseline and under the arm after it, on
 the right the learning curves of all arms.

@@ -12,7 +12,7 @@
 # Trains RUN on 2 x 4 GPUs and goes back into the queue until it is done. Lightning finds its
 # processes through SLURM's own variables, so srun is the launcher. From the repository, environment
 # active:
-#   sbatch docs/slurm.sh runs/zinc -c configs/zinc.yaml --data.root DIR
+#   sbatch docs/how-to/slurm.sh runs/zinc -c configs/zinc.yaml --data.root DIR
 set -u
 run=$1
 shift
