@@ -1,4 +1,4 @@
-"""The figures: of a comparison's seeds, learning curves and [CLS]; of predictions and labels.
+"""The figures of a comparison: its seeds, learning curves, and the geometry of [CLS].
 
 Colors are those of Okabe & Ito (2008), which people with any color vision tell apart; each arm
 has a marker and a line style of its own as well. A figure that would show nothing is None.
@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,17 +18,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from graphormer_sepnorm.compare.geometry import GRAPH_TOKEN, OUTPUT, CloudGeometry
+from graphormer_sepnorm.compare.geometry import OUTPUT, LayerGeometry
 from graphormer_sepnorm.compare.results import Results
-from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import in_figure
-from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.metrics import METRICS
 
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = "osD^vPX"
 _LINES = ("-", "--", "-.", ":")
-_BLUE, _GRAY = _COLORS[0], "0.5"
 _WIDTH, _DPI = 8.6, 110  # inches, pixels per inch
 _FONT = 9
 _LOOK: Any = {
@@ -42,7 +36,6 @@ _LOOK: Any = {
 }
 _MANY_POINTS = 30  # on which markers would hide a curve
 _LOWEST_R2 = -0.2  # below, all values mean the same: worse than the mean
-_MOST_TARGETS = 6
 
 Style = dict[str, Any]
 
@@ -59,10 +52,10 @@ def styles(results: Results) -> dict[str, Style]:
     }
 
 
-def png(figure: Figure, dpi: int | None = None) -> bytes:
+def png(figure: Figure) -> bytes:
     """Return a figure as PNG."""
     stream = BytesIO()
-    figure.savefig(stream, format="png", dpi=dpi or _DPI, metadata={"Software": None})
+    figure.savefig(stream, format="png", dpi=_DPI, metadata={"Software": None})
     return stream.getvalue()
 
 
@@ -123,22 +116,18 @@ def learning_curves(results: Results) -> Figure | None:
 def geometry(results: Results) -> Figure | None:
     """Draw the geometry of [CLS] after each layer and at the output, one quantity a panel."""
 
-    def probe(cloud: CloudGeometry) -> float:
+    def probe(cloud: LayerGeometry) -> float:
         found = (cloud.probes or {}).get("atoms")
         return math.nan if found is None else max(found, _LOWEST_R2)
 
-    quantities: Mapping[str, Callable[[CloudGeometry], float]] = {
+    quantities: Mapping[str, Callable[[LayerGeometry], float]] = {
         "uniformity L_U (dotted: an even spread)": lambda cloud: cloud.uniformity,
-        "effective rank (centered)": lambda cloud: cloud.effective_rank_centred,
+        "effective rank (centered)": lambda cloud: cloud.effective_rank,
         "mean cosine to the atoms": lambda cloud: cloud.cosine_to_atoms,
         "R² of a probe for the number of atoms": probe,
     }
     of_arms = {
-        arm.name: [
-            {one.layer: one for one in run.geometry if one.what == GRAPH_TOKEN}
-            for run in arm.finished
-            if run.geometry
-        ]
+        arm.name: [{one.layer: one for one in run.geometry} for run in arm.finished if run.geometry]
         for arm in results.arms
     }
     runs = [run for of_arm in of_arms.values() for run in of_arm]
@@ -198,84 +187,3 @@ def _name_ticks(axes: Axes, names: list[str], title: str) -> None:
     look: Style = {"rotation": 25, "ha": "right"} if tilted else {}
     axes.set_xticks(range(len(names)), list(map(in_figure, names)), **look)
     axes.set(title=title, xlim=(-0.6, len(names) - 0.4))
-
-
-def draw_predictions(path: Path, task: Task, labels: np.ndarray, predictions: np.ndarray) -> None:
-    """Draw predictions of molecules that a model has not learned from, as PNG.
-
-    Of the first targets that have labels. Real values: predicted against true, a panel for each
-    target. Classes: the ROC and the precision-recall curve of each target.
-
-    Args:
-        path: The file to write; one that is there is removed if there is nothing to draw.
-        task: What the targets are.
-        labels: In the unit of the target, or 0 and 1, ``[n, T]``; nan where missing.
-        predictions: The same, or probabilities of class 1, ``[n, T]``; nan where there is none.
-    """
-    shown = {}
-    for target, unit, *columns in zip(
-        task.targets, task.units, labels.T, predictions.T, strict=True
-    ):
-        truth, predicted = (column[np.isfinite(columns).all(0)] for column in columns)
-        if task.main.is_defined(truth) and len(shown) < _MOST_TARGETS:
-            shown[target] = truth, predicted, unit
-    if not shown:
-        path.unlink(missing_ok=True)
-        return
-    figure = _of_values(shown) if task.kind == "regression" else _of_classes(shown)
-    with replacing(path) as partial:
-        partial.write_bytes(png(figure, 130))
-
-
-_Shown = Mapping[str, tuple[np.ndarray, np.ndarray, str]]
-
-
-def _of_values(shown: _Shown) -> Figure:
-    columns = min(len(shown), 3)
-    rows = -(-len(shown) // columns)
-    figure = Figure(figsize=(3.9 * columns, 4.1 * rows), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes in grid[len(shown) :]:
-        axes.set_axis_off()
-    for axes, (target, (truth, predicted, unit)) in zip(grid, shown.items(), strict=False):
-        both = np.concatenate([truth, predicted])
-        low, high = both.min(), both.max()
-        margin = 0.03 * (high - low or 1)
-        axes.plot([low, high], [low, high], color=_GRAY, linewidth=1)
-        opacity = float(np.clip(250 / len(truth), 0.05, 0.7))
-        axes.scatter(truth, predicted, 10, color=_BLUE, linewidths=0, alpha=opacity)
-        inside = low - margin, high + margin
-        of_target = in_figure(f"{target} ({unit})" if unit else target)
-        axes.set(xlim=inside, ylim=inside, aspect="equal")
-        axes.locator_params(nbins=6)
-        axes.set(xlabel=f"true {of_target}", ylabel=f"predicted {of_target}")
-        metrics = [METRICS[name] for name in ("mae", "rmse", "r2")]
-        parts = [f"{m.label} {m.of(truth, predicted):.3g}" for m in metrics if m.is_defined(truth)]
-        axes.set_title(" · ".join([f"{len(truth):,} molecules", *parts]), fontsize=8)
-    return figure
-
-
-def _of_classes(shown: _Shown) -> Figure:
-    from sklearn.metrics import precision_recall_curve, roc_curve
-
-    figure = Figure(figsize=(8.4, 4.3), layout="constrained")
-    roc, recall = figure.subplots(1, 2)
-    for target, (truth, predicted, _) in shown.items():
-        color = _BLUE if len(shown) == 1 else None
-        false, true, _ = roc_curve(truth, predicted)
-        precision, found, _ = precision_recall_curve(truth, predicted)
-        # A step, as the average precision sums it.
-        for name, draw, *curve in (
-            ("auroc", roc.plot, false, true),
-            ("average_precision", partial(recall.step, where="post"), found, precision),
-        ):
-            value = f"{METRICS[name].label} {METRICS[name].of(truth, predicted):.3f}"
-            label = f"{value}, {target}, {truth.sum():,.0f} of {len(truth):,}"
-            draw(*curve, color=color, label=in_figure(label))
-    roc.plot([0, 1], [0, 1], color=_GRAY, linewidth=1)
-    roc.set(xlabel="false positive rate", ylabel="true positive rate")
-    recall.set(xlabel="recall", ylabel="precision")
-    for axes in (roc, recall):
-        axes.set(xlim=(0, 1), ylim=(0, 1.02), aspect="equal")
-        axes.legend(frameon=False, fontsize=8)
-    return figure

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.compare.figures import draw_predictions
 from graphormer_sepnorm.compare.statistics import fold_difference, mean_sd, verdict
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.errors import DataError
@@ -26,6 +25,7 @@ from graphormer_sepnorm.formatting import (
 )
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS, metrics_of
+from graphormer_sepnorm.pages.predictions import draw_predictions
 from graphormer_sepnorm.runs.directory import Summary
 from graphormer_sepnorm.runs.plan import Plan, RunSpec
 from graphormer_sepnorm.uncertainty.quality import in_words

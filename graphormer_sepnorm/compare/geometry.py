@@ -6,7 +6,7 @@ is only one (no pairs). Then the clouds of a trained run after each of its layer
 stores what it measures in the directory of the run.
 
 Sources: Wang & Isola (ICML 2020) for uniformity, as in Chen et al. (NeurIPS 2023, "SepNorm"),
-Eq. 4 and Figs. 2, 4b, 4c, 6a; Roy & Vetterli (EUSIPCO 2007) for the effective rank.
+Eq. 4 and Figs. 4b, 6a; Roy & Vetterli (EUSIPCO 2007) for the effective rank.
 
     n embeddings · d channels · G graphs · M sampled atoms
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,15 +47,13 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 
 OUTPUT = "output"
-GRAPH_TOKEN, ATOMS = "graph token", "atoms"
-# Uniformity holds the distances of all pairs, and there are two dozen clouds in a model.
+# Uniformity holds the distances of all pairs, and there are a dozen clouds in a model.
 _UNIFORMITY_OF = 2000
-_FEATURES, _BINS = 50, 60  # the first features, of which histograms are taken (paper, Fig. 2)
 # Of a run at most so many test molecules, whose embeddings are measured, and training molecules,
 # from which probes learn; and the atoms of both, so that some 10,000 are left of the former.
 _TEST_MOLECULES, _TRAINING_MOLECULES, _ATOMS = 10_000, 2000, 30_000
 _SEED = 0
-_VERSION = 3  # of what is stored in the directory of a run
+_VERSION = 4  # of what is stored in the directory of a run
 # Penalties among which a probe chooses, for standardized features: from next to none to the mean.
 PROBE_PENALTIES = tuple(10.0 ** (power / 2) for power in range(-6, 13))
 
@@ -92,14 +90,14 @@ def uniformity_floor(width: int) -> float:
     return -4 + math.log(hyp0f1(width / 2, 4.0))
 
 
-def singular_values(embeddings: ArrayLike, *, centred: bool = False) -> np.ndarray:
-    """Return the singular values of a cloud, largest first.
+def singular_values(embeddings: ArrayLike) -> np.ndarray:
+    """Return the singular values of a cloud without its mean, largest first.
+
+    Their squares, divided by n, are the variances along the principal axes. (With the mean, as far
+    as the SepNorm paper says, the first value is mostly the length of the mean.)
 
     Args:
         embeddings: ``[n, d]``, finite, at least one.
-        centred: Subtract the mean embedding first. Without it (as far as the SepNorm paper says,
-            which mentions no centering) the first value is mostly the length of the mean; with it
-            the squares, divided by n, are the variances along the principal axes.
 
     Returns:
         float64 ``[min(n, d)]``; they grow with sqrt(n) and with the scale of the embeddings. Values
@@ -109,9 +107,7 @@ def singular_values(embeddings: ArrayLike, *, centred: bool = False) -> np.ndarr
     # The rounding error is that of the cloud as given: centering a collapsed cloud leaves nothing
     # but error, which must not pass for a spectrum.
     rounding = np.finfo(np.float64).eps * max(cloud.shape) * np.linalg.norm(cloud)
-    if centred:
-        cloud = cloud - cloud.mean(0)
-    values = np.linalg.svd(cloud, compute_uv=False)
+    values = np.linalg.svd(cloud - cloud.mean(0), compute_uv=False)
     return np.where(values > rounding, values, 0.0)
 
 
@@ -212,31 +208,24 @@ class ModelEmbeddings(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CloudGeometry:
-    """The geometry of n embeddings at one layer of a model; nan is what they do not have.
+class LayerGeometry:
+    """The geometry of n [CLS] embeddings at one layer of a model; nan is what they do not have.
 
     Attributes:
         layer: ``layer 1`` and so on, or ``output``.
-        what: ``graph token`` or ``atoms``.
         embeddings: n.
         uniformity: Of at most 2,000 of them, sampled with a fixed seed.
         uniformity_floor: Of this width.
-        effective_rank: Of their spectrum as it is, like the paper's.
-        effective_rank_centred: Without the mean.
-        histogram: Of the first 50 features at the output: 61 ``edges`` that all of them share, and
-            the ``counts`` of each.
-        cosine_to_atoms: Mean over the molecules, of the graph token.
-        probes: R² of each quantity that is read from the graph token.
+        effective_rank: Of their spectrum without the mean.
+        cosine_to_atoms: Mean over the molecules.
+        probes: R² of each quantity that is read from them.
     """
 
     layer: str
-    what: str
     embeddings: int = 0
     uniformity: float = math.nan
     uniformity_floor: float = math.nan
     effective_rank: float = math.nan
-    effective_rank_centred: float = math.nan
-    histogram: dict[str, Any] | None = None
     cosine_to_atoms: float = math.nan
     probes: dict[str, float] | None = None
 
@@ -317,64 +306,54 @@ def geometry_per_layer(
     embeddings: ModelEmbeddings,
     properties: Mapping[str, np.ndarray],
     tested: np.ndarray,
-) -> tuple[CloudGeometry, ...]:
-    """Measure the clouds of [CLS] and of the atoms after each layer and at the output.
+) -> tuple[LayerGeometry, ...]:
+    """Measure the clouds of [CLS] after each layer and at the output.
 
     Args:
         embeddings: Of G molecules.
         properties: Quantities that probes read from [CLS]: ``[G]``, nan where they are unknown.
         tested: bool ``[G]``: the molecules whose embeddings are measured and that probes are tested
             on; they are fitted to the others.
-
-    Returns:
-        Two per layer, that of the graph token first.
     """
-    graphs, clouds = embeddings.graph_of_atom, []
-    for layer, token, atoms in embeddings.layers:
-        probes = {}
-        for name, column in properties.items():
-            values = column.astype(np.float64)
-            fit, test = (~np.isnan(values) & part for part in (~tested, tested))
-            probes[name] = linear_probe(token[fit], values[fit], token[test], values[test])
-        cosines = cosine_to(token, atoms, graphs)
-        cosines = cosines[tested] if len(cosines) else cosines
-        known = cosines[~np.isnan(cosines)]  # a graph of which no atom was sampled has none
-        cosine = float(known.mean()) if len(known) else math.nan
-        of_token = cloud_geometry(layer, GRAPH_TOKEN, token[tested])
-        of_atoms = cloud_geometry(layer, ATOMS, atoms[tested[graphs]])
-        clouds += [replace(of_token, cosine_to_atoms=cosine, probes=probes), of_atoms]
-    return tuple(clouds)
+    return tuple(
+        _measured(layer, embeddings.graph_of_atom, properties, tested)
+        for layer in embeddings.layers
+    )
 
 
-def cloud_geometry(layer: str, what: str, cloud: np.ndarray) -> CloudGeometry:
-    """Measure what embeddings ``[n, C]`` have by themselves."""
-    floor = uniformity_floor(cloud.shape[1])
-    if not len(cloud) or not np.isfinite(cloud).all():
-        return CloudGeometry(layer, what, len(cloud), uniformity_floor=floor)
-    sampled = cloud
+def _measured(
+    layer: LayerEmbeddings,
+    graph_of_atom: np.ndarray,
+    properties: Mapping[str, np.ndarray],
+    tested: np.ndarray,
+) -> LayerGeometry:
+    name, token, atoms = layer
+    probes = {}
+    for quantity, column in properties.items():
+        values = column.astype(np.float64)
+        fit, test = (~np.isnan(values) & part for part in (~tested, tested))
+        probes[quantity] = linear_probe(token[fit], values[fit], token[test], values[test])
+    cosines = cosine_to(token, atoms, graph_of_atom)
+    cosines = cosines[tested] if len(cosines) else cosines
+    known = cosines[~np.isnan(cosines)]  # a graph of which no atom was sampled has none
+    cloud = sampled = token[tested]
     if len(cloud) > _UNIFORMITY_OF:
         sampled = cloud[np.random.default_rng(0).choice(len(cloud), _UNIFORMITY_OF, replace=False)]
-    spectrum, counted = singular_values(cloud), None
-    if layer == OUTPUT:
-        values = cloud[:, :_FEATURES].astype(np.float64)
-        edges = np.histogram_bin_edges(values, _BINS)
-        counts = [np.histogram(column, edges)[0].tolist() for column in values.T]
-        counted = {"edges": edges.tolist(), "counts": counts}
-    return CloudGeometry(
-        layer,
-        what,
+    finite = len(cloud) and np.isfinite(cloud).all()
+    return LayerGeometry(
+        name,
         len(cloud),
-        uniformity=uniformity(sampled),
-        uniformity_floor=floor,
-        effective_rank=effective_rank(spectrum),
-        effective_rank_centred=effective_rank(singular_values(cloud, centred=True)),
-        histogram=counted,
+        uniformity=uniformity(sampled) if finite else math.nan,
+        uniformity_floor=uniformity_floor(cloud.shape[1]),
+        effective_rank=effective_rank(singular_values(cloud)) if finite else math.nan,
+        cosine_to_atoms=float(known.mean()) if len(known) else math.nan,
+        probes=probes,
     )
 
 
 def geometry_of(
     run: RunDirectory, data: MoleculeDataModule, *, accelerator: str | None = "cpu"
-) -> tuple[CloudGeometry, ...]:
+) -> tuple[LayerGeometry, ...]:
     """Measure the embeddings of the tested checkpoint of a run, see `geometry_per_layer`.
 
     The result is stored in the directory of the run and taken from there the next time, also where
@@ -396,7 +375,7 @@ def geometry_of(
     stored = read_json(run.geometry_file) or {}
     of_this = str(stored.get("checkpoint")).startswith(f"{file.name} ")
     if of_this and wanted.items() <= stored.items():
-        return typed(tuple[CloudGeometry, ...], stored["clouds"])
+        return typed(tuple[LayerGeometry, ...], stored["clouds"])
     if not file.is_file():
         raise CheckpointError(
             f"{file} is gone, and what the report needs of it was not stored: put it back, or "

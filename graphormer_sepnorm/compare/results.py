@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from graphormer_sepnorm.compare.arms import NORM
-from graphormer_sepnorm.compare.geometry import CloudGeometry, geometry_of
+from graphormer_sepnorm.compare.geometry import LayerGeometry, geometry_of
 from graphormer_sepnorm.compare.statistics import (
     PairedDifference,
     holm,
@@ -72,7 +72,7 @@ class RunResult:
     seconds: float = math.nan
     ms_per_step: float = math.nan
     curve: tuple[CurvePoint, ...] = ()
-    geometry: tuple[CloudGeometry, ...] = ()
+    geometry: tuple[LayerGeometry, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -325,10 +325,10 @@ def collect(directory: Path, baseline: str | None = None) -> None:
 
 def _measure(
     finished: Mapping[RunSpec, Summary],
-) -> tuple[MoleculeDataModule, dict[RunSpec, tuple[CloudGeometry, ...]]]:
+) -> tuple[MoleculeDataModule, dict[RunSpec, tuple[LayerGeometry, ...]]]:
     """Return the data of the first run, and the geometry of each finished one."""
     loaded: dict[str, MoleculeDataModule] = {}
-    found: dict[RunSpec, tuple[CloudGeometry, ...]] = {}
+    found: dict[RunSpec, tuple[LayerGeometry, ...]] = {}
     for number, (run, summary) in enumerate(finished.items(), start=1):
         config = run.files.configuration()
         length = config["model"]["max_path_length"]
@@ -352,7 +352,7 @@ def _measure(
 
 
 def _result(
-    run: RunSpec, summary: Summary | None, geometry: tuple[CloudGeometry, ...], metric: str
+    run: RunSpec, summary: Summary | None, geometry: tuple[LayerGeometry, ...], metric: str
 ) -> RunResult:
     found: dict[str, Any] = {"seed": run.seed, "directory": f"{run.arm}/{run.directory.name}"}
     if summary is not None:

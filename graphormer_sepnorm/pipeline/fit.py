@@ -323,7 +323,7 @@ class _Fit:
             return
         self.files.write_summary(outcome.summary)
         if values is not None:
-            from graphormer_sepnorm.compare.figures import draw_predictions
+            from graphormer_sepnorm.pages.predictions import draw_predictions
 
             labels = data.labels(data.indices("test"))
             draw_predictions(self.files.test_predictions_figure, module.task, labels, values)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from graphormer_sepnorm.compare.geometry import CloudGeometry, uniformity_floor
+from graphormer_sepnorm.compare.geometry import LayerGeometry, uniformity_floor
 from graphormer_sepnorm.compare.results import ArmResult, CurvePoint, Results, RunResult
 from graphormer_sepnorm.graphs.task import Task
 
@@ -113,32 +112,17 @@ def _run(name: str, seed: int, level: float, better: str, random: np.random.Gene
         seconds=seconds,
         ms_per_step=950 + (name != "sharenorm") * 35 + 4 * random.normal(),
         curve=tuple(CurvePoint(epoch, epoch * 157, loss, value) for epoch, loss, value in curve),
-        geometry=tuple(
-            _cloud(layer, what, name != "sharenorm", seed == 0, random)
-            for layer in LAYERS
-            for what in ("graph token", "atoms")
-        ),
+        geometry=tuple(_geometry(layer, name != "sharenorm", random) for layer in LAYERS),
     )
 
 
-def _cloud(
-    layer: str, what: str, batch_norm: bool, histogram: bool, random: np.random.Generator
-) -> CloudGeometry:
-    token, depth = what == "graph token", LAYERS.index(layer)
-    counted = None
-    if histogram and layer == LAYERS[-1]:
-        values = random.normal(size=(2000, 50))
-        edges = np.linspace(values.min(), values.max(), 61)
-        counts = [np.histogram(column, edges)[0].tolist() for column in values.T]
-        counted = {"edges": edges.tolist(), "counts": counts}
-    return CloudGeometry(
+def _geometry(layer: str, batch_norm: bool, random: np.random.Generator) -> LayerGeometry:
+    depth = LAYERS.index(layer)
+    return LayerGeometry(
         layer,
-        what,
-        uniformity=-(0.8 if token and not batch_norm else 2.6) - 0.04 * depth - random.normal() / 9,
+        uniformity=-(2.6 if batch_norm else 0.8) - 0.04 * depth - random.normal() / 9,
         uniformity_floor=uniformity_floor(80),
-        effective_rank=12 + depth + random.normal(),
-        effective_rank_centred=14 + depth + random.normal(),
-        histogram=counted,
-        cosine_to_atoms=(0.5 if batch_norm else 0.8) - depth / 40 if token else math.nan,
-        probes={"atoms": (0.99 if batch_norm else 0.7) - depth / 50} if token else None,
+        effective_rank=14 + depth + random.normal(),
+        cosine_to_atoms=(0.5 if batch_norm else 0.8) - depth / 40,
+        probes={"atoms": (0.99 if batch_norm else 0.7) - depth / 50},
     )

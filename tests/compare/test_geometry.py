@@ -16,8 +16,8 @@ from scipy.special import i0
 from graphormer_sepnorm.compare.geometry import (
     OUTPUT,
     PROBE_PENALTIES,
+    LayerEmbeddings,
     ModelEmbeddings,
-    cloud_geometry,
     collect_embeddings,
     cosine_to,
     effective_rank,
@@ -112,32 +112,27 @@ def of_spectrum(values: list[float], n: int, width: int) -> np.ndarray:
 
 @pytest.mark.parametrize(("n", "width"), [(9, 4), (4, 9), (6, 6)])
 def test_known_singular_values(n, width):
-    values = singular_values(of_spectrum([5.0, 2.0, 0.25], n, width))
-    assert values == pytest.approx([5, 2, 0.25] + [0] * (min(n, width) - 3), rel=1e-10)
+    """Of a cloud that is known, with its mirror image, which takes the mean away."""
+    rows = of_spectrum([5.0, 2.0, 0.25], n, width) / math.sqrt(2)
+    values = singular_values(np.concatenate([rows, -rows]) + 100)
+    assert values == pytest.approx([5, 2, 0.25] + [0] * (min(2 * n, width) - 3), rel=1e-8)
 
 
-def test_centring_takes_the_mean_away():
+def test_squares_of_singular_values_are_variances():
     rows = cloud(300, 5) @ rotation(5)
-    shifted = rows + 100
-    assert singular_values(shifted, centred=True) == pytest.approx(
-        singular_values(rows, centred=True), rel=1e-9
-    )
-    assert singular_values(shifted)[0] == pytest.approx(100 * math.sqrt(5 * 300), rel=0.01)
-    # Divided by n their squares are the variances; their sum is the total.
-    total = (singular_values(rows, centred=True) ** 2).sum() / 300
+    total = (singular_values(rows) ** 2).sum() / 300
     assert total == pytest.approx(rows.var(0).sum())
 
 
 @pytest.mark.parametrize("offset", [0.1, 1e6])
 def test_collapsed_cloud_has_one_direction_and_no_spectrum(offset):
-    """Only rounding errors remain after centring."""
+    """Only rounding errors remain after centering."""
     cloud = np.full((1000, 8), offset)
     assert uniformity(cloud) == pytest.approx(0, abs=1e-14)
     assert uniformity(cloud * np.geomspace(1e-3, 1e3, 1000)[:, None]) <= 0
-    values = singular_values(cloud, centred=True)
+    values = singular_values(cloud)
     assert (values == 0).all()
     assert effective_rank(values) == 0
-    assert effective_rank(singular_values(cloud)) == pytest.approx(1)
     # Shares 3/4 and 1/4.
     assert effective_rank(np.array([3.0, 1.0])) == pytest.approx(4 / 3**0.75, rel=EXACT)
 
@@ -342,50 +337,37 @@ def embeddings(molecules):
     return collected(model, molecules)
 
 
-def test_each_place_has_its_own_measures(embeddings):
+def test_each_layer_has_its_own_measures(embeddings):
     values = np.array([*range(len(SMILES) - 1), np.nan])
     tested = np.arange(len(SMILES)) % 3 == 0
-    clouds = geometry_per_layer(embeddings, {"number": values}, tested)
-    names = [layer.name for layer in embeddings.layers]
-    assert [(one.layer, one.what) for one in clouds] == [
-        (name, what) for name in names for what in ("graph token", "atoms")
-    ]
-    for place, token, atoms in zip(embeddings.layers, clouds[::2], clouds[1::2], strict=True):
-        of_atoms = place.atoms[tested[embeddings.graph_of_atom]]
-        for one, rows in ((token, place.graph_token[tested]), (atoms, of_atoms)):
-            assert one.embeddings == len(rows)
-            assert one.uniformity == uniformity(rows)
-            centred = rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64)
-            spectrum = np.linalg.svd(centred, compute_uv=False)
-            assert one.effective_rank_centred == pytest.approx(effective_rank(spectrum))
+    found = geometry_per_layer(embeddings, {"number": values}, tested)
+    assert [one.layer for one in found] == [layer.name for layer in embeddings.layers]
+    for place, one in zip(embeddings.layers, found, strict=True):
+        rows = place.graph_token[tested]
+        assert one.embeddings == len(rows)
+        assert one.uniformity == uniformity(rows)
+        assert one.uniformity_floor == uniformity_floor(rows.shape[1])
+        centered = rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64)
+        spectrum = np.linalg.svd(centered, compute_uv=False)
+        assert one.effective_rank == pytest.approx(effective_rank(spectrum))
         cosines = cosine_to(place.graph_token, place.atoms, embeddings.graph_of_atom)
-        assert token.cosine_to_atoms == pytest.approx(cosines[tested].mean())
+        assert one.cosine_to_atoms == pytest.approx(cosines[tested].mean())
         # The molecule whose value is not known takes part in neither half.
         known = ~np.isnan(values)
         halves = known & ~tested, known & tested
         parts = [part for half in halves for part in (place.graph_token[half], values[half])]
-        assert token.probes["number"] == linear_probe(*parts)
-
-
-def test_histograms_at_the_output(embeddings):
-    clouds = geometry_per_layer(embeddings, {}, np.ones(len(SMILES), dtype=bool))
-    assert [one.histogram is not None for one in clouds] == [
-        one.layer == "output" for one in clouds
-    ]
-    histogram, rows = clouds[-2].histogram, embeddings.layers[-1].graph_token
-    assert len(histogram["edges"]) == 61
-    assert [histogram["edges"][n] for n in (0, -1)] == pytest.approx([rows.min(), rows.max()])
-    for counts, column in zip(histogram["counts"], rows.T, strict=True):
-        assert np.array_equal(counts, np.histogram(column, histogram["edges"])[0])
+        assert one.probes["number"] == linear_probe(*parts)
 
 
 @pytest.mark.parametrize(
     ("cloud", "rank"),
-    [(np.zeros((5, 4)), 0), (np.ones((5, 4)), 1), (np.array([[1.0, 0], [np.inf, 1]]), np.nan)],
+    [(np.zeros((5, 4)), 0), (np.ones((5, 4)), 0), (np.array([[1.0, 0], [np.inf, 1]]), np.nan)],
 )
 def test_clouds_without_spread_are_measured_as_far_as_they_can_be(cloud, rank):
-    found = cloud_geometry("output", "atoms", cloud)
+    layers = (LayerEmbeddings(OUTPUT, cloud, cloud),)
+    of_itself, all_of_them = np.arange(len(cloud)), np.ones(len(cloud), dtype=bool)
+    embeddings = ModelEmbeddings(layers, of_itself, np.ones(len(cloud)))
+    (found,) = geometry_per_layer(embeddings, {}, all_of_them)
     assert found.effective_rank == pytest.approx(rank, nan_ok=True)
-    assert found.effective_rank_centred == pytest.approx(rank * 0, nan_ok=True)
     collapsed = cloud.all() and np.isfinite(cloud).all()
     assert found.uniformity == pytest.approx(0) if collapsed else math.isnan(found.uniformity)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from graphormer_sepnorm.compare.geometry import CloudGeometry
+from graphormer_sepnorm.compare.geometry import LayerGeometry
 from graphormer_sepnorm.compare.report import factors, page, summary
 from graphormer_sepnorm.compare.results import ArmResult, Results, RunResult
 from graphormer_sepnorm.compare.statistics import holm, norm_effects
@@ -57,7 +57,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 def test_null_is_nan_and_what_is_lacking_has_its_default() -> None:
     run = {"seed": 3, "status": "failed", "error": "why", "steps": None, "curve": None, "new": 1}
     curve = [{"epoch": 1, "step": 5, "validation": 0.5}, {"epoch": 2, "step": 9}]
-    cloud = {"layer": "output", "what": "atoms", "uniformity": None, "effective_rank": 2.5}
+    cloud = {"layer": "output", "uniformity": None, "effective_rank": 2.5}
     other = {"seed": 4, "status": "finished", "test": 0.5, "curve": curve, "geometry": [cloud]}
     arm = typed(ArmResult, {"name": "a", "options": {}, "parameters": None, "runs": [run, other]})
     first, second = arm.runs
@@ -68,7 +68,7 @@ def test_null_is_nan_and_what_is_lacking_has_its_default() -> None:
     assert (arm.finished, arm.tests) == ([second], {4: 0.5})
     assert [arm.values(name).tolist() for name in ("test", "validation")] == [[0.5], []]
     (found,) = second.geometry
-    expected = CloudGeometry("output", "atoms", effective_rank=2.5)
+    expected = LayerGeometry("output", effective_rank=2.5)
     assert repr(found) == repr(expected)
 
 
