@@ -343,11 +343,7 @@ def _measure(
             )
         log.info("analyzing %s (%d of %d)", run.name, number, len(finished))
         accelerator = (config.get("trainer") or {}).get("accelerator")
-        clouds = geometry_of(run.files, loaded[key], accelerator=accelerator)
-        if run.arm in {other.arm for other in found}:
-            # Histograms of one run per arm say enough, and are the largest part of the results.
-            clouds = tuple(replace(cloud, histogram=None) for cloud in clouds)
-        found[run] = clouds
+        found[run] = geometry_of(run.files, loaded[key], accelerator=accelerator)
     return next(iter(loaded.values())), found
 
 
