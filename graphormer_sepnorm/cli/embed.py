@@ -9,7 +9,6 @@ from graphormer_sepnorm.cli.table_verbs import COUNTS, add_computing, add_table,
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.inference.predictor import Predictor
-    from graphormer_sepnorm.inference.table_job import Outcome
 
 USAGE = "predict.py embed MODEL -i FILE [-o FILE] [options]"
 
@@ -33,12 +32,10 @@ def embed(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     check_least(options, COUNTS)
 
-    def load(outcome: Outcome) -> Predictor:
+    def load() -> Predictor:
         from graphormer_sepnorm.inference.predictor import Predictor
 
-        predictor = Predictor.load(options.model, options.device)
-        outcome.notes += filter(None, [predictor.embedding_note])
-        return predictor
+        return Predictor.load(options.model, options.device)
 
     job = job_of(options, verb="embedded")
     return run_job(job, options.model, load, ["embed", *arguments])[0]
