@@ -123,18 +123,17 @@ def in_one_line(file: str | Path) -> Iterator[None]:
     """
     try:
         yield
-    except GraphormerError as error:
-        advice = f": {_OTHER_VERSION}" if isinstance(error, ConfigError) else ""
-        raise CheckpointError(f"{file} cannot be used: {error}{advice}") from error
     except Exception as error:  # a damaged file can be wrong in nearly any way
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
-        if isinstance(error, pickle.UnpicklingError):  # torch's text offers to run the code
-            reason = "it is not only plain values and tensors, and was not opened"
-        advice = f": {_OTHER_VERSION}" if isinstance(error, TypeError) else ""
-        raise CheckpointError(
-            f"{file} cannot be used: it is damaged, not a checkpoint of this package or of another "
-            f"version of it ({type(error).__name__}: {reason}){advice}"
-        ) from error
+        what = str(error)
+        if not isinstance(error, GraphormerError):
+            reason = getattr(error, "strerror", None) or " ".join(what.split())[:120]
+            if isinstance(error, pickle.UnpicklingError):  # torch's text offers to run the code
+                reason = "it is not only plain values and tensors, and was not opened"
+            what = "it is damaged, not a checkpoint of this package or of another version of it "
+            what += f"({type(error).__name__}: {reason})"
+        # A choice, or an option, that this version does not have.
+        advice = f": {_OTHER_VERSION}" if isinstance(error, ConfigError | TypeError) else ""
+        raise CheckpointError(f"{file} cannot be used: {what}{advice}") from error
 
 
 def check_checkpoint(checkpoint: Any) -> None:

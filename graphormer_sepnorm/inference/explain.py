@@ -271,10 +271,9 @@ class Explainer:
         known = predictor.uncertainty
         if known is not None and known.calibrated_by(self._number) != "none":
             others.append("calibration")
-        coverage = [f"explained is the value of the network, without {', '.join(others)}"]
-        coverage = coverage if others else []
-        coverage += [f"the effect of {extra} is in the baseline, not in atoms"] if extra else []
-        self.coverage = "; ".join(coverage)
+        without = f"explained is the value of the network, without {', '.join(others)}"
+        inside = f"the effect of {extra} is in the baseline, not in atoms"
+        self.coverage = "; ".join([without] * bool(others) + [inside] * bool(extra))
 
     def explain(
         self,

@@ -68,7 +68,7 @@ class Molecules(NamedTuple):
 
     Attributes:
         parsed: Each, or why a row has none.
-        texts: The SMILES as given; None of SDF records, InChI and empty cells.
+        texts: The SMILES as given; None where there is none: of SDF records, InChI, empty cells.
         extra: float64 ``[rows, names]``, the columns that a model reads too; nan = missing.
     """
 
@@ -133,6 +133,7 @@ class MoleculeColumns:
             if self.smiles is None or is_inchi(text):
                 text = None
                 if self.written_order and one.molecule is not None:
+                    text = canonical_smiles(one.molecule)
                     one = replace(one, molecule=in_written_order(one.molecule))
             parsed.append(one)
             texts.append(text)

@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
+from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.tables.columns import free_name
@@ -130,9 +131,12 @@ class Predictions(Rows):
         return tuple(zip(*self.cells.values(), strict=True))
 
     def to_pandas(self) -> Any:
-        """Return a data frame with the columns that `predict.py` adds to a table."""
-        import pandas
-
+        """Return a data frame of what `predict.py` adds to a table; ConfigError: without pandas."""
+        try:
+            import pandas
+        except ImportError:
+            said = "to_pandas needs pandas: pip install pandas, or take the columns from .table"
+            raise ConfigError(said) from None
         columns: dict[str, Any] = {"smiles": self.smiles} if self.smiles else {}
         columns |= self.table
         return pandas.DataFrame(columns | {"warning": self.warnings, "error": self.errors})
@@ -229,7 +233,8 @@ def _neighbor(
     name = "nearest" if sketch.smiles else "nearest_row"
     names = [f"{name}_{number + 1}", f"similarity_{number + 1}"]
     if sketch.labels is not None:
-        names += [free_name(f"nearest_{target}_{number + 1}", names[:2]) for target in targets]
+        for target in targets:
+            names.append(free_name(f"nearest_{target}_{number + 1}", names))
     if number >= nearest.rows.shape[1]:  # the model was trained on fewer
         return {name: [""] * len(nearest.rows) for name in names}
     rows = nearest.rows[:, number].tolist()
