@@ -48,10 +48,6 @@ class Baseline:
         """Return it as a dict."""
         return asdict(self)
 
-    def by(self, metric: str) -> dict[str, Any]:
-        """Return it as a dict that has one metric."""
-        return asdict(self) | {"validation": self.validation[metric], "test": self.test[metric]}
-
 
 class Found(NamedTuple):
     """The baselines of a data set.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.config import DataConfig, FitConfig
+from graphormer_sepnorm.config import DataConfig, FitConfig, TrainerConfig
 from graphormer_sepnorm.datasets.catalogue import DATASETS, PRETRAINING, TABLE
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
@@ -93,6 +96,9 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
     Raises:
         GraphormerError: Checkpoint, data and options do not fit each other.
     """
+    place = None if predictions is None else Path(predictions).expanduser()
+    if place is not None:
+        _require_place(place, config.trainer, split)
     file = find_checkpoint(model)
     checkpoint = read_checkpoint(file)
     module = GraphormerModule(stored_model(checkpoint), seed=config.seed_everything)
@@ -109,22 +115,10 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
             [values] = run(module, datamodule=data, ckpt_path=str(file), **options)
             if not trainer.is_global_zero:
                 return ""
-            return _report(module, data, split, values, file, checkpoint, predictions)
-
-
-def _report(
-    module: GraphormerModule,
-    data: MoleculeDataModule,
-    split: str,
-    of_network: Mapping[str, float],
-    checkpoint_file: Path,
-    checkpoint: Mapping[str, Any],
-    output: str | None,
-) -> str:
-    rows = {name: _digits(value) for name, value in of_network.items()}
-    predictions = module.evaluated(split)
-    final, note = _final_predictions(module, data, split, checkpoint, predictions)
-    if (final != predictions).any():
+            rows = {name: _digits(value) for name, value in values.items()}
+            of_network = module.evaluated(split)
+            final, note = _final_predictions(module, data, split, checkpoint, of_network)
+    if (final != of_network).any():
         found = module.task.evaluate(data.labels(data.indices(split)), final)
         for metric, value in found.items():
             name = f"{split}_{metric}"
@@ -133,26 +127,39 @@ def _report(
     of_members = split == "validation" and module.facts.get("member_folds")
     same = data.splits.fingerprint == module.facts.get("dataset_fingerprint")
     another = data.table_options is not None and not same
-    if output is not None:
-        if len(final) != len(data.indices(split)):
-            raise ConfigError("--predictions is for a whole split: leave --trainer.limit_... out")
-        file = Path(output).expanduser()
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_columns(file, prediction_columns(data, split, final, unseen))
-        except OSError as error:
-            raise ConfigError(f"--predictions: {cannot_be_written(file, error)}") from error
+    if place is not None:
+        with _writing(place):
+            write_columns(place, prediction_columns(data, split, final, unseen))
     text = [
-        f"checkpoint  {checkpoint_file}",
+        f"checkpoint  {file}",
         f"{split:<10}  {len(data.indices(split)):,} molecules of {data.splits.name}",
         aligned([*rows.items()]),
         note,
         _MEMBERS if of_members else "",
         line,
         _ANOTHER_TABLE if another else "",
-        "" if output is None else f"{'predicted':<10}  {output}",
+        "" if predictions is None else f"{'predicted':<10}  {predictions}",
     ]
     return "\n".join(filter(None, text))
+
+
+def _require_place(file: Path, trainer: TrainerConfig, split: str) -> None:
+    """Raise a ConfigError, before anything is evaluated, where predictions cannot be kept."""
+    for name in ("fast_dev_run", f"limit_{'val' if split == 'validation' else split}_batches"):
+        if str(getattr(trainer, name)) not in ("None", "False", "1.0"):
+            raise ConfigError(f"--predictions is for a whole split: leave --trainer.{name} out")
+    with _writing(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+
+
+@contextmanager
+def _writing(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"--predictions: {cannot_be_written(file, error)}") from error
 
 
 def _final_predictions(

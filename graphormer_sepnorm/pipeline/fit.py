@@ -152,8 +152,11 @@ class _Fit:
         if resumed is None:
             os.environ[RUN_DIRECTORY] = str(directory)
             self.show(f"run    {directory}")
-            if directory != wanted and RunDirectory(wanted).configuration_file.is_file():
-                self.show(f"{wanted} is taken, and stays as it is: {resuming(wanted)} continues it")
+            if directory != wanted:
+                earlier = RunDirectory(wanted)
+                begun = earlier.configuration_file.is_file() and not earlier.finished
+                how = f": {resuming(wanted)} continues it" if begun else ""
+                self.show(f"{wanted} is taken, and stays as it is{how}")
         else:
             self.show(resumed.message)
         # Of an ensemble only what follows the training can be changed; of one network changed
@@ -270,7 +273,7 @@ class _Fit:
         compared = config.baselines or config.blend
         if out_of_fold is None and known and (compared or calibrated):
             outcome.unseen = out_of_sample(module, data)
-        if tested.predictions is not None:
+        if tested.predictions is not None and (config.blend or calibrated):
             outcome.test = on_split(module, data, "test", tested.predictions)
         checkpoint = read_checkpoint(tested.checkpoint)
         earlier = [checkpoint.pop(name, None) for name in (BLEND, CONFIDENCE)]
@@ -313,7 +316,8 @@ class _Fit:
     def _store_results(self, outcome: Outcome) -> None:
         """Write each test molecule, and, where nothing was interrupted, the summary."""
         module, data = self.module, self.data
-        values = None if outcome.test is None else outcome.test.values
+        test, values = outcome.test, outcome.network.predictions
+        values = values if test is None else test.values
         if values is not None:
             unseen, outcome.new_elements = elements_unseen(module, data, "test")
             self.files.write_test_predictions(

@@ -232,11 +232,12 @@ class Scheduler:
         elif self._passed_on:
             self._display.ended(spec, "stopped")
         else:
-            why = ""
+            # One that is killed cannot say so itself; often there was no memory left.
+            why = f"killed by {signal.Signals(-status).name}" if status < 0 else ""
+            with suppress(OSError):  # its log may be gone
+                why = why or last_line(spec.log, process.log_start)
+            why = why or f"status {status}"
             with suppress(OSError):  # no room on the disk, which may be why it failed
-                # One that is killed cannot say so itself; often there was no memory left.
-                why = f"killed by {signal.Signals(-status).name}" if status < 0 else ""
-                why = why or last_line(spec.log, process.log_start) or f"status {status}"
                 spec.failure.write_text(f"{why}\n", encoding="utf-8")
             self._display.ended(spec, f"failed, {why} ({spec.log})", failed=True)
 
