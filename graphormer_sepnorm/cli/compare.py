@@ -36,8 +36,8 @@ _REFUSED = {
     "crossvalidate": ("output", "resume", "data.folds", "data.fold"),
 }
 _OF_ALL_ARMS = {
-    "compare": (*_REFUSED["compare"], "config"),
-    "crossvalidate": (*_REFUSED["crossvalidate"], "config", "data.split_seed", "seed_everything"),
+    verb: (*refused, "config", "data.split_seed", "seed_everything")
+    for verb, refused in _REFUSED.items()
 }
 _USAGE = {
     "compare": "-c CONFIG.yaml --arms ARMS --seeds SEEDS -o DIR [options of fit]",
@@ -164,8 +164,7 @@ def crossvalidate(arguments: list[str]) -> int:
         raise ConfigError("a configuration has data.folds: remove it, and give --folds")
     refused = _OF_ALL_ARMS["crossvalidate"]
     arms = parse_arms(options.arms, refused) if options.arms is not None else ()
-    first = base.seed_everything
-    seeds = tuple(first + repeat for repeat in range(options.repeats))
+    seeds = tuple(base.seed_everything + repeat for repeat in range(options.repeats))
     if stored is None:
         arms = arms or ONE_MODEL
         plan = Plan(base, arms, seeds, arms[0].name, folds=options.folds or FOLDS)

@@ -107,9 +107,6 @@ class Trained(BaseEstimator):
         state: Any = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_loaded"}
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "checkpoint_")
-
 
 class Supervised(Trained):
     """What trains a network on labels; see `GraphormerRegressor`."""

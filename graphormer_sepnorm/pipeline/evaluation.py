@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import errno
 import math
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.config import DataConfig, FitConfig, TrainerConfig
+from graphormer_sepnorm.config import DataConfig, FitConfig
 from graphormer_sepnorm.datasets.catalogue import DATASETS, PRETRAINING, TABLE
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
@@ -96,9 +94,6 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
     Raises:
         GraphormerError: Checkpoint, data and options do not fit each other.
     """
-    place = None if predictions is None else Path(predictions).expanduser()
-    if place is not None:
-        _require_place(place, config.trainer, split)
     file = find_checkpoint(model)
     checkpoint = read_checkpoint(file)
     module = GraphormerModule(stored_model(checkpoint), seed=config.seed_everything)
@@ -107,6 +102,12 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
         seed=config.seed_everything,
         max_path_length=checkpoint[KEY]["model"]["max_path_length"],
     )
+    limit = "limit_val_batches" if split == "validation" else "limit_test_batches"
+    if predictions is not None:
+        for name, whole in (("fast_dev_run", ("False", "0")), (limit, ("None", "1.0"))):
+            if str(getattr(config.trainer, name)) not in whole:
+                raise ConfigError(f"--predictions is for a whole split: leave --trainer.{name} out")
+        _keep(predictions)  # before anything is evaluated
     with explaining():
         trainer = make_evaluator(config.trainer)
         run = trainer.validate if split == "validation" else trainer.test
@@ -127,9 +128,8 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
     of_members = split == "validation" and module.facts.get("member_folds")
     same = data.splits.fingerprint == module.facts.get("dataset_fingerprint")
     another = data.table_options is not None and not same
-    if place is not None:
-        with _writing(place):
-            write_columns(place, prediction_columns(data, split, final, unseen))
+    if predictions is not None:
+        _keep(predictions, prediction_columns(data, split, final, unseen))
     text = [
         f"checkpoint  {file}",
         f"{split:<10}  {len(data.indices(split)):,} molecules of {data.splits.name}",
@@ -143,21 +143,15 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
     return "\n".join(filter(None, text))
 
 
-def _require_place(file: Path, trainer: TrainerConfig, split: str) -> None:
-    """Raise a ConfigError, before anything is evaluated, where predictions cannot be kept."""
-    for name in ("fast_dev_run", f"limit_{'val' if split == 'validation' else split}_batches"):
-        if str(getattr(trainer, name)) not in ("None", "False", "1.0"):
-            raise ConfigError(f"--predictions is for a whole split: leave --trainer.{name} out")
-    with _writing(file):
+def _keep(predictions: str, columns: Mapping[str, list[Any]] | None = None) -> None:
+    """Write the file of predictions; without them see that its place is one for a file."""
+    file = Path(predictions).expanduser()
+    try:
         file.parent.mkdir(parents=True, exist_ok=True)
         if file.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-
-
-@contextmanager
-def _writing(file: Path) -> Iterator[None]:
-    try:
-        yield
+            raise IsADirectoryError(errno.EISDIR, "it is a folder")
+        if columns is not None:
+            write_columns(file, columns)
     except OSError as error:
         raise ConfigError(f"--predictions: {cannot_be_written(file, error)}") from error
 

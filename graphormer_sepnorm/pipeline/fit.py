@@ -23,7 +23,7 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.training_graphs import MemberFolds
 from graphormer_sepnorm.errors import DataError, Interrupted
-from graphormer_sepnorm.files import is_full
+from graphormer_sepnorm.files import is_full, write_columns
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,
@@ -300,7 +300,7 @@ class _Fit:
         """Let the summary be that of the blend; the network's own is under ``network`` then."""
         summary, blend, test = outcome.summary, outcome.blend, outcome.test
         if outcome.baselines:
-            summary["baselines"] = [one.to_plain() for one in outcome.baselines]
+            summary["baselines"] = [dataclasses.asdict(one) for one in outcome.baselines]
         if blend is None:
             return
         slope = {} if blend.stacking is None else {"slope": blend.stacking.slope}
@@ -320,9 +320,8 @@ class _Fit:
         values = values if test is None else test.values
         if values is not None:
             unseen, outcome.new_elements = elements_unseen(module, data, "test")
-            self.files.write_test_predictions(
-                prediction_columns(data, "test", values, unseen, outcome.columns)
-            )
+            columns = prediction_columns(data, "test", values, unseen, outcome.columns)
+            write_columns(self.files.test_predictions_file, columns)
         if outcome.interrupted:
             return
         self.files.write_summary(outcome.summary)

@@ -24,9 +24,8 @@ _AFTERWARDS = ("baselines", "blend", "keep", "data.root", "data.table")
 # Of steps that are still to be taken, which these may add.
 _LONGER = ("early_stopping", "trainer.max_epochs", "trainer.max_steps", "trainer.max_time")
 _OF_STEPS = (
-    *("checkpoint_minutes", "ema_decay", "engine", "logger"),
-    *("trainer.gradient_clip_val", "trainer.gradient_clip_algorithm"),
-    *(f"model.{name}" for name in CHANGEABLE),
+    *("checkpoint_minutes", "ema_decay", "engine", "logger", "trainer.gradient_clip_val"),
+    *("trainer.gradient_clip_algorithm", *(f"model.{name}" for name in CHANGEABLE)),
 )
 _CHANGEABLE = (
     *(*_AFTERWARDS, *_LONGER, *_OF_STEPS),

@@ -97,8 +97,9 @@ class RunSpec:
 
     @property
     def begun(self) -> bool:
-        """Whether there is a checkpoint to continue from."""
-        return self.files.resumable
+        """Whether there is a checkpoint to continue from, or members of an ensemble."""
+        run = self.files
+        return run.last.is_file() or run.previous.is_file() or run.members.is_dir()
 
 
 @dataclass(frozen=True)
