@@ -240,9 +240,13 @@ class FitConfig(Options):
                 f"--metric is {self.metric!r}{did_you_mean(self.metric, METRICS)}: it must be one "
                 f"of {', '.join(METRICS)}"
             )
+        if self.seed_everything > (most := 2**32 - self.ensemble):
+            raise ConfigError(
+                f"--seed_everything is {self.seed_everything}: with --ensemble {self.ensemble} it "
+                f"must be {most} or less"
+            )
         if self.ensemble > 1:
             without = {
-                "seed_everything": self.seed_everything > 2**32 - self.ensemble,
                 "trainer.fast_dev_run": self.trainer.fast_dev_run,
                 "trainer.num_nodes": self.trainer.num_nodes > 1,
                 "trainer.limit_val_batches 0": self.trainer.limit_val_batches == 0,

@@ -173,9 +173,13 @@ class DataConfig(Options):
             f"--data.task multiclass is for one column, whose values are the classes: {name_it}",
         )
         yield (
-            self.positive and (targets == (ALL,) or self.task not in ("auto", "binary")),
-            f"--data.positive {self.positive} is one of two classes of a column: {name_it}, and no "
-            f"--data.task {self.task} but binary",
+            self.positive and self.task not in ("auto", "binary"),
+            f"--data.positive {self.positive} is for --data.task binary, and this is {self.task}: "
+            "leave one of them out",
+        )
+        yield (
+            self.positive and targets == (ALL,),
+            f"--data.positive {self.positive} is one of two classes of a column: {name_it}",
         )
         # Of "all" the number shows when the table is read.
         yield (

@@ -8,7 +8,6 @@ import statistics
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from typing import TextIO
 
 TERMINAL_SECONDS, LOG_SECONDS = 1.0, 30.0
 PATIENCE_SECONDS = 2.0  # what takes less needs no line
@@ -137,18 +136,14 @@ def aligned(rows: Iterable[Sequence[str]], numbers_from: int | None = None) -> s
 
 
 class StatusLine:
-    """A line that is rewritten on a terminal; in a log file a line now and then.
-
-    Args:
-        stream: Where it is shown; None: on stderr.
+    """A line on stderr: rewritten on a terminal; in a log file a line now and then.
 
     Attributes:
-        terminal: Whether that is one.
+        terminal: Whether stderr is one.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream
-        self.terminal = (stream or sys.stderr).isatty()
+    def __init__(self) -> None:
+        self.terminal = sys.stderr.isatty()
         self._next = time.monotonic() + (PATIENCE_SECONDS if self.terminal else LOG_SECONDS)
         self._shown = False
 
@@ -162,16 +157,16 @@ class StatusLine:
         self._shown = self.terminal
         fits = shortened(text, shutil.get_terminal_size().columns - 1)  # else it would wrap
         shown = f"\r\033[K{fits}" if self.terminal else f"{text}\n"
-        print(shown, end="", file=self._stream or sys.stderr, flush=True)
+        print(shown, end="", file=sys.stderr, flush=True)
 
     def leave(self) -> None:
         """Let the line stand; what follows begins on the next one."""
         if self._shown:
-            print(file=self._stream or sys.stderr, flush=True)
+            print(file=sys.stderr, flush=True)
             self._shown = False
 
     def clear(self) -> None:
         """Take the line away."""
         if self._shown:
-            print("\r\033[K", end="", file=self._stream or sys.stderr, flush=True)
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
             self._shown = False

@@ -65,8 +65,8 @@ def _path(folder: str, pattern: str, name: str) -> Path | None:
     return _found(folder, pattern).get(name)
 
 
-# Names, without their endings, of what comes with the package: configurations, files of arms, sets
-# of comparisons, trained models. And the path of one of them; None if there is none of that name.
+# Names, without their endings, of what comes with the package: configurations, files of arms,
+# trained models. And the path of one of them; None if there is none of that name.
 config_names = partial(_names, *_CONFIGS)
 arms_names = partial(_names, "configs", "arms/*.yaml")
 arms_path = partial(_path, "configs", "arms/*.yaml")

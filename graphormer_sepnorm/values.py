@@ -76,7 +76,7 @@ class Options:
 def _as_meant(value: Any, hint: Any) -> Any:
     """Return a float for 1 and for 1e-3, which YAML takes for text; a tuple for a list."""
     kinds = get_args(hint) or (hint,)
-    if type(value) in (str, int) and float in kinds and not {str, int} & {*kinds}:
+    if type(value) in (str, int) and float in kinds and type(value) not in kinds:
         with contextlib.suppress(ValueError):
             return float(value)
     return tuple(value) if isinstance(value, list) and get_origin(hint) is tuple else value

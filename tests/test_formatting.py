@@ -114,9 +114,10 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.mark.parametrize(("terminal", "first", "later"), [(True, 2, 1), (False, 30, 30)])
 def test_a_line_is_due_now_and_then(
-    terminal: bool, first: float, later: float, now: list[float]
+    terminal: bool, first: float, later: float, now: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = StatusLine(Stream(terminal))
+    monkeypatch.setattr("sys.stderr", Stream(terminal))
+    line = StatusLine()
     for seconds in (first, later, later):
         now[0] += seconds - 0.01
         assert not line.is_due()
@@ -125,10 +126,11 @@ def test_a_line_is_due_now_and_then(
         line.show("at work")
 
 
-def test_a_terminal_has_one_line_that_goes_and_a_log_has_all() -> None:
+def test_a_terminal_has_one_line_that_goes_and_a_log_has_all(monkeypatch) -> None:
     terminal, file = Stream(True), Stream(False)
     for stream in (terminal, file):
-        line = StatusLine(stream)
+        monkeypatch.setattr("sys.stderr", stream)
+        line = StatusLine()
         line.clear()  # nothing is there yet
         assert not stream.getvalue()
         line.show("first")
@@ -144,7 +146,8 @@ def test_a_terminal_is_not_too_narrow_for_a_line(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("COLUMNS", "40")
     terminal, file = Stream(True), Stream(False)
     for stream in (terminal, file):
-        line = StatusLine(stream)
+        monkeypatch.setattr("sys.stderr", stream)
+        line = StatusLine()
         line.show("word " * 20)
         line.leave()
     assert len(terminal.getvalue()) == len("\r\033[K") + 39 + len("\n")

@@ -98,15 +98,6 @@ class Blend:
             values, mean = (one / one.sum(axis=-1, keepdims=True) for one in (values, mean))
         return mean, values.std(axis=0, ddof=1) if len(values) > 1 else None
 
-    def trees_of_molecules(
-        self,
-        molecules: Sequence[Any],
-        columns: np.ndarray | None,
-        known: tuple[Sequence[str], np.ndarray] | None,
-    ) -> np.ndarray:
-        """Return predictions of the trees, ``[n, T]``; see `FeatureColumns.of_molecules`."""
-        return self.trees.predict(self.trees.columns.of_molecules(molecules, columns, known))
-
     def trees_of_smiles(self, smiles: Sequence[str], own: np.ndarray | None = None) -> np.ndarray:
         """Return predictions of the trees for many molecules, in several processes."""
         columns = self.trees.columns

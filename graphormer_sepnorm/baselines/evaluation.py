@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -43,14 +43,6 @@ class Baseline:
     validation: dict[str, float]
     test: dict[str, float]
     comparable: bool
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return it as a dict."""
-        return asdict(self)
-
-    def by(self, metric: str) -> dict[str, Any]:
-        """Return it as a dict that has one metric."""
-        return asdict(self) | {"validation": self.validation[metric], "test": self.test[metric]}
 
 
 class Found(NamedTuple):

@@ -9,33 +9,35 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.cli.main import OneLineParser, check_least
+from graphormer_sepnorm.cli.options import parse, require_data
+from graphormer_sepnorm.compare.arms import parse_arms
+from graphormer_sepnorm.config import FitConfig, flat, refuse_shape
 from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError, Interrupted
 from graphormer_sepnorm.formatting import ascii_only, shows_unicode
 from graphormer_sepnorm.process import command
 from graphormer_sepnorm.resources import arms_names
-
-if TYPE_CHECKING:
-    from graphormer_sepnorm.config import FitConfig
-    from graphormer_sepnorm.runs.plan import Plan, RunSpec
+from graphormer_sepnorm.runs.plan import (
+    COMPARISON,
+    CROSS_VALIDATION,
+    OF_A_COMPARISON,
+    ONE_MODEL,
+    Plan,
+    RunSpec,
+)
 
 EXIT_FAILED = 1
 SEEDS, FOLDS = "0-3", 5
 # Options of `fit` that a verb decides itself; and those that arms have in common.
-_OWN = ("output", "resume")
 _REFUSED = {
-    "compare": (*_OWN, "seed_everything", "blend", "ensemble", "ensemble_by", "keep"),
-    "crossvalidate": (*_OWN, "data.folds", "data.fold"),
+    "compare": (*OF_A_COMPARISON, "resume"),
+    "crossvalidate": ("output", "resume", "data.folds", "data.fold"),
 }
 _OF_ALL_ARMS = {
-    "compare": (*_REFUSED["compare"], "config", "baselines"),
-    "crossvalidate": (
-        *(*_REFUSED["crossvalidate"], "config"),
-        *("data.split_seed", "seed_everything"),
-    ),
+    verb: (*refused, "config", "data.split_seed", "seed_everything")
+    for verb, refused in _REFUSED.items()
 }
 _USAGE = {
     "compare": "-c CONFIG.yaml --arms ARMS --seeds SEEDS -o DIR [options of fit]",
@@ -113,9 +115,6 @@ def compare(arguments: list[str]) -> int:
         if words or options.config or options.arms or options.seeds:
             raise ConfigError("--report-only trains nothing: remove other options")
         return make_report(directory, options.baseline)
-    from graphormer_sepnorm.compare.arms import parse_arms
-    from graphormer_sepnorm.runs.plan import COMPARISON, Plan
-
     stored = Plan.read(directory / COMPARISON)
     base = _parse_base("compare", options.config, words, stored)
     arms = parse_arms(options.arms, _OF_ALL_ARMS["compare"]) if options.arms is not None else ()
@@ -156,9 +155,6 @@ def crossvalidate(arguments: list[str]) -> int:
     )
     options, words = parser.parse_known_args(arguments)
     check_least(options, {"folds": 2, "repeats": 1, "jobs": 1})
-    from graphormer_sepnorm.compare.arms import parse_arms
-    from graphormer_sepnorm.runs.plan import CROSS_VALIDATION, ONE_MODEL, Plan
-
     directory = options.output
     stored = Plan.read(directory / CROSS_VALIDATION)
     base = _parse_base("crossvalidate", options.config, words, stored)
@@ -168,8 +164,7 @@ def crossvalidate(arguments: list[str]) -> int:
         raise ConfigError("a configuration has data.folds: remove it, and give --folds")
     refused = _OF_ALL_ARMS["crossvalidate"]
     arms = parse_arms(options.arms, refused) if options.arms is not None else ()
-    first = base.seed_everything
-    seeds = tuple(first + repeat for repeat in range(options.repeats))
+    seeds = tuple(base.seed_everything + repeat for repeat in range(options.repeats))
     if stored is None:
         arms = arms or ONE_MODEL
         plan = Plan(base, arms, seeds, arms[0].name, folds=options.folds or FOLDS)
@@ -224,9 +219,6 @@ def _parse_base(
 
     Without a configuration file they are added to those that a plan was started with.
     """
-    from graphormer_sepnorm.cli.options import parse, require_data
-    from graphormer_sepnorm.config import flat, refuse_shape
-
     for word in words:
         name = word.partition("=")[0].removeprefix("--").replace("-", "_")
         if word.startswith("--") and name in _REFUSED[verb]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.cli.main import OneLineParser
 from graphormer_sepnorm.cli.options import Request, parse, require_data
 from graphormer_sepnorm.config import flat, refuse_shape
 from graphormer_sepnorm.errors import ConfigError
+
+_show = partial(print, flush=True)
 
 
 def fit(words: list[str]) -> None:
@@ -31,16 +35,13 @@ def fit(words: list[str]) -> None:
 def pretrain(words: list[str]) -> None:
     """Run ``train.py pretrain``; see `fit`."""
     directory, words = _take_resumed(words)
-    if directory is not None:
+    if directory is None:
+        _train(parse("pretrain", words, {"data.dataset": "pretraining"}))
+    else:
         _continue(directory, words)
-        return
-    defaults = {"data.dataset": "pretraining"}
-    _train(parse("pretrain", words, defaults))
 
 
 def _train(request: Request) -> None:
-    from graphormer_sepnorm.cli.known_warnings import silence_known_noise
-
     silence_known_noise()
     from graphormer_sepnorm.pipeline.fit import fit as train
 
@@ -49,8 +50,6 @@ def _train(request: Request) -> None:
 
 
 def _continue(directory: Path, words: list[str]) -> None:
-    from graphormer_sepnorm.cli.known_warnings import silence_known_noise
-
     for word in words:
         if word.partition("=")[0] in ("-c", "--config", "-o", "--output"):
             raise ConfigError(f"--resume and {word}: leave {word} out, the run has its own")
@@ -82,8 +81,6 @@ def evaluate(verb: str, words: list[str]) -> None:
     for name in sorted(asked.typed):
         if name.startswith("model."):
             raise ConfigError(f"--{name} is decided by the checkpoint: leave it out")
-    from graphormer_sepnorm.cli.known_warnings import silence_known_noise
-
     silence_known_noise()
     from graphormer_sepnorm.pipeline.evaluation import data_options, evaluate_checkpoint
 
@@ -101,10 +98,6 @@ def _take_resumed(words: Sequence[str]) -> tuple[Path | None, list[str]]:
     parser.add_argument("--resume", type=Path)
     found, others = parser.parse_known_args(words)
     return found.resume and found.resume.expanduser(), others
-
-
-def _show(text: str) -> None:
-    print(text, flush=True)
 
 
 def _end_processes() -> None:

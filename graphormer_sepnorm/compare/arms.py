@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -18,7 +19,15 @@ NORM = "model.norm"
 
 
 class _Loader(yaml.SafeLoader):
-    """A number may be written as 1e-3."""
+    """A number may be written as 1e-3, and a name stands there once."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        names = [key.value for key, _ in node.value]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise yaml.MarkedYAMLError(
+                problem=f"{twice[0]} is there twice", problem_mark=node.start_mark
+            )
+        return super().construct_mapping(node, deep)
 
 
 _NUMBER = re.compile(r"[-+]?\d[\d.]*[eE][-+]?\d+$")

@@ -14,15 +14,7 @@ from graphormer_sepnorm.compare.statistics import fold_difference, mean_sd, verd
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import require_json, write_columns, write_json
-from graphormer_sepnorm.formatting import (
-    NONE,
-    aligned,
-    count,
-    interval,
-    number,
-    p_value,
-    signed,
-)
+from graphormer_sepnorm.formatting import NONE, aligned, count, interval, number, p_value, signed
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS, metrics_of
 from graphormer_sepnorm.pages.predictions import draw_predictions

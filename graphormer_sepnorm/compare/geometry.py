@@ -400,12 +400,8 @@ def geometry_of(
         max_atoms=_ATOMS,
         seed=_SEED,
     )
-    properties = {
-        "atoms": embeddings.num_atoms,
-        "target": data.store.targets[indices, 0],
-    }
-    tested = np.isin(indices, test)
-    clouds = geometry_per_layer(embeddings, properties, tested)
+    properties = {"atoms": embeddings.num_atoms, "target": data.store.targets[indices, 0]}
+    clouds = geometry_per_layer(embeddings, properties, np.isin(indices, test))
     plain = [asdict(cloud) for cloud in clouds]
     write_json(run.geometry_file, {**wanted, "clouds": plain}, indent=None)
     return clouds

@@ -263,15 +263,15 @@ def collect(directory: Path, baseline: str | None = None) -> None:
     (they are large), the results are those that were written before.
 
     Raises:
-        DataError: There is no comparison, no run has finished, the data are not those that the
-            runs were trained on, or earlier results are of another version.
+        DataError: There is no comparison, no run has finished, some that had are gone, the data
+            are not those that they were trained on, or earlier results are of another version.
         CheckpointError: Of a finished run something has to be computed, and it has no readable
             checkpoint.
     """
     earlier = Results.read(directory)
-    before = [directory / r.directory for arm in earlier.arms for r in arm.runs] if earlier else []
+    before = [run for arm in earlier.arms for run in arm.runs] if earlier else []
     # Where no run is left its plan is not needed: it may be of an earlier version.
-    left = not before or any(run.is_dir() for run in before)
+    left = not before or any((directory / run.directory).is_dir() for run in before)
     plan = Plan.read(directory / COMPARISON) if left else None
     runs = plan.runs(directory) if plan is not None else []
     finished = {run: found for run in runs if (found := run.files.summary()) is not None}
@@ -282,6 +282,13 @@ def collect(directory: Path, baseline: str | None = None) -> None:
             Plan.check_baseline(baseline, [arm.name for arm in earlier.arms])
             replace(earlier, baseline=baseline).write(directory)
         return
+    known = {directory / run.directory for run in before if run.status == "finished"}
+    for run in runs:
+        if run.directory in known and not (run.directory.is_dir() or run.failure.is_file()):
+            raise DataError(
+                f"some of the runs in {directory / RESULTS} are gone, as {run.directory}: put them "
+                f"back, or remove {RESULTS}"
+            )
     if baseline is not None:
         Plan.check_baseline(baseline, [arm.name for arm in plan.arms])
     records = {run: found for run in finished if (found := run.files.record()) is not None}

@@ -29,10 +29,30 @@ from graphormer_sepnorm.estimators.inputs import (
 )
 from graphormer_sepnorm.estimators.training import options_of, trained
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint, save_for_prediction
+from graphormer_sepnorm.inference.checkpoint import (
+    KEY,
+    check_checkpoint,
+    in_one_line,
+    read_checkpoint,
+    save_for_prediction,
+)
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.metrics import Kind, metrics_of
 from graphormer_sepnorm.tables.columns import means
+
+
+class Tagged:
+    """What scikit-learn's checks are to know; goes before its mixins, whose tags it completes."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.string = tags.input_tags.one_d_array = True
+        tags.target_tags.multi_output = isinstance(self, Supervised)
+        if tags.classifier_tags is not None:
+            tags.classifier_tags.multi_label = True
+        if tags.transformer_tags is not None:
+            tags.transformer_tags.preserves_dtype = []
+        return tags
 
 
 class Trained(BaseEstimator):
@@ -57,7 +77,9 @@ class Trained(BaseEstimator):
         """Return the network, on its device; read from the checkpoint when it is first needed."""
         check_is_fitted(self)
         if self._loaded is None or self._loaded[0] != self.device:
-            checkpoint = torch.load(io.BytesIO(self.checkpoint_), "cpu", weights_only=True)
+            with in_one_line("checkpoint_"):
+                checkpoint = torch.load(io.BytesIO(self.checkpoint_), "cpu", weights_only=True)
+                check_checkpoint(checkpoint)
             with explained():
                 predictor = Predictor(checkpoint, self.device, refuse_new_elements=False)
             self._loaded = (self.device, predictor)
@@ -84,14 +106,6 @@ class Trained(BaseEstimator):
         # No network: the checkpoint has it, and reading that runs no code.
         state: Any = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_loaded"}
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "checkpoint_")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = tags.input_tags.one_d_array = True
-        return tags
 
 
 class Supervised(Trained):
@@ -180,13 +194,8 @@ class Supervised(Trained):
         chosen[np.random.default_rng(self.seed).permutation(molecules)[:size]] = True
         return chosen
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
-
-class GraphormerRegressor(RegressorMixin, Supervised):
+class GraphormerRegressor(Tagged, RegressorMixin, Supervised):
     """Graphormer for real values, as a regressor of scikit-learn.
 
     X is a list, array or Series of SMILES, or two-dimensional with one column of them; y has one
@@ -275,7 +284,7 @@ class GraphormerRegressor(RegressorMixin, Supervised):
         return of_targets(found.values), of_targets(found.low), of_targets(found.high)
 
 
-class GraphormerClassifier(ClassifierMixin, Supervised):
+class GraphormerClassifier(Tagged, ClassifierMixin, Supervised):
     """Graphormer for classes, as a classifier of scikit-learn.
 
     As `GraphormerRegressor`, but y is of classes of any kind, two or more; or it has one column of
@@ -348,13 +357,8 @@ class GraphormerClassifier(ClassifierMixin, Supervised):
             found[invalid] = None
         return found
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = True
-        return tags
 
-
-class GraphormerEmbedding(TransformerMixin, Trained):
+class GraphormerEmbedding(Tagged, TransformerMixin, Trained):
     """The embeddings of a trained network, as a transformer of scikit-learn.
 
     From SMILES to the graph token ([CLS]) after the last norm: nothing is learned from X. Of a
@@ -404,8 +408,3 @@ class GraphormerEmbedding(TransformerMixin, Trained):
         """Return the names of the channels: cls_0, cls_1, ..."""
         width = self._predictor().model.config.width
         return np.array([f"cls_{channel}" for channel in range(width)], dtype=object)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = []
-        return tags

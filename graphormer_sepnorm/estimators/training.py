@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import os
 import tempfile
 import threading
 import warnings
@@ -35,6 +36,15 @@ _OF_DATA = ("batch_size", "eval_batch_size", "attention_blocks", "num_workers")
 # torch's random numbers and the filters of warnings are of the whole process: of two trainings in
 # threads of one, each would draw from the other's.
 _one_at_a_time = threading.Lock()
+
+
+def _forget_threads() -> None:
+    """A child has none of the threads of its parent, one of which may have been training."""
+    global _one_at_a_time
+    _one_at_a_time = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_threads)
 
 
 def options_of(parameters: Mapping[str, Any], recipe: str) -> FitConfig:

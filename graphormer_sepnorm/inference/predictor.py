@@ -259,7 +259,8 @@ class Predictor:
         if len(places) and self.blend is not None and self._asks_trees:
             names = self.extra_inputs.descriptors
             descriptors, own = np.hsplit(graphs.extra, [len(names)])
-            trees = self.blend.trees_of_molecules(understood, own, (names, descriptors))
+            boosted, computed = self.blend.trees, (names, descriptors)
+            trees = boosted.predict(boosted.columns.of_molecules(understood, own, computed))
             apart = self.blend.apart(values, trees)
             values, disagree = self.blend.combined(each, trees)
             spread = None if spread is None else disagree

@@ -57,7 +57,7 @@ def add_baselines(
         if unseen is None or fitted is None:
             return
         rows = fitted.rows["validation"]
-        # With folds they are counted from the first molecule of training, else of the data set.
+        # Rows of their table are indices of the store: the splits follow one another in both.
         unseen = unseen.take(np.searchsorted(unseen.indices, rows))
         where = "validation molecules" if data.member_folds is None else "molecules out of fold"
         outcome.evaluated_on = f"{len(rows):,} {where}"

@@ -57,8 +57,8 @@ def calibrate(
     assert unseen is not None
     unseen = unseen.take(sampled(len(unseen.indices), MOST_UNSEEN))
     uncertainty = _measured(module, data, unseen, keep)
+    inputs, distance = None, None
     if test is not None:
-        distance = None
         if uncertainty.tokens is not None:
             distance = uncertainty.tokens.of(tokens_of(module, data, test.indices))
         inputs = test.inputs._replace(
@@ -66,11 +66,14 @@ def calibrate(
         )
         if data.member_folds is not None:  # no label is used for it
             uncertainty = uncertainty.of_mean(inputs, data.member_folds.count)
-        _test(outcome, uncertainty, data, inputs, test)
-    checkpoint[CONFIDENCE] = uncertainty.to_plain()
+    made = checkpoint | {CONFIDENCE: uncertainty.to_plain()}
     if uncertainty.neighbors is not None and uncertainty.neighbors.smiles:
-        sample = Predictor(checkpoint, "cpu").sample(uncertainty.neighbors.smiles)
-        checkpoint[KEY] = {**checkpoint[KEY], SAMPLE: sample}
+        sample = Predictor(made, "cpu").sample(uncertainty.neighbors.smiles)
+        made[KEY] = {**made[KEY], SAMPLE: sample}
+    # Last, so that an interruption leaves nothing of half a calibration.
+    if test is not None and inputs is not None:
+        _test(outcome, uncertainty, data, inputs, test)
+    checkpoint.update(made)
     outcome.uncertainty = uncertainty
     domain = uncertainty.domain
     assert domain is not None

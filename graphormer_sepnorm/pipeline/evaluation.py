@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -101,6 +102,12 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
         seed=config.seed_everything,
         max_path_length=checkpoint[KEY]["model"]["max_path_length"],
     )
+    limit = "limit_val_batches" if split == "validation" else "limit_test_batches"
+    if predictions is not None:
+        for name, whole in (("fast_dev_run", ("False", "0")), (limit, ("None", "1.0"))):
+            if str(getattr(config.trainer, name)) not in whole:
+                raise ConfigError(f"--predictions is for a whole split: leave --trainer.{name} out")
+        _keep(predictions)  # before anything is evaluated
     with explaining():
         trainer = make_evaluator(config.trainer)
         run = trainer.validate if split == "validation" else trainer.test
@@ -109,22 +116,10 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
             [values] = run(module, datamodule=data, ckpt_path=str(file), **options)
             if not trainer.is_global_zero:
                 return ""
-            return _report(module, data, split, values, file, checkpoint, predictions)
-
-
-def _report(
-    module: GraphormerModule,
-    data: MoleculeDataModule,
-    split: str,
-    of_network: Mapping[str, float],
-    checkpoint_file: Path,
-    checkpoint: Mapping[str, Any],
-    output: str | None,
-) -> str:
-    rows = {name: _digits(value) for name, value in of_network.items()}
-    predictions = module.evaluated(split)
-    final, note = _final_predictions(module, data, split, checkpoint, predictions)
-    if (final != predictions).any():
+            rows = {name: _digits(value) for name, value in values.items()}
+            of_network = module.evaluated(split)
+            final, note = _final_predictions(module, data, split, checkpoint, of_network)
+    if (final != of_network).any():
         found = module.task.evaluate(data.labels(data.indices(split)), final)
         for metric, value in found.items():
             name = f"{split}_{metric}"
@@ -133,26 +128,32 @@ def _report(
     of_members = split == "validation" and module.facts.get("member_folds")
     same = data.splits.fingerprint == module.facts.get("dataset_fingerprint")
     another = data.table_options is not None and not same
-    if output is not None:
-        if len(final) != len(data.indices(split)):
-            raise ConfigError("--predictions is for a whole split: leave --trainer.limit_... out")
-        file = Path(output).expanduser()
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_columns(file, prediction_columns(data, split, final, unseen))
-        except OSError as error:
-            raise ConfigError(f"--predictions: {cannot_be_written(file, error)}") from error
+    if predictions is not None:
+        _keep(predictions, prediction_columns(data, split, final, unseen))
     text = [
-        f"checkpoint  {checkpoint_file}",
+        f"checkpoint  {file}",
         f"{split:<10}  {len(data.indices(split)):,} molecules of {data.splits.name}",
         aligned([*rows.items()]),
         note,
         _MEMBERS if of_members else "",
         line,
         _ANOTHER_TABLE if another else "",
-        "" if output is None else f"{'predicted':<10}  {output}",
+        "" if predictions is None else f"{'predicted':<10}  {predictions}",
     ]
     return "\n".join(filter(None, text))
+
+
+def _keep(predictions: str, columns: Mapping[str, list[Any]] | None = None) -> None:
+    """Write the file of predictions; without them see that its place is one for a file."""
+    file = Path(predictions).expanduser()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "it is a folder")
+        if columns is not None:
+            write_columns(file, columns)
+    except OSError as error:
+        raise ConfigError(f"--predictions: {cannot_be_written(file, error)}") from error
 
 
 def _final_predictions(

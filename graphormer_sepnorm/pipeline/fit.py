@@ -23,7 +23,7 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.training_graphs import MemberFolds
 from graphormer_sepnorm.errors import DataError, Interrupted
-from graphormer_sepnorm.files import is_full
+from graphormer_sepnorm.files import is_full, write_columns
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,
@@ -152,8 +152,11 @@ class _Fit:
         if resumed is None:
             os.environ[RUN_DIRECTORY] = str(directory)
             self.show(f"run    {directory}")
-            if directory != wanted and RunDirectory(wanted).configuration_file.is_file():
-                self.show(f"{wanted} is taken, and stays as it is: {resuming(wanted)} continues it")
+            if directory != wanted:
+                earlier = RunDirectory(wanted)
+                begun = earlier.configuration_file.is_file() and not earlier.finished
+                how = f": {resuming(wanted)} continues it" if begun else ""
+                self.show(f"{wanted} is taken, and stays as it is{how}")
         else:
             self.show(resumed.message)
         # Of an ensemble only what follows the training can be changed; of one network changed
@@ -270,7 +273,7 @@ class _Fit:
         compared = config.baselines or config.blend
         if out_of_fold is None and known and (compared or calibrated):
             outcome.unseen = out_of_sample(module, data)
-        if tested.predictions is not None:
+        if tested.predictions is not None and (config.blend or calibrated):
             outcome.test = on_split(module, data, "test", tested.predictions)
         checkpoint = read_checkpoint(tested.checkpoint)
         earlier = [checkpoint.pop(name, None) for name in (BLEND, CONFIDENCE)]
@@ -297,7 +300,7 @@ class _Fit:
         """Let the summary be that of the blend; the network's own is under ``network`` then."""
         summary, blend, test = outcome.summary, outcome.blend, outcome.test
         if outcome.baselines:
-            summary["baselines"] = [one.to_plain() for one in outcome.baselines]
+            summary["baselines"] = [dataclasses.asdict(one) for one in outcome.baselines]
         if blend is None:
             return
         slope = {} if blend.stacking is None else {"slope": blend.stacking.slope}
@@ -313,12 +316,12 @@ class _Fit:
     def _store_results(self, outcome: Outcome) -> None:
         """Write each test molecule, and, where nothing was interrupted, the summary."""
         module, data = self.module, self.data
-        values = None if outcome.test is None else outcome.test.values
+        test, values = outcome.test, outcome.network.predictions
+        values = values if test is None else test.values
         if values is not None:
             unseen, outcome.new_elements = elements_unseen(module, data, "test")
-            self.files.write_test_predictions(
-                prediction_columns(data, "test", values, unseen, outcome.columns)
-            )
+            columns = prediction_columns(data, "test", values, unseen, outcome.columns)
+            write_columns(self.files.test_predictions_file, columns)
         if outcome.interrupted:
             return
         self.files.write_summary(outcome.summary)

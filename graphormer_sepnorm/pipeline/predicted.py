@@ -91,7 +91,8 @@ class Outcome:
         network: The test of the network, or of the mean of an ensemble.
         summary: As ``summary.json`` stores it, of all that the checkpoint holds.
         unseen: Predictions for molecules that were not trained on; None: there are none.
-        test: Predictions for the test split; None: they are not known of all its molecules.
+        test: Predictions for the test split, for blend and uncertainty; None: there are none of
+            these, or they are not known of all its molecules.
         out_of_fold: Whether `unseen` was predicted so, as by an ensemble by folds.
         blend: Of network and trees; None: the predictions are those of the networks alone.
         baselines: Their metrics.

@@ -21,12 +21,16 @@ log = logging.getLogger(__name__)
 
 # Options of what follows the training, of an ensemble once for all members; and of where data lie.
 _AFTERWARDS = ("baselines", "blend", "keep", "data.root", "data.table")
+# Of steps that are still to be taken, which these may add.
+_LONGER = ("early_stopping", "trainer.max_epochs", "trainer.max_steps", "trainer.max_time")
+_OF_STEPS = (
+    *("checkpoint_minutes", "ema_decay", "engine", "logger", "trainer.gradient_clip_val"),
+    *("trainer.gradient_clip_algorithm", *(f"model.{name}" for name in CHANGEABLE)),
+)
 _CHANGEABLE = (
-    *_AFTERWARDS,
-    *("early_stopping", "checkpoint_minutes", "ema_decay", "engine", "logger"),
+    *(*_AFTERWARDS, *_LONGER, *_OF_STEPS),
     *("data.validation_table", "data.test_table", "data.molecules"),
     *("data.num_workers", "data.attention_blocks", "data.eval_batch_size"),
-    *(f"model.{name}" for name in CHANGEABLE),
 )
 
 
@@ -92,6 +96,11 @@ def resume(directory: Path, config: FitConfig, typed: Collection[str], place: Ru
             what = "an ensemble" if ensemble else "a run"
             raise ConfigError(
                 f"--resume and --{name}: {what} has it from its beginning, leave it out"
+            )
+        if run.finished and name in _OF_STEPS and not {*_LONGER} & {*typed}:
+            raise ConfigError(
+                f"{directory} is finished, and --{name} acts only on steps that are added: give "
+                "--trainer.max_epochs too, or leave it out"
             )
     place.reopen(directory)
     damaged = []

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import require_json, write_columns, write_json
+from graphormer_sepnorm.config import read_yaml
+from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.files import require_json, write_json
 
 BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"
 CHECKPOINTS = "checkpoints"
@@ -144,11 +145,6 @@ class RunDirectory:
         return next((path for path in (self.best, self.last) if path.is_file()), None)
 
     @property
-    def resumable(self) -> bool:
-        """Whether there is a checkpoint to continue from, or members of an ensemble."""
-        return self.last.is_file() or self.previous.is_file() or self.members.is_dir()
-
-    @property
     def finished(self) -> bool:
         """Whether it is trained and tested, and all is made that was to follow."""
         return self.summary_file.is_file()
@@ -159,15 +155,10 @@ class RunDirectory:
         Raises:
             DataError: They are not there or cannot be read.
         """
-        import yaml
-
-        path = self.configuration_file
         try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
-            return dict(content)
-        except (OSError, TypeError, ValueError, yaml.YAMLError) as error:
-            reason = " ".join(str(error).split())
-            raise DataError(f"{path} cannot be read ({reason}): leave this run out") from error
+            return read_yaml(self.configuration_file)[1]
+        except ConfigError as error:
+            raise DataError(f"{error}: leave this run out") from error
 
     def record(self) -> Record | None:
         """Read what the run was made with; None if it has not begun.
@@ -222,10 +213,6 @@ class RunDirectory:
     def test_predictions(self) -> list[dict[str, str]]:
         """Read the rows of the test molecules, in their order; none if there is no such file."""
         return _rows(self.test_predictions_file)
-
-    def write_test_predictions(self, columns: Mapping[str, Iterable[object]]) -> None:
-        """Write columns of the test molecules; those of predictions are ``pred_<target>``."""
-        write_columns(self.test_predictions_file, columns)
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

@@ -31,7 +31,7 @@ DATA_FILES = ("data.table", "data.validation_table", "data.test_table", "data.mo
 # Of a run, and not of what all runs have in common.
 _OF_A_RUN = ("seed_everything", "output")
 # Each run of a comparison is one network, and what it predicts is compared as it stands.
-_OF_A_COMPARISON = {
+OF_A_COMPARISON = {
     "ensemble": 1,
     "ensemble_by": "seeds",
     "keep": "none",
@@ -97,8 +97,9 @@ class RunSpec:
 
     @property
     def begun(self) -> bool:
-        """Whether there is a checkpoint to continue from."""
-        return self.files.resumable
+        """Whether there is a checkpoint to continue from, or members of an ensemble."""
+        run = self.files
+        return run.last.is_file() or run.previous.is_file() or run.members.is_dir()
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         if not self.folds:
-            object.__setattr__(self, "base", self.base.with_options(_OF_A_COMPARISON))
+            object.__setattr__(self, "base", self.base.with_options(OF_A_COMPARISON))
         names = [arm.name for arm in self.arms]
         for name in names if self.arms != ONE_MODEL else ():
             # Some file systems do not tell capitals from small letters.
@@ -267,7 +268,7 @@ class Plan:
             if arm not in more
         ]
         differing = [
-            f"{where}--{name} is {now} here and {before} in {self.file}"
+            f"{where}--{name} is {_said(now)} here and {_said(before)} in {self.file}"
             for where, stored, given in pairs
             for name, (before, now) in stored.differences(given).items()
             if name != "data.root" and not (name in DATA_FILES and _same_name(before, now))
@@ -278,6 +279,10 @@ class Plan:
                 "continue, or start in another directory"
             )
         return plan
+
+
+def _said(value: Any) -> Any:
+    return "not given" if value is None else value
 
 
 def _same_name(before: str | None, now: str | None) -> bool:

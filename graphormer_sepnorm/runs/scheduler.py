@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 from graphormer_sepnorm.config import TrainerConfig, flat, save_config
 from graphormer_sepnorm.errors import GraphormerError
@@ -232,11 +231,11 @@ class Scheduler:
         elif self._passed_on:
             self._display.ended(spec, "stopped")
         else:
-            why = ""
+            # One that is killed cannot say so itself; often there was no memory left.
+            why = f"killed by {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+            with suppress(OSError):  # its log may be gone
+                why = (status >= 0 and last_line(spec.log, process.log_start)) or why
             with suppress(OSError):  # no room on the disk, which may be why it failed
-                # One that is killed cannot say so itself; often there was no memory left.
-                why = f"killed by {signal.Signals(-status).name}" if status < 0 else ""
-                why = why or last_line(spec.log, process.log_start) or f"status {status}"
                 spec.failure.write_text(f"{why}\n", encoding="utf-8")
             self._display.ended(spec, f"failed, {why} ({spec.log})", failed=True)
 
@@ -288,24 +287,16 @@ def _result(spec: RunSpec) -> str:
 
 
 class Display:
-    """Shows how runs are doing: a line for each event; in a terminal one more, of those at work.
+    """Shows on stderr how runs are doing: a line for each event; in a terminal one of all at work.
 
     Args:
         specs: All runs, those finished earlier too.
         metric: That is shown.
         steps: Optimizer steps of a run of each arm.
-        stream: Where; None: stderr.
     """
 
-    def __init__(
-        self,
-        specs: Sequence[RunSpec],
-        metric: str,
-        steps: Mapping[str, int],
-        stream: TextIO | None = None,
-    ) -> None:
-        self._metric, self._steps, self._stream = metric, steps, stream
-        self._line = StatusLine(stream)
+    def __init__(self, specs: Sequence[RunSpec], metric: str, steps: Mapping[str, int]) -> None:
+        self._metric, self._steps, self._line = metric, steps, StatusLine()
         self._at_work: list[RunSpec] = []
         # Optimizer steps that are not to be taken any more.
         self._taken = {
@@ -326,7 +317,7 @@ class Display:
         text = "".join(c if c.isprintable() else " " for c in line)
         with suppress(OSError):  # the terminal was closed: runs that save must not end for it
             self._line.clear()
-            print(text, file=self._stream or sys.stderr, flush=True)
+            print(text, file=sys.stderr, flush=True)
 
     def started(self, spec: RunSpec) -> None:
         """Show that a process of the run starts."""

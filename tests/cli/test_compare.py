@@ -53,7 +53,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def options(table: Path) -> list[str]:
     return [
         *("-c", "table_regression"),
-        *(option for option in TINY if "max_" not in option),
+        *(option for option in TINY if "max_" not in option and "baselines" not in option),
         *("--data.table", str(table), "--data.root", str(table.parent / "root")),
         *("--data.split", "random", "--data.batch_size", "16", "--model.dropout", "0.1"),
         *("--trainer.max_steps", str(STEPS), "--trainer.max_epochs", "-1", "--ema_decay", "0.9"),
@@ -257,10 +257,14 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("failing")
 def test_a_finished_run_that_was_deleted_and_fails_is_a_failure(
-    straight: Compared, tmp_path: Path
+    straight: Compared, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = shutil.copytree(straight.directory, tmp_path / "out")
+    before = (place / "results.json").read_bytes()
     shutil.rmtree(place / "sepnorm" / "seed1")
+    said = refused(capsys, main, "compare", "--report-only", "-o", place)
+    assert f"are gone, as {place}/sepnorm/seed1: put them back, or remove results.json" in said
+    assert (place / "results.json").read_bytes() == before
     failed = compare(place)
     assert failed.status == 1
     assert failed.err.startswith("train.py: 1 of 4 runs have failed: sepnorm seed 1;")
@@ -463,6 +467,7 @@ BOTH = "--arms sharenorm,sepnorm"
         (f"{BOTH} --baseline ln", "--baseline ln"),
         (f"{BOTH} --seed 3", "--seed_everything"),
         (f"{BOTH} --ensemble-by folds", "--ensemble_by"),
+        (f"{BOTH} --baselines true", "--baselines is decided by this verb"),
         (f"{BOTH} --model.layer 3", "--model.layer (did you mean '--model.layers'"),
         (f"{BOTH} --data.table nowhere.csv", "train.py: there is no file nowhere.csv"),
         ("--arms {arms} -c quickstart", "'b': unknown option model.widht"),

@@ -252,6 +252,20 @@ def test_half_done_ensemble_trains_what_is_missing(seeds: Fitted, copied: Path, 
     np.testing.assert_array_equal(predictions_of(run), predictions_of(seeds.run))
 
 
+def test_members_with_other_options_are_not_joined(copied: Path, capsys, monkeypatch) -> None:
+    (copied / "summary.json").unlink()
+    config, before = copied / "members" / "seed4" / "config.yaml", predictions_of(copied)
+    options = config.read_text()
+    config.write_text(options.replace("  dropout: 0.1", "  dropout: 0.3", 1))
+    said = refused(capsys, train, "fit", "--resume", copied)
+    assert "member seed 3 was trained with --model.dropout 0.1, member seed 4 with 0.3: r" in said
+    config.write_text(options)
+    # What each member predicts is for intervals and a blend.
+    monkeypatch.setattr("graphormer_sepnorm.pipeline.predicted.predict_networks", None)
+    assert train(["fit", "--resume", str(copied), "--keep", "none"]) == 0
+    np.testing.assert_array_equal(predictions_of(copied), before)
+
+
 @pytest.fixture
 def members_are(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Lets members be some Python code, in a process that this one has started itself."""

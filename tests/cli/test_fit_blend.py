@@ -259,7 +259,7 @@ def test_what_fails_costs_nothing_else(tmp_path: Path, capsys, caplog, monkeypat
     ("during", "what"),
     [
         ("pipeline.blend._blend", "the baselines"),
-        ("pipeline.fit.calibrate", "the calibration"),
+        ("pipeline.calibrate.Predictor.sample", "the calibration"),
     ],
 )
 def test_a_run_is_not_finished_before_all_is_made(
@@ -283,6 +283,7 @@ def test_a_run_is_not_finished_before_all_is_made(
         f"continue with: python train.py fit --resume {run.path}"
     )
     assert not run.finished
+    assert "low_a" not in run.test_predictions()[0]  # nothing of half a calibration
     assert train(["fit", "--resume", str(run.path)]) == 0
     ours = {"checkpoint", "seconds", "training_seconds", "graphs_per_second"}
     assert {k: v for k, v in (run.summary() or {}).items() if k not in ours} == {

@@ -149,6 +149,13 @@ def test_a_list_and_no_value_can_be_typed() -> None:
     assert config_of("--data.class_weight", "null").data.class_weight is None
 
 
+def test_a_number_may_be_typed_in_any_way() -> None:
+    words = ("--trainer.limit_train_batches=2e-1", "--trainer.limit_val_batches=1")
+    config = config_of("--model.warmup_steps", "1e-1", *words)
+    assert (config.model.warmup_steps, config.trainer.limit_train_batches) == (0.1, 0.2)
+    assert isinstance(config.trainer.limit_val_batches, int)  # one batch, and not all of them
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [
@@ -193,14 +200,18 @@ def test_an_unknown_option_is_answered_with_the_one_that_is_meant(word: str, mea
     [
         ["--ensemble", "2", "--trainer.fast_dev_run", "true"],
         ["--ensemble", "2", "--trainer.limit_val_batches", "0"],
-        ["--ensemble", "2", "--seed_everything", str(2**32 - 1)],
         ["--data.member_folds", "2", "--data.member_fold", "0", "--blend", "true"],
         ["--data.member_folds", "2", "--data.member_fold", "0", "--keep", "labels"],
     ],
 )
 def test_what_contradicts_each_other_is_refused(words: list[str]) -> None:
-    with pytest.raises(ConfigError, match=r"--(ensemble|data\.member_fold|seed_everything)"):
+    with pytest.raises(ConfigError, match=r"--(ensemble|data\.member_fold)"):
         config_of(*words)
+
+
+def test_the_last_member_has_a_seed_too() -> None:
+    with pytest.raises(ConfigError, match="with --ensemble 2 it must be 4294967294 or less"):
+        config_of("--ensemble", "2", "--seed_everything", str(2**32 - 1))
 
 
 @pytest.mark.parametrize("name", ["output", "baselines", "ensemble", "engine", "keep"])

@@ -248,7 +248,8 @@ def test_run_without_a_whole_checkpoint(finished: Path, run: Path, capsys) -> No
 
 
 def test_learning_rate_can_be_lowered_from_here_on(run: Path) -> None:
-    (run / "checkpoints" / "last.ckpt").unlink()
+    for name in ("summary.json", "checkpoints/last.ckpt"):
+        (run / name).unlink()
     before = read_checkpoint(run / "checkpoints" / "previous.ckpt")["global_step"]
     lower = ["--model.learning_rate", "1e-9", "--model.final_learning_rate", "1e-9"]
     assert main(["fit", "--resume", str(run), *lower]) == 0
@@ -288,6 +289,7 @@ def test_signal_before_training_is_said(table: Path, tmp_path: Path) -> None:
             "--trainer.accumulate_grad_batches",
         ),
         ("fit --resume={run} --ema_decay=1.5", "ema_decay"),
+        ("fit --resume={run} --model.eps=0.1", "is finished, and --model.eps acts only on steps"),
         ("fit --resume={run} --trainer.max_epochs=1", "max_epochs"),
         ("fit --resume={run} --trainer.limit_test_batches=0", "limit_test_batches"),
         # Lightning's own words.

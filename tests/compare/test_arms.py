@@ -59,6 +59,8 @@ def test_bundled_arms_go_by_name(name: str) -> None:
         ("a: {model.norm: sepnorm\n", "line 2"),
         ("a: sepnorm\n", "'a'"),
         ("a: {metric: x}\n", "'a': --metric"),
+        ("a: {model.width: 8}\na: {model.width: 16}\n", "a is there twice"),
+        ("a: {model: {width: 8, width: 9}}\n", "width is there twice"),
     ],
 )
 def test_mistakes_in_a_file(content: str, named: str, tmp_path: Path) -> None:

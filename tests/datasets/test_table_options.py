@@ -70,7 +70,7 @@ def test_auto_split(given: dict[str, Any], split: str) -> None:
         ({"duplicates": "first"}, "--data.duplicates is 'first'"),
         ({"standardise": ["salts"]}, "--data.standardise names 'salts'"),
         ({"positive": "yes"}, "--data.target_columns"),
-        ({"positive": "yes", "task": "regression"}, "--data.task regression"),
+        ({"positive": "yes", "task": "regression"}, "binary, and this is regression: leave one"),
         ({"split_fractions": (0.8, 0.1, 0.2)}, "--data.split_fractions"),
         ({"split_fractions": (0.9, 0.1, 0.0)}, "--data.split_fractions .* above 0"),
         ({"split_fractions": (0.9, 0.1)}, "--data.split_fractions .* 3 numbers"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import pickletools
 import tempfile
@@ -38,6 +39,7 @@ from graphormer_sepnorm import (
     GraphormerRegressor,
     Predictor,
 )
+from graphormer_sepnorm.estimators import training
 from graphormer_sepnorm.estimators.inputs import class_names, labels_of, names_of
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.inference.evaluation import label_of
@@ -275,6 +277,15 @@ def test_trainings_in_threads_are_those_of_their_seeds() -> None:
         np.testing.assert_array_equal(values, train(seed))
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_child_that_is_forked_while_a_thread_trains_does_not_wait_for_it() -> None:
+    with training._one_at_a_time:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if training._one_at_a_time.acquire(timeout=1) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def test_cross_validation_and_search() -> None:
     order = np.random.default_rng(0).permutation(len(SMILES))
     smiles, labels = [SMILES[n] for n in order], ATOMS[order]
@@ -295,6 +306,9 @@ def test_a_pickle_holds_a_checkpoint_and_no_network(fitted: GraphormerRegressor)
         np.testing.assert_array_equal(copied.predict(SMILES), fitted.predict(SMILES))
     with pytest.raises(ValueError, match="device 'tpu' cannot be used"):
         copied.set_params(device="tpu").predict(["CCO"])
+    copied.checkpoint_ = fitted.checkpoint_[:-100]
+    with pytest.raises(CheckpointError, match=r"^checkpoint_ cannot be used: it is damaged"):
+        copied.predict(["CCO"])
 
 
 def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd) -> None:

@@ -198,6 +198,13 @@ def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(
     assert not (dead.directory / "left").exists()
 
 
+def test_a_failure_is_noted_without_a_log(workplace: Workplace, monkeypatch) -> None:
+    monkeypatch.setattr(scheduler, "last_line", lambda log, start: log.with_name("no").read_text())
+    run = workplace.run("bad", do="fail")
+    workplace.train([run])
+    assert run.failure.read_text() == "status 1\n"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_interruption_lets_the_processes_save(number: int, workplace: Workplace) -> None:
     # In the background SIGINT is ignored, and stays so.
@@ -384,8 +391,9 @@ def test_a_line_in_a_terminal(
     monkeypatch.setattr(scheduler.time, "monotonic", lambda: now[0])
     waiting = [workplace.run(arm, seed) for arm in ("b", "c") for seed in range(4)]
     out = Terminal()
+    monkeypatch.setattr(sys, "stderr", out)
     steps = dict.fromkeys("abcd", 100)
-    display = Display([half_way, *waiting, workplace.done("d")], "mae", steps, out)
+    display = Display([half_way, *waiting, workplace.done("d")], "mae", steps)
     for run in (half_way, *waiting[:2]):
         display.started(run)
     display.ended(waiting[1], "stopped")
