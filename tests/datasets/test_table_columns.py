@@ -133,6 +133,18 @@ def test_all_columns_of_numbers_can_be_targets(tmp_path: Path) -> None:
     assert "(a, b, c)" in failure(path, **SPLIT)
 
 
+def test_constants_and_what_counts_the_rows_are_labels_where_nothing_else_is(
+    tmp_path: Path,
+) -> None:
+    rows = [(s, n + 7, 5, v, (n + 3) % 8) for n, (s, v) in enumerate(plain_rows())]
+    path = write_csv(tmp_path / "a.csv", rows, "smiles,number,plate,y,z")
+    assert load(path, target_columns=("all",), **SPLIT).task.targets == ("y", "z")
+    path = write_csv(tmp_path / "b.csv", [row[:4] for row in rows], "smiles,number,plate,y")
+    assert load(path, **SPLIT).task.targets == ("y",)
+    path = write_csv(tmp_path / "c.csv", [row[:2] for row in rows], "smiles,number")
+    assert load(path, **SPLIT).task.targets == ("number",)
+
+
 def test_weight_and_split_are_no_targets(tmp_path: Path) -> None:
     rows = [(s, v, 1 + v / 9, n % 3) for n, (s, v) in enumerate(plain_rows())]
     path = write_csv(tmp_path / "a.csv", rows, "smiles,value,w,other")
@@ -212,6 +224,7 @@ def test_smiles_files_have_no_labels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("header", "options", "said"),
     [
+        ("smiles,y,y,w", {"target_columns": ("all",)}, "2 columns are called 'y' (columns 2 and"),
         ("smiles,y,y,y", {"target_columns": ("y",)}, "3 columns are called 'y' (columns 2, 3 and"),
         ("smiles,y,w,w", {"weight_column": "w"}, "2 columns are called 'w' (columns 3 and 4)"),
         ("smiles,y,s,s", {"split_column": "s"}, "2 columns are called 's' (columns 3 and 4)"),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -184,12 +184,13 @@ def read_rows(path: Path, config: DataConfig, split: str, targets: Sequence[str]
         targets: Names of the targets; empty: the only column of numbers.
     """
     layout = Layout(config.sheet, config.header_row, config.smiles_column, "--data.")
+    rows: list[Row] = []
     with open_table(path, layout=layout) as reader:
-        rows = list(reader)
-    names = tuple(map(readable, reader.columns))
-    columns = _find_columns(reader, names, rows, config, split, targets)
-    used = {columns.smiles, columns.weight, columns.split, columns.id}
-    used |= {*columns.targets, *columns.extra}
+        names = tuple(map(readable, reader.columns))
+        columns = _find_columns(reader, names, rows, config, split, targets)
+        used = {columns.smiles, columns.weight, columns.split, columns.id}
+        used |= {*columns.targets, *columns.extra}
+        rows = rows or [_only(row, used) for row in reader]
     table = TableContents(
         columns,
         id_name="" if columns.id is None else names[columns.id],
@@ -218,15 +219,27 @@ def read_rows(path: Path, config: DataConfig, split: str, targets: Sequence[str]
     return table
 
 
+def _only(row: Row, used: Collection[int | None]) -> Row:
+    """Return a row that says of columns that are not used only whether something stands there."""
+    cells = [cell and True for cell in row.cells]
+    for at in used:
+        if at is not None and at < len(cells):
+            cells[at] = row.cells[at]
+    return replace(row, cells=tuple(cells))
+
+
 def _find_columns(
     reader: TableReader,
     columns: Sequence[str],
-    rows: Sequence[Row],
+    rows: list[Row],
     config: DataConfig,
     split: str,
     targets: Sequence[str],
 ) -> TableColumns:
-    """Find the columns by their names, and the targets by their contents if they are not named."""
+    """Find the columns by their names, and the targets by their contents if they are not named.
+
+    For that all `rows` are read; else none is.
+    """
     where = reader.name
     if reader.format == "smi":
         raise DataError(
@@ -249,6 +262,7 @@ def _find_columns(
         found = tuple(find_column(columns, name, where) for name in targets)
     else:
         taken = {smiles, weight, own_split, named_id, *extra}
+        rows.extend(reader)
         found = _find_targets(where, columns, rows, taken, several=bool(targets))
     used = [one for one in (smiles, weight, own_split, *extra, *found) if one is not None]
     for at in used:
@@ -267,16 +281,21 @@ def _find_targets(
 ) -> tuple[int, ...]:
     """Return the only column with numbers or words of classes that names no rows, or all of them.
 
-    The first column has no name where pandas has written an index.
+    The first column has no name where pandas has written an index. Constants and what counts the
+    rows are labels only where there is nothing else.
     """
     free = [at for at in range(len(columns)) if at not in taken]
-    found = []
+    nothing: dict[int, bool] = {}  # whether columns that may be meant say nothing
     for at in free:
-        cells = [cell for row in rows if not row.problem and not is_empty(cell := row.cells[at])]
-        labels = sum(not math.isnan(_value(split_bound(cell)[1])) for cell in cells)
+        cells = [row.cells[at] for row in rows if not row.problem]
+        there = [cell for cell in cells if not is_empty(cell)]
+        labels = sum(not math.isnan(_value(split_bound(cell)[1])) for cell in there)
         index = names_rows(columns[at]) or (at == 0 and columns[0] == "column_1")
-        if labels > _ENOUGH * len(cells) and not index:
-            found.append(at)
+        if labels > _ENOUGH * len(there) and not index:
+            nothing[at] = _says_nothing(cells)
+    found = [at for at in nothing if not nothing[at]] or [*nothing]
+    for at in found:
+        find_column(columns, columns[at], where)  # it is the only one of its name
     if len(found) == 1 or (found and several):
         return tuple(found)
     if not rows:
@@ -288,6 +307,14 @@ def _find_targets(
         f"name them with --data.target_columns, for example '[{names[0]}]'; of two classes in "
         "words give --data.positive too, of more --data.task multiclass"
     )
+
+
+def _says_nothing(cells: Sequence[object]) -> bool:
+    """Whether a column is a constant, or counts its rows."""
+    texts = [str(cell).strip() for cell in cells]
+    first = int(texts[0]) if texts and texts[0].isdecimal() else 0
+    counted = len(texts) > 2 and texts == [str(first + at) for at in range(len(texts))]
+    return counted or len({*texts}) == 1 < len(texts)
 
 
 def _value(cell: object) -> float:
