@@ -451,8 +451,11 @@ def _targets(report: DataReport) -> Iterator[str]:
     table = [[title(alone) if alone else "training", "labels", "missing", *names]]
     for name, summary in rows:
         values = [getattr(summary, which) for which in statistics]
-        numbers = ["-" if value is None else f"{value:.4g}" for value in values]
-        table.append([name, f"{summary.labels:,}", f"{summary.missing:,}", *numbers])
+        table.append([name, f"{summary.labels:,}", f"{summary.missing:,}", *map(_shown, values)])
     yield aligned([[shortened(name, 24), *cells] for name, *cells in table], numbers_from=1)
     if len(report.targets) > len(shown):
         yield f"and {len(report.targets) - len(shown)} more targets"
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
