@@ -2,8 +2,8 @@
 
 `predict.py` gives no value for them: to the model such an atom is nothing at all. If it is
 fine-tuned and has seen the element before, it gives one with a warning. Validation and test keep
-them, since the published splits are evaluated whole; so how many there are, and what the metric is
-without them, is printed wherever it is shown.
+them, since the published splits are evaluated whole; so how many there are is printed wherever the
+metric is shown.
 """
 
 from __future__ import annotations

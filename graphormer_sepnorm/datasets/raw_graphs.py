@@ -91,6 +91,5 @@ class SmilesOfGraphs(Sequence[str]):
     def _write(self, at: int) -> str:
         from graphormer_sepnorm.chem.features import get_featuriser  # RDKit is for those who ask
 
-        way_back = get_featuriser(self._featuriser).smiles_of
-        assert way_back is not None
-        return way_back(self._graphs._make(range(at, at + 1))[0])
+        graph = self._graphs._make(range(at, at + 1))[0]
+        return get_featuriser(self._featuriser).smiles_of(graph)

@@ -14,7 +14,7 @@ import contextlib
 import io
 import pickle
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -162,17 +162,21 @@ def _read(name: str, raw: Path, subset: bool, split: str) -> PackedGraphs:
     try:
         with path.open("rb") as file:
             molecules = _Tensors(file).load()
-        text = index.read_text()
-        # Cut short, the last position may lack digits: another molecule, no error.
-        if not text.endswith("\n"):
-            raise ValueError(f"{index.name} is cut short, it has to end with a newline")
-        chosen = map(int, text.strip().split(",")) if subset else range(len(molecules))
+        chosen: Iterable[int] = range(len(molecules))
+        if subset:
+            text = index.read_text()
+            # Cut short, the last position may lack digits: another molecule, no error.
+            if not text.endswith("\n"):
+                raise ValueError(f"{index.name} is cut short, it has to end with a newline")
+            chosen = map(int, text.strip().split(","))
         return _packed([molecules[at] for at in chosen])
     except Exception as error:  # a damaged pickle can raise nearly anything
-        only = ", or it holds zinc-subset only" if isinstance(error, KeyError) else ""
+        what = f"{path} or {index.name}" if subset else path
+        gap = isinstance(error, KeyError) and isinstance(error.args[0], int)
+        only = ", or it holds zinc-subset only" if gap and not subset else ""
         raise DataError(
-            f"{name}: {path} or {index.name} cannot be read ({one_line(error)}){only}; put it "
-            f"there again, or remove {raw} to download everything"
+            f"{name}: {what} cannot be read ({one_line(error)}){only}; put it there again, or "
+            f"remove {raw} to download everything"
         ) from error
 
 

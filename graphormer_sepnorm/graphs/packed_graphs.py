@@ -80,12 +80,6 @@ class PackedGraphs:
     bounds: np.ndarray
 
     @classmethod
-    def of(cls, graphs: Sequence[MolecularGraph]) -> PackedGraphs:
-        """Pack graphs, at least one, without targets."""
-        nothing = np.empty(0, dtype=np.float32)
-        return _packed([(graph, nothing, 1.0) for graph in graphs])
-
-    @classmethod
     def concatenate(cls, parts: Sequence[PackedGraphs]) -> PackedGraphs:
         """Return the graphs of all parts, at least one, in this order."""
         arrays = {one.name: [getattr(part, one.name) for part in parts] for one in fields(cls)}

@@ -12,7 +12,7 @@ from graphormer_sepnorm.chem.featuriser import CodeTable, Featuriser
 from graphormer_sepnorm.chem.molecules import MAX_ATOMS, ParsedMolecule, count_pieces
 from graphormer_sepnorm.chem.standardise import standardised
 from graphormer_sepnorm.errors import CheckpointError
-from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
+from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs, packed_blocks
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
 
 
@@ -91,8 +91,6 @@ class MoleculeReader:
 
     def atom_order(self, molecule: Any) -> np.ndarray:
         """Return which atom of its graph each atom of a molecule is, int64 ``[atoms]``."""
-        if self.featuriser.atom_order is None:
-            return np.arange(molecule.GetNumAtoms())
         return np.asarray(self.featuriser.atom_order(molecule), dtype=np.int64)
 
     def featurize(
@@ -114,7 +112,7 @@ class MoleculeReader:
             none = np.zeros((1, len(self.featuriser.atom_tables)), np.int64)
             bonds = np.zeros((0, len(self.featuriser.bond_tables)), np.int64)
             graph = MolecularGraph(none, np.zeros((2, 0), np.int64), bonds)
-            graphs = PackedGraphs.of([graph]).take(np.empty(0, np.int64))
+            graphs = next(packed_blocks([graph])).take(np.empty(0, np.int64))
         new = self._with_unseen_codes(graphs)
         for number, place in enumerate(places):
             molecule: Any = molecules[place].molecule

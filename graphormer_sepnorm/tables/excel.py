@@ -101,13 +101,17 @@ class ExcelReader(TableReader):
             wanted = layout.smiles_column
             return is_smiles_name(name) if wanted is None else name.lower() == wanted.lower()
 
-        found = []  # sheets with a header, their rows below it, the header
         sheets = self._book.worksheets
-        for number, sheet in enumerate(sheets, start=1):
-            if layout.sheet not in (None, sheet.title, str(number)):
-                continue
-            if layout.sheet is None and sheet.sheet_state != "visible":
-                continue
+        chosen = [one for at, one in enumerate(sheets, 1) if layout.sheet in (one.title, str(at))]
+        if layout.sheet is None:
+            chosen = [sheet for sheet in sheets if sheet.sheet_state == "visible"]
+        elif not chosen:
+            raise DataError(
+                f"{self.name}: there is no sheet {layout.sheet!r}; the sheets are "
+                f"{listed(self._book.sheetnames)}: name one with {layout.options}sheet"
+            )
+        found = []  # sheets with a header, their rows below it, the header
+        for sheet in chosen:
             with self._explained():
                 # By what the sheet says of its size rows would be left out where that is wrong.
                 sheet.reset_dimensions()
@@ -117,8 +121,9 @@ class ExcelReader(TableReader):
                 found.append((sheet, rows, header))
         of_smiles = [one for one in found if any(map(names_smiles, one[-1]))]
         if len(of_smiles or found) != 1:
-            titles = listed([one[0].title for one in (of_smiles or found)] or self._book.sheetnames)
-            what = "could be meant" if found else "are not there, or without such a header row"
+            meant = [one[0] for one in of_smiles or found] or chosen or sheets
+            titles = listed([sheet.title for sheet in meant])
+            what = "could be meant" if found else "are hidden, or without such a header row"
             raise DataError(
                 f"{self.name}: sheets {titles} {what}: name one with {layout.options}sheet, and "
                 f"the row of its header with {layout.options}header_row"
@@ -157,18 +162,17 @@ def _there(cell: object) -> bool:
 
 
 def _uncalculated(formulas: Any, values: Any) -> str:
-    """Return a cell of the first rows whose formula has no saved value; the empty string: none."""
+    """Return the first formula of the first rows; the empty string if any has a saved value."""
     formulas.reset_dimensions()
-    rows = zip(formulas.iter_rows(), values.iter_rows(values_only=True), strict=False)
-    return next(
-        (
-            cell.coordinate
-            for cells, known in itertools.islice(rows, _CALCULATED)
-            for cell, value in zip(cells, known, strict=False)
-            if value is None and cell.data_type == "f"
-        ),
-        "",
-    )
+    first = ""
+    rows = zip(formulas.iter_rows(), values.iter_rows(), strict=False)
+    for cells, saved in itertools.islice(rows, _CALCULATED):
+        for cell, known in zip(cells, saved, strict=False):
+            if cell.data_type == "f":
+                if known.value is not None or known.data_type == "str":  # an empty text
+                    return ""
+                first = first or cell.coordinate
+    return first
 
 
 class ExcelWriter(WholeFileWriter):

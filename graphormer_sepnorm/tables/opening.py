@@ -38,7 +38,8 @@ def open_table(
         raise DataError(f"{WHOLE_FILES[format]} cannot be read from {where}: name the file")
     for name, formats in _LAYOUTS.items():
         value = getattr(layout, name)
-        if (value is not None and format not in formats) or value == 0:
+        below = isinstance(value, int) and value < 1
+        if below or (value is not None and format not in formats):
             raise DataError(
                 f"{layout.options}{name} {value} is not for {source}: it is for "
                 f"{', '.join(filter(None, formats))} files, rows count from 1"

@@ -14,6 +14,7 @@ from graphormer_sepnorm.tables.text import open_binary
 from graphormer_sepnorm.tables.writer import WholeFileWriter
 
 _BATCH_ROWS = 4096
+_TIME = "time64[ns]"  # Python's has no nanoseconds, and Arrow drops them without a word
 
 
 def _pyarrow() -> Any:
@@ -33,7 +34,7 @@ class _Stored(str):
 
 
 class ParquetReader(TableReader):
-    """A Parquet file; cells are numbers, truth values, text, or what else is there, as its text.
+    """A Parquet file; cells are values of Python's types, or text where these have no such.
 
     Text that the file does not call text, but bytes, as some programs write it, is text.
     """
@@ -80,13 +81,21 @@ class ParquetReader(TableReader):
 
 
 def _cells(column: Any) -> list[Any]:
-    types = _pyarrow().types
-    if "binary" in str(column.type):
-        return [*map(_text, column.to_pylist())]
-    if not (types.is_temporal(column.type) or types.is_nested(column.type)):
-        with contextlib.suppress(ValueError):  # bytes that the file calls text
+    kind = str(column.type)
+    with contextlib.suppress(OverflowError, ValueError):  # a date far away, or bytes as text
+        if "binary" in kind:
+            return [*map(_text, column.to_pylist())]
+        if _TIME not in kind:
             return column.to_pylist()
-    return [_stored(value) if value.is_valid else None for value in column]
+    return [*map(_cell, column)]
+
+
+def _cell(value: Any) -> Any:
+    kind = str(value.type)
+    if _TIME not in kind or not value.is_valid or (kind == _TIME and value.value % 1000 == 0):
+        with contextlib.suppress(OverflowError, ValueError):
+            return value.as_py()
+    return _stored(value)
 
 
 def _text(cell: Any) -> Any:
@@ -104,10 +113,7 @@ def _stored(value: Any) -> _Stored:
     try:
         data = shown.cast(arrow.string()).as_buffer().to_pybytes()
     except arrow.ArrowException:  # of several values
-        try:
-            data = str(value.as_py()).encode()
-        except (OverflowError, ValueError):
-            data = f"<{value.type}>".encode()
+        data = f"<{value.type}>".encode()
     stored = _Stored(data.decode("utf-8", "surrogateescape"))
     stored.value = value
     return stored
@@ -123,11 +129,7 @@ class ParquetWriter(WholeFileWriter):
     format = "parquet"
 
     def __init__(
-        self,
-        path: Path,
-        columns: Sequence[str],
-        types: Mapping[str, str],
-        like: TableReader | None,
+        self, path: Path, columns: Sequence[str], types: Mapping[str, str], like: TableReader | None
     ) -> None:
         self._arrow = arrow = _pyarrow()
         given = list(like.schema) if isinstance(like, ParquetReader) else []

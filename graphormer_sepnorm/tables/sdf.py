@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import tempfile
@@ -54,35 +55,32 @@ class SDFReader(TableReader):
     _unit = "record"
 
     def __init__(self, source: str | Path) -> None:
-        standard = str(source) == STANDARD_INPUT
-        self.name = "standard input" if standard else str(source)
-        self._closing = contextlib.ExitStack()
+        path, spool = Path(source), None
         names: dict[str, None] = {}
         titled = molecules = False
         with contextlib.ExitStack() as closing:
-            self._path = Path(source)
-            if standard or self._path.is_fifo():
-                stream = (
-                    standard_input() if standard else closing.enter_context(open_binary(self._path))
-                )
-                self._path = Path(closing.enter_context(_spooled(stream)).name)
-            with contextlib.closing(self._open()) as text:
+            if str(source) == STANDARD_INPUT:
+                spool = closing.enter_context(_spooled(standard_input()))
+            elif path.is_fifo():
+                spool = closing.enter_context(_spooled(closing.enter_context(open_binary(path))))
+            with contextlib.closing(self._open(path, spool)) as text:
                 for _, record in self._records(text):
                     titled = titled or bool(record and record[0].strip())
                     molecules = molecules or any(line.startswith("M  END") for line in record)
                     names |= dict.fromkeys(_fields(record))
             if titled and not molecules:
                 raise DataError(f"{self.name} is not an SD file: no record in it has a mol block")
-            self._text = self._open()
-            closing.callback(self._text.close)
-            self._closing = closing.pop_all()
+            self._text = self._open(path, spool)
         self._names = tuple(names)
         self._title = (free_name("title", names),) * titled
         self.columns = (*self._title, *names)
 
-    def _open(self) -> TextSource:
-        text = TextSource(self._path)
-        text.name, text.place = self.name, self._place
+    def _open(self, path: Path, spool: Any) -> TextSource:
+        copy = None if spool is None else os.fdopen(os.dup(spool.fileno()), "rb")
+        if copy is not None:
+            copy.seek(0)
+        text = TextSource(path, copy)
+        self.name, text.place = text.name, self._place
         return text
 
     def _records(self, text: TextSource) -> Iterator[tuple[int, list[str]]]:
@@ -114,13 +112,13 @@ class SDFReader(TableReader):
 
     def close(self) -> None:
         """Close the file."""
-        self._closing.close()
+        self._text.close()
 
 
 def _spooled(stream: Any) -> Any:
-    """Return what comes out of a pipe as a temporary file, since an SD file is read twice."""
+    """Return what comes out of a pipe as a file without a name, since an SD file is read twice."""
     try:
-        spool = tempfile.NamedTemporaryFile(prefix="graphormer_sepnorm.")  # noqa: SIM115
+        spool = tempfile.TemporaryFile()  # noqa: SIM115
         shutil.copyfileobj(stream, spool)
         spool.flush()
     except OSError as error:

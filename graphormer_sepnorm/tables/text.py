@@ -19,11 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.tables.columns import (
-    DecimalComma,
-    is_smiles_name,
-    with_decimal_comma,
-)
+from graphormer_sepnorm.tables.columns import DecimalComma, is_smiles_name, with_decimal_comma
 from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Layout, Row, TableReader
 
 _GZIP = b"\x1f\x8b"
@@ -54,14 +50,17 @@ class TextSource:
         marked: Whether it begins with a byte-order mark.
         place: How far the table has been read, for messages: ``after row 7``.
 
+    Where it is open already, `opened` is read in its place, and closed.
+
     Raises:
         DataError: It is not there, cannot be opened, is damaged or not text.
     """
 
-    def __init__(self, source: str | Path) -> None:
-        self._standard = str(source) == STANDARD_INPUT
-        self.name = "standard input" if self._standard else str(source)
-        self._raw: Any = standard_input() if self._standard else open_binary(Path(source))
+    def __init__(self, source: str | Path, opened: Any = None) -> None:
+        standard = str(source) == STANDARD_INPUT
+        self.name = "standard input" if standard else str(source)
+        self._standard = standard and opened is None
+        self._raw = opened or (standard_input() if standard else open_binary(Path(source)))
         self._size = 0 if self._standard else os.fstat(self._raw.fileno()).st_size
         self.place: Callable[[], str] = lambda: "at its beginning"
         self._ahead: deque[str] = deque()

@@ -60,13 +60,16 @@ def test_a_cover_page_is_passed_over_and_the_row_of_the_header_can_be_named(
     assert report_of(path, sheet="2", header_row=3).valid == 40
     status, rows, said = predicted(capsys, "-i", path, "--sheet", "3")
     assert (status, said.count("\n")) == (2, 1)
-    assert "sheets About, Data are not there" in said
+    assert "there is no sheet '3'; the sheets are About, Data: name one with --sheet" in said
     status, _, said = predicted(capsys, "-i", path, "--header_row", "0")
     assert (status, "--header_row is 0: it must be 1 or more" in said) == (2, True)
-    for option in (["--data.sheet", "9"], ["--data.header_row", "2"]):
+    for option, why in (
+        (["--data.sheet", "9"], "there is no sheet '9'"),
+        (["--data.header_row", "2"], "are hidden, or without such a header row"),
+    ):
         words = ["--data.table", str(path), "--data.root", str(tmp_path / "root"), *option]
         assert train(["fit", "-c", "table_regression", "-o", str(tmp_path / "run"), *words]) == 2
-        assert "are not there, or without such a header row" in capsys.readouterr().err
+        assert why in capsys.readouterr().err
 
 
 def test_a_workbook_without_rows_is_status_1(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -143,6 +144,14 @@ def test_remarkable_table(tmp_path: Path) -> None:
     assert plain["invalid"][0]["row"] == 15
     assert plain["duplicates"]["examples"][0]["smiles"] == "CCO"
     assert plain["targets"][0]["splits"]["train"]["labels"] == plain["splits"]["train"]
+
+
+def test_classes_are_counted_in_whole_numbers(tmp_path: Path) -> None:
+    report = reported(write_csv(tmp_path / "a.csv", [(s, n % 2) for n, s in enumerate(RINGS)]))
+    (target,) = report.targets
+    many = replace(target.splits["train"], positives=12_345)
+    text = report_text(replace(report, targets=(replace(target, splits={"train": many}),)))
+    assert "  12,345  " in text
 
 
 @pytest.mark.parametrize("kind", ["regression", "binary"])

@@ -46,8 +46,11 @@ def test_a_download_leaves_what_else_lies_there(tmp_path: Path) -> None:
             (staging / name).write_text("theirs")
         return staging
 
-    require_files("data", tmp_path, ("a",), fetch, "fetch them")
+    first = require_files("data", tmp_path, ("a",), fetch, "fetch them")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
         "a": "theirs",
         "notes": "mine",
     }
+    assert require_files("data", tmp_path, ("a",), fetch, "fetch them") == first
+    (tmp_path / "a").write_text("changed")
+    assert require_files("data", tmp_path, ("a",), fetch, "fetch them") != first

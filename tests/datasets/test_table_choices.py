@@ -46,6 +46,18 @@ def test_replicates_are_kept_or_brought_to_one_row(
     assert sum(map(len, found.values())) == ROWS - 1 + len(labels) + (choice == "keep")
 
 
+def test_classes_are_not_averaged(tmp_path: Path) -> None:
+    """Neither with labels that are missing, nor where a file of numbers has no others."""
+    rows = [(s, n % 2, "" if n % 3 else 1) for n, s in enumerate(MOLECULES)]
+    table = write_csv(tmp_path / "t.csv", rows, "smiles,y,z")
+    options = {"split": "random", "target_columns": ("y", "z")}
+    said = failure(table, ConfigError, duplicates="mean", **options)
+    assert "--data.duplicates mean is for numbers, and the labels are classes" in said
+    numbers = write_csv(tmp_path / "n.csv", [(s, n) for n, s in enumerate(MOLECULES)], "smiles,y")
+    options = {"validation_table": table, "test_table": table, "target_columns": ("y",)}
+    assert load(numbers, duplicates="mean", **options).task.kind == "regression"
+
+
 def grouped(folder: Path) -> tuple[Path, dict[str, str]]:
     rows = [(s, n / 10, f"series {n % 12}") for n, s in enumerate(MOLECULES)]
     table = write_csv(folder / "t.csv", rows, "smiles,y,series")

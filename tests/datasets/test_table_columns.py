@@ -11,7 +11,9 @@ from rdkit import Chem
 from table_files import RINGS, SPLIT, everything, failure, load, plain_rows, report_of, write_csv
 
 from graphormer_sepnorm.datasets.user_table.report import report_text
+from graphormer_sepnorm.datasets.user_table.rows import _only
 from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.tables.reader import Row
 
 # Formats.
 
@@ -133,6 +135,18 @@ def test_all_columns_of_numbers_can_be_targets(tmp_path: Path) -> None:
     assert "(a, b, c)" in failure(path, **SPLIT)
 
 
+def test_constants_and_what_counts_the_rows_are_labels_where_nothing_else_is(
+    tmp_path: Path,
+) -> None:
+    rows = [(s, n + 7, 5, v, (n + 3) % 8) for n, (s, v) in enumerate(plain_rows())]
+    path = write_csv(tmp_path / "a.csv", rows, "smiles,number,plate,y,z")
+    assert load(path, target_columns=("all",), **SPLIT).task.targets == ("y", "z")
+    path = write_csv(tmp_path / "b.csv", [row[:4] for row in rows], "smiles,number,plate,y")
+    assert load(path, **SPLIT).task.targets == ("y",)
+    path = write_csv(tmp_path / "c.csv", [row[:2] for row in rows], "smiles,number")
+    assert load(path, **SPLIT).task.targets == ("number",)
+
+
 def test_weight_and_split_are_no_targets(tmp_path: Path) -> None:
     rows = [(s, v, 1 + v / 9, n % 3) for n, (s, v) in enumerate(plain_rows())]
     path = write_csv(tmp_path / "a.csv", rows, "smiles,value,w,other")
@@ -206,12 +220,18 @@ def test_smiles_files_have_no_labels(tmp_path: Path) -> None:
     assert "has no labels to learn from: give a table" in failure(path)
 
 
+def test_of_columns_that_are_not_read_only_whether_something_is_there_is_kept() -> None:
+    row = Row(1, 2, ("C", "x", None, "", 0, 5.0))
+    assert _only(row, {0, 5, None}).cells == ("C", True, None, "", 0, 5.0)
+
+
 # Names that occur twice.
 
 
 @pytest.mark.parametrize(
     ("header", "options", "said"),
     [
+        ("smiles,y,y,w", {"target_columns": ("all",)}, "2 columns are called 'y' (columns 2 and"),
         ("smiles,y,y,y", {"target_columns": ("y",)}, "3 columns are called 'y' (columns 2, 3 and"),
         ("smiles,y,w,w", {"weight_column": "w"}, "2 columns are called 'w' (columns 3 and 4)"),
         ("smiles,y,s,s", {"split_column": "s"}, "2 columns are called 's' (columns 3 and 4)"),

@@ -21,7 +21,7 @@ from graphormer_sepnorm.datasets import load_dataset, zinc
 from graphormer_sepnorm.datasets.raw_graphs import RawGraphs, SmilesOfGraphs
 from graphormer_sepnorm.datasets.zinc import _note
 from graphormer_sepnorm.files import sha256_of
-from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
+from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, packed_blocks
 
 Write = Callable[..., Path]
 
@@ -51,7 +51,7 @@ def test_smiles_are_written_when_they_are_asked_for() -> None:
         np.array([[2], [2], [1], [1]]),
     )
     none = dataclasses.replace(acid, bond_codes=np.full((4, 1), 3))
-    graphs = PackedGraphs.of([none, acid])
+    (graphs,) = packed_blocks([none, acid])
     texts = SmilesOfGraphs(RawGraphs(lambda: graphs, [1, 0]), "zinc-1")
     assert len(texts) == 2
     assert [Chem.CanonSmiles(text) for text in texts] == ["O=CO", ""]
@@ -118,13 +118,13 @@ class Malicious:
 @pytest.mark.parametrize(
     ("name", "file", "content", "said"),
     [
-        ("zinc", "test.pickle", pickle.dumps([{"atoms": 3}]), "or test.index cannot be read (KeyE"),
+        ("zinc", "test.pickle", pickle.dumps([{"atoms": 3}]), "cannot be read (KeyError: 'atom_"),
         # Which would run code, be it inside a tensor.
         (
             "zinc",
             "train.pickle",
             pickle.dumps([print]),
-            "or train.index cannot be read (UnpicklingError: it asks for b",
+            "cannot be read (UnpicklingError: it asks for b",
         ),
         (
             "zinc-subset",
@@ -141,7 +141,20 @@ def test_raw_file_of_wrong_contents_is_named(
 ) -> None:
     root = tiny_zinc()
     (root / "ZINC" / "raw" / file).write_bytes(content)
-    assert f"{file} {said}" in failure(name, root)
+    message = failure(name, root)
+    assert f"{file} {said}" in message
+    assert "only" not in message
+
+
+def test_the_whole_set_needs_no_positions_and_all_molecules(tiny_zinc: Write) -> None:
+    root = tiny_zinc()
+    (root / "ZINC" / "raw" / "train.index").write_text("cut sho")
+    assert len(load_dataset("zinc", root).train) == ZINC_SIZES["train"]
+    with (root / "ZINC" / "raw" / "train.pickle").open("wb") as file:
+        pickle.dump({at: zinc_molecule(at) for at in (0, 2)}, file)
+    assert "train.pickle cannot be read (KeyError: 1), or it holds zinc-subset" in failure(
+        "zinc", root
+    )
 
 
 def test_what_is_known_does_not_depend_on_place_or_time_and_is_not_read_again(

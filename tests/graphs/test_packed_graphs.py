@@ -63,8 +63,8 @@ def test_parts_and_selections():
     featurise = get_featuriser("molecule-1").featurise
     smiles = ["CCO", "N", TIED["caffeine"], "C.C", "CC#N"]
     graphs = [featurise(Chem.MolFromSmiles(text)) for text in smiles]
-    packed = PackedGraphs.of(graphs)
-    in_parts = PackedGraphs.concatenate([PackedGraphs.of(graphs[:2]), PackedGraphs.of(graphs[2:])])
+    (packed,) = packed_blocks(graphs)
+    in_parts = PackedGraphs.concatenate([*packed_blocks(graphs[:2]), *packed_blocks(graphs[2:])])
     chosen = [4, 1, 2, 1]
     assert len(packed) == 5
     for made, expected in (

@@ -81,9 +81,7 @@ def test_atoms_of_a_graph_are_found_again(name):
     for text in itertools.chain(*(spellings(smiles, 3) for smiles in molecules)):
         parsed = parse_smiles(text)
         prepared = featuriser.prepare(parsed.molecule)
-        places = range(prepared.GetNumAtoms())
-        if featuriser.atom_order is not None:
-            places = featuriser.atom_order(parsed.molecule)
+        places = featuriser.atom_order(parsed.molecule)
         assert sorted(places) == list(range(prepared.GetNumAtoms()))
         for atom, place in zip(parsed.molecule.GetAtoms(), places, strict=True):
             other = prepared.GetAtomWithIdx(place)

@@ -230,8 +230,9 @@ def test_the_row_of_the_header_can_be_named(tmp_path: Path) -> None:
     for row in (2, 9):
         with refused("has no header"):
             open_table(path, layout=Layout(header_row=row))
-    with refused("--header_row 0"):
-        open_table(path, layout=Layout(header_row=0))
+    for row in (0, -1):
+        with refused(f"--header_row {row}"):
+            open_table(path, layout=Layout(header_row=row))
 
 
 def test_a_quoted_header_of_two_lines_is_one(tmp_path: Path) -> None:

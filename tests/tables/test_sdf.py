@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import tempfile
 import threading
 from pathlib import Path
 
@@ -134,7 +135,9 @@ def test_sdf_is_written_from_sdf_only(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
 
-def test_a_pipe_is_read_like_a_file(tmp_path):
+def test_a_pipe_is_read_like_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
     pipe = tmp_path / "pipe.sdf"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_text, args=(RECORD_FOR_A_PIPE,))
@@ -142,6 +145,7 @@ def test_a_pipe_is_read_like_a_file(tmp_path):
     with open_table(pipe) as table:
         writer.join()
         assert table.columns == ("title", "y")
+        assert not [*(tmp_path / "temporary").iterdir()]  # killed now, it would leave nothing
         assert [row.cells for row in table] == [("ethanol", "1.5")]
 
 

@@ -68,6 +68,12 @@ def load_table(config: DataConfig) -> DatasetSplits:
     if config.task == "multiclass":
         one_of, names = names[0], _by_classes(config, tables)
     if config.duplicates != "keep":
+        rows = {name: table.valid for name, table in tables.items()}
+        if config.task != "regression" and _are_classes(*_labels_of(rows, len(names))):
+            raise ConfigError(
+                f"--data.duplicates {config.duplicates} is for numbers, and the labels are "
+                "classes: leave it out"
+            )
         for table in tables.values():
             _combine_duplicates(config, table)
     parts: Parts = split_rows(config, tables)
@@ -197,12 +203,6 @@ def _combine_duplicates(config: DataConfig, table: TableContents) -> None:
 
     They agree in the extra inputs, and in the column of the split.
     """
-    everything = [row.labels for row in table.valid]
-    if config.task != "regression" and np.isin(everything, (0, 1, math.nan)).all():
-        raise ConfigError(
-            f"--data.duplicates {config.duplicates} is for numbers, and the labels are classes: "
-            "leave it out"
-        )
     combine = np.nanmean if config.duplicates == "mean" else np.nanmedian
     same: dict[tuple[str, ...], list[ValidRow]] = defaultdict(list)
     for row in table.valid:
@@ -258,6 +258,13 @@ def _labels_of(parts: Parts, targets: int) -> tuple[dict[str, np.ndarray], dict[
     return labels, bounds
 
 
+def _are_classes(labels: Mapping[str, np.ndarray], bounds: Mapping[str, np.ndarray]) -> bool:
+    """Whether all labels that are there are 0 or 1, and none is a bound."""
+    everything = np.concatenate([*labels.values()])
+    known = everything[~np.isnan(everything)]
+    return not bounds["train"].shape[1] and bool(np.isin(known, (0, 1)).all())
+
+
 def _task(
     config: DataConfig,
     tables: Mapping[str, TableContents],
@@ -272,9 +279,8 @@ def _task(
             f"--data.units has {len(units)} units for {len(names)} target columns "
             f"({', '.join(map(readable, names))}): give one for each, '' where there is none"
         )
-    everything = np.concatenate([*labels.values()])
-    numbers = bounds["train"].size or not (np.isin(everything, (0, 1)) | np.isnan(everything)).all()
-    regression = config.task == "regression" or (config.task == "auto" and numbers)
+    numbers = config.task == "auto" and not _are_classes(labels, bounds)
+    regression = config.task == "regression" or numbers
     kind = "regression" if regression else "binary"
     ones = (config.positive or "",) * len(names)
     if config.positive is None:
@@ -368,9 +374,10 @@ def _warnings(
                 "learned from them"
             )
         elif task.kind == "regression" and low < high and distance[worst] > _FAR * (high - low):
-            row = [row.number for name in SPLITS for row in parts[name]][worst]
+            split, row = [(one, row.number) for one in SPLITS for row in parts[one]][worst]
+            place = f"{config.files[split].name}, " if len(config.files) > 1 else ""
             yield (
-                f"{name} is {values[worst]:.6g} in row {row}, and half of the labels are "
+                f"{name} is {values[worst]:.6g} in {place}row {row}, and half of the labels are "
                 f"{low:.4g} to {high:.4g}: if it stands for a missing value, empty the cell"
             )
         bounded = int(np.count_nonzero(~np.isnan(sides[:, at :: len(task.targets)])))

@@ -452,6 +452,8 @@ def _targets(report: DataReport) -> Iterator[str]:
     for name, summary in rows:
         values = [getattr(summary, which) for which in statistics]
         numbers = ["-" if value is None else f"{value:.4g}" for value in values]
+        if report.kind == "binary":
+            numbers[0] = f"{summary.positives:,}"
         table.append([name, f"{summary.labels:,}", f"{summary.missing:,}", *numbers])
     yield aligned([[shortened(name, 24), *cells] for name, *cells in table], numbers_from=1)
     if len(report.targets) > len(shown):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -184,12 +185,13 @@ def read_rows(path: Path, config: DataConfig, split: str, targets: Sequence[str]
         targets: Names of the targets; empty: the only column of numbers.
     """
     layout = Layout(config.sheet, config.header_row, config.smiles_column, "--data.")
+    rows: list[Row] = []
     with open_table(path, layout=layout) as reader:
-        rows = list(reader)
-    names = tuple(map(readable, reader.columns))
-    columns = _find_columns(reader, names, rows, config, split, targets)
-    used = {columns.smiles, columns.weight, columns.split, columns.id}
-    used |= {*columns.targets, *columns.extra}
+        names = tuple(map(readable, reader.columns))
+        columns = _find_columns(reader, names, rows, config, split, targets)
+        used = {columns.smiles, columns.weight, columns.split, columns.id}
+        used |= {*columns.targets, *columns.extra}
+        rows = rows or [_only(row, used) for row in reader]
     table = TableContents(
         columns,
         id_name="" if columns.id is None else names[columns.id],
@@ -218,15 +220,21 @@ def read_rows(path: Path, config: DataConfig, split: str, targets: Sequence[str]
     return table
 
 
+def _only(row: Row, used: Collection[int | None]) -> Row:
+    """Return a row that says of columns that are not used only whether something stands there."""
+    cells = [cell if at in used else cell and True for at, cell in enumerate(row.cells)]
+    return replace(row, cells=tuple(cells))
+
+
 def _find_columns(
     reader: TableReader,
     columns: Sequence[str],
-    rows: Sequence[Row],
+    rows: list[Row],
     config: DataConfig,
     split: str,
     targets: Sequence[str],
 ) -> TableColumns:
-    """Find the columns by their names, and the targets by their contents if they are not named."""
+    """Find columns by their names, targets without names by their contents in all the `rows`."""
     where = reader.name
     if reader.format == "smi":
         raise DataError(
@@ -249,6 +257,7 @@ def _find_columns(
         found = tuple(find_column(columns, name, where) for name in targets)
     else:
         taken = {smiles, weight, own_split, named_id, *extra}
+        rows.extend(reader)
         found = _find_targets(where, columns, rows, taken, several=bool(targets))
     used = [one for one in (smiles, weight, own_split, *extra, *found) if one is not None]
     for at in used:
@@ -267,16 +276,22 @@ def _find_targets(
 ) -> tuple[int, ...]:
     """Return the only column with numbers or words of classes that names no rows, or all of them.
 
-    The first column has no name where pandas has written an index.
+    The first column has no name where pandas has written an index. Constants and what counts the
+    rows are labels only where there is nothing else.
     """
     free = [at for at in range(len(columns)) if at not in taken]
-    found = []
+    says: dict[int, bool] = {}  # columns that may be meant: whether they say anything
     for at in free:
-        cells = [cell for row in rows if not row.problem and not is_empty(cell := row.cells[at])]
-        labels = sum(not math.isnan(_value(split_bound(cell)[1])) for cell in cells)
+        cells = [row.cells[at] for row in rows if not row.problem]
+        numbers = [_value(split_bound(cell)[1]) for cell in cells]
+        labels = len(numbers) - sum(map(math.isnan, numbers))
         index = names_rows(columns[at]) or (at == 0 and columns[0] == "column_1")
-        if labels > _ENOUGH * len(cells) and not index:
-            found.append(at)
+        if labels > _ENOUGH * sum(not is_empty(cell) for cell in cells) and not index:
+            steps = {after - before for before, after in pairwise(numbers)}
+            says[at] = steps not in ({0.0}, {1.0})
+    found = [at for at in says if says[at]] or [*says]
+    for at in found:
+        find_column(columns, columns[at], where)  # it is the only one of its name
     if len(found) == 1 or (found and several):
         return tuple(found)
     if not rows:
