@@ -18,8 +18,9 @@ import filelock
 import numpy as np
 import pytest
 import torch
+from reference.compiled import compiled_forms
 
-from graphormer_sepnorm.kernels.library import compiled_forms, library
+from graphormer_sepnorm.kernels.library import library
 
 NO_DATA = (
     "needs the real data: set the environment variable GRAPHORMER_DATA to the folder that holds "

@@ -55,12 +55,6 @@ def required_library() -> ctypes.CDLL:
     return compiled
 
 
-def compiled_forms() -> tuple[str, ...]:
-    """Return the compiled forms that this processor can run, the best one last."""
-    compiled = library()
-    return () if compiled is None else _FORMS[: compiled.best_form() + 1]
-
-
 def _wanted() -> str:
     return os.environ.get("GRAPHORMER_KERNELS", "").lower() or "auto"
 

@@ -1,6 +1,6 @@
-/* What joins the residual stream after attention, in one pass:
+/* Messages and an update that is scaled by degree, in one pass:
  *
- *     output = residual + update (plain + log_degree by_degree) + messages
+ *     output = messages + update (plain + log_degree by_degree)
  */
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "vector.h"
 
 typedef struct {
-    const float *residual, *update, *messages; /* [rows][width]; messages may be NULL */
+    const float *messages, *update; /* [rows][width] */
     const float *log_degree;                   /* [rows] */
     const float *plain, *by_degree;            /* [width] */
     float *output;                             /* [rows][width] */
@@ -28,14 +28,11 @@ INLINE int residual_forward_body(const Residual *a, int64_t first, int64_t last)
     const float *restrict plain = a->plain, *restrict by_degree = a->by_degree;
     for (int64_t r = first; r < last; r++) {
         const float degree = a->log_degree[r];
-        const float *restrict residual = a->residual + r * width;
+        const float *restrict messages = a->messages + r * width;
         const float *restrict update = a->update + r * width;
         float *restrict output = a->output + r * width;
         for (int64_t c = 0; c < width; c++)
-            output[c] = residual[c] + update[c] * (plain[c] + degree * by_degree[c]);
-        if (!a->messages) continue;
-        const float *restrict messages = a->messages + r * width;
-        for (int64_t c = 0; c < width; c++) output[c] += messages[c];
+            output[c] = messages[c] + update[c] * (plain[c] + degree * by_degree[c]);
     }
     return 0;
 }

@@ -27,13 +27,7 @@ from graphormer_sepnorm.graphs.batch import (
     GraphBatch,
 )
 from graphormer_sepnorm.kernels.library import integers, point, pointers, run
-from graphormer_sepnorm.model.ops import (
-    LANES,
-    Dropout,
-    compiled_channels,
-    new_dropout,
-    usable,
-)
+from graphormer_sepnorm.model.ops import LANES, Dropout, compiled_channels, new_dropout, usable
 
 _SHARE_OF_GRAPHS = 4  # that a thread takes at a time
 # Rows that share what pairs without atoms add to a gradient. A batch has up to half a million of

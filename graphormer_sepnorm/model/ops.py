@@ -32,12 +32,9 @@ def usable(rows: Tensor, channels: int = LANES) -> bool:
     """Whether the compiled functions can take `rows`, for heads of `channels` channels."""
     if torch.compiler.is_compiling() or not rows.is_cpu or rows.dtype != torch.float32:
         return False
-    compiled = library()
-    return (
-        compiled is not None
-        and not torch.is_autocast_enabled("cpu")
-        and compiled_channels(channels) > 0
-    )
+    if library() is None or torch.is_autocast_enabled("cpu"):
+        return False
+    return compiled_channels(channels) > 0
 
 
 def compiled_channels(channels: int) -> int:
@@ -68,10 +65,8 @@ class _Linear(ctypes.Structure):
 
 def products_usable(values: Tensor) -> bool:
     """Whether compiled matrix products can take `values`, and are faster here than torch's."""
-    if not usable(values):  # first: torch.compile must not look into the library
-        return False
-    compiled = library()
-    return compiled is not None and bool(compiled.products_are_fast())
+    # First: torch.compile must not look into the library.
+    return usable(values) and bool(cast(Any, library()).products_are_fast())
 
 
 def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -214,7 +209,7 @@ class _Residual(ctypes.Structure):
     """``Residual`` of kernels/residual.c."""
 
     _fields_ = (
-        *pointers("residual", "update", "messages", "log_degree", "plain", "by_degree", "output"),
+        *pointers("messages", "update", "log_degree", "plain", "by_degree", "output"),
         *pointers("gradient", "update_gradient", "plain_gradient", "by_degree_gradient"),
         *integers("rows", "width"),
     )
@@ -238,7 +233,7 @@ class _ScaledSum(torch.autograd.Function):
     def forward(ctx: Any, messages: Tensor, update: Tensor, *scaling: Tensor) -> Tensor:
         messages, update = messages.contiguous(), update.contiguous()
         output = torch.empty_like(update)
-        arguments = point(_scaling_of(update, *scaling), residual=messages, output=output)
+        arguments = point(_scaling_of(update, *scaling), messages=messages, output=output)
         in_threads("residual_forward", arguments, len(update), ROWS)
         ctx.save_for_backward(update, *scaling)
         return output

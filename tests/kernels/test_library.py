@@ -12,14 +12,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from reference.compiled import in_form
+from reference.compiled import compiled_forms, in_form
 from reference.molecules import molecule
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.kernels import library as kernels
 from graphormer_sepnorm.kernels.library import (
-    compiled_forms,
     library,
     load_library,
     newest_library,
@@ -41,9 +40,9 @@ def in_a_new_process(form: str) -> str:
     """What `library` says where the environment asks for a form: the form, plain or the error."""
     program = """
 from graphormer_sepnorm.errors import GraphormerError
-from graphormer_sepnorm.kernels.library import compiled_forms, library
+from graphormer_sepnorm.kernels.library import _FORMS, library
 try:
-    print("plain" if library() is None else compiled_forms()[library().form_in_use()])
+    print("plain" if library() is None else _FORMS[library().form_in_use()])
 except GraphormerError as error:
     print(error)
 """
