@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -190,10 +190,12 @@ def _norms_by_name(model: nn.Module) -> tuple[dict[str, nn.LayerNorm], dict[str,
                 f"{_shown(name)} works on [L, N, D] and SepNorm on [N, L, D]: make the model with "
                 "batch_first=True"
             )
-    if not norms or "" in norms:
+    if "" in norms:
+        raise ConfigError(f"{_class_of(model)} is a norm: SepNorm.from_layer_norm makes one of it")
+    if not norms:
         classes = sorted({_class_of(norm) for norm in others.values()})
         raise ConfigError(
-            f"{type(model).__name__} has no nn.LayerNorm over the last axis inside to replace"
+            f"{type(model).__name__} has no nn.LayerNorm over the last axis to replace"
             + (f", only {', '.join(classes)}" if classes else "")
             + (f"; {len(before)} of its norms have been replaced before" if before else "")
         )
@@ -334,7 +336,7 @@ def _made_up(model: nn.Module, position: int) -> Any:
         return tokens.to(parameter)
     config: Any = getattr(model, "config", None)
     takes = getattr(model, "main_input_name", None)
-    try:
+    with suppress(AttributeError):
         if takes == "input_ids":
             ids = torch.randint(config.vocab_size - 1, (_SEQUENCES, _LENGTH), generator=random)
             padding = getattr(config, "pad_token_id", None)
@@ -347,8 +349,6 @@ def _made_up(model: nn.Module, position: int) -> Any:
             height, width = (size, size) if isinstance(size, int) else size
             images = torch.randn(_SEQUENCES, config.num_channels, height, width, generator=random)
             return {takes: images.to(parameter)}
-    except AttributeError:
-        pass
     raise ConfigError(
         f"it is not known what {type(model).__name__} is called with: give an example= of at least "
         "two different sequences"
@@ -375,13 +375,14 @@ def _hand_padding_on(model: nn.Module, norms: list[str]) -> tuple[tuple[str, ...
         names.setdefault(module, []).append(name)
     padding, outermost, within = PaddingMask(), [], ()
     for module, own in names.items():
-        around, argument = tuple(map(_inside, own)), _own_mask(module)
-        if argument is None or not any(norm.startswith(around) for norm in norms):
+        around = _inside(own)
+        if not any(norm.startswith(around) for norm in norms):
             continue
-        padding.read_by(module, own, argument)
-        if not own[0].startswith(within):
-            outermost.append(_shown(own[0]))
-            within += around
+        if argument := _own_mask(module):
+            padding.read_by(module, own, argument)
+            if not own[0].startswith(within):
+                outermost.append(_shown(own[0]))
+                within += around
     reached = [norm for norm in norms if norm.startswith(within)]
     for norm in reached:
         model.get_submodule(norm).padding = padding  # type: ignore[assignment]
@@ -456,10 +457,9 @@ class _Reader:
         outer = self.padding.under_way
         # A call that this module is no part of is over: Ctrl-C ends one without the hook at its
         # end. (A part of what was interrupted cannot tell, until the whole is called again.)
-        if outer is not None and outer is not self:
-            around = tuple(map(_inside, outer.names))
-            if any(own.startswith(around) for own in self.names):
-                return
+        around = () if outer is None or outer is self else _inside(outer.names)
+        if any(own.startswith(around) for own in self.names):
+            return
         given = args[self.index] if self.index < len(args) else kwargs.get(self.argument)
         if given is not None and not (isinstance(given, Tensor) and given.dim() == 2):
             if module.training:
@@ -495,6 +495,6 @@ def _shown(name: str) -> str:
     return name or "the model"
 
 
-def _inside(name: str) -> str:
-    """What the qualified names of all parts of a module begin with."""
-    return f"{name}." if name else ""
+def _inside(names: Sequence[str]) -> tuple[str, ...]:
+    """What the qualified names of all parts of a module with these names begin with."""
+    return tuple(f"{name}." if name else "" for name in names)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from reference.models import randomise
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.export import Dim
 from transformers import (
@@ -383,7 +384,8 @@ def test_a_norm_that_no_mask_reaches_is_named():
     assert (report.mask_from, report.unmasked) == (("encoder",), ("norm",))
     assert "no padding mask reaches norm" in str(report)
     assert "padding" not in str(replace_norms(OwnModel(), "bn", "ln", example=tokens))
-    plain = nn.Sequential(nn.Linear(D, D), nn.LayerNorm(D))
+    plain = nn.Sequential(nn.Identity(), nn.LayerNorm(D))
+    plain[0].forward = torch.relu  # of which there is no signature
     report = replace_norms(plain, "bn", "bn", example=tokens)
     assert (report.mask_from, report.unmasked) == ((), ("1",))
 
@@ -657,6 +659,17 @@ def test_autocast_to_bfloat16(name, kinds):
     assert dtypes[0] == dtypes[1]
 
 
+def test_what_was_saved_by_transformers_comes_back(tmp_path):
+    model, again = small_bert(), small_bert()
+    for one in (model, again):
+        replace_norms(one, "bn", "bn")
+    randomise(model)
+    model.save_pretrained(tmp_path)
+    again.load_state_dict(load_file(tmp_path / "model.safetensors"))
+    given = an_input("bert")
+    assert torch.equal(output(again, given), output(model, given))
+
+
 def test_nothing_but_the_norms_changes():
     model = made("bert").to(torch.bfloat16)
     model.encoder.layer[0].train()
@@ -921,7 +934,7 @@ def replaced_before() -> nn.Module:
         (lambda: nn.Linear(D, D), {}, "Linear has no nn.LayerNorm"),
         (lambda: nn.Sequential(nn.RMSNorm(D), nn.Linear(D, D)), {}, "no nn.LayerNorm.*RMSNorm"),
         (replaced_before, {}, "5 of its norms have been replaced before"),
-        (lambda: nn.LayerNorm(D), {}, "no nn.LayerNorm over the last axis inside"),
+        (lambda: nn.LayerNorm(D), {}, r"LayerNorm is a norm: SepNorm\.from_layer_norm makes one"),
         (lambda: nn.TransformerEncoderLayer(D, 2), {}, r"self_attn works on \[L, N, D\].*batch_f"),
         (Odd, {}, "not known what Odd is called with: give an example="),
         (
