@@ -68,7 +68,11 @@ class ExtraReadout(nn.Module):
         self.training_factor.copy_(factor)
 
     def forward(self, read: Tensor, extra: Tensor) -> Tensor:
-        """Join ``h [B, C]`` and the features ``[B, D]``, of nan the training mean: ``[B, C]``."""
+        """Join ``h [B, C]`` and the features ``[B, D]``, of nan the training mean: ``[B, C]``.
+
+        Raises:
+            ConfigError: The batch holds another number of features.
+        """
         count = len(self.training_mean)
         if extra.shape[1:] != (count,):  # one number would be broadcast
             raise ConfigError(
@@ -95,6 +99,9 @@ class Graphormer(nn.Module):
 
     Args:
         config: With `atom_rows` and `bond_rows` given (`GraphormerConfig.for_vocabulary`).
+
+    Raises:
+        ConfigError: They are not.
     """
 
     def __init__(self, config: GraphormerConfig) -> None:

@@ -47,7 +47,10 @@ class MaskedBatchNorm(nn.Module):
     In training the mean and the biased variance are taken over the real rows of the batch, of all
     processes when torch.distributed runs; running statistics (unbiased variance) are kept as in
     `nn.BatchNorm1d`, whose parameter and buffer names it shares. Sums are taken in float32 at
-    least. In evaluation the running statistics are used; in training too while `fixed` is set.
+    least. In evaluation the running statistics are used.
+
+    Attributes:
+        fixed: Whether the running statistics are used, and stay, in training too.
     """
 
     running_mean: Tensor
@@ -84,16 +87,8 @@ class MaskedBatchNorm(nn.Module):
             # Not len(): it would make a constant of the number of rows in torch.export.
             self.require_two(rows.shape[0])
             self.num_batches_tracked.add_(1)
-        return functional.batch_norm(
-            rows,
-            self.running_mean,
-            self.running_var,
-            self.weight,
-            self.bias,
-            training=follows,
-            momentum=self.momentum,
-            eps=self.eps,
-        )
+        own = self.running_mean, self.running_var, self.weight, self.bias
+        return functional.batch_norm(rows, *own, follows, self.momentum, self.eps)
 
     def extra_repr(self) -> str:
         """What ``print`` shows."""

@@ -33,7 +33,11 @@ class _NoLayerNorm:
 
 
 def norm_kind(norm: str | type[nn.Module]) -> str:
-    """Return the name of a kind of norm, given that or a class of torch."""
+    """Return the name of a kind of norm, given that or a class of torch.
+
+    Raises:
+        ConfigError: There is no such kind.
+    """
     kind = norm if isinstance(norm, str) else _NAME_OF.get(norm)
     if kind not in NORM_KINDS:
         kinds = ", ".join(f"'{kind}'" for kind in NORM_KINDS)
@@ -137,6 +141,12 @@ class ShareNorm(TokenNorm):
         hidden_size: D, channels of a token.
         norm: `nn.BatchNorm1d` (``"bn"``) or `nn.LayerNorm` (``"ln"``).
         eps: Added to the variance.
+
+    Attributes:
+        norm_layer: The norm of all tokens.
+
+    Raises:
+        ConfigError: The norm is another.
     """
 
     def __init__(
@@ -173,6 +183,9 @@ class SepNorm(TokenNorm):
     Attributes:
         cls_norm_layer: The norm of [CLS], named as in the paper's class: state dicts fit both.
         tok_norm_layer: The norm of the other tokens.
+
+    Raises:
+        ConfigError: A norm is another.
     """
 
     def __init__(
@@ -211,6 +224,9 @@ class SepNorm(TokenNorm):
             cls_norm: For [CLS].
             tok_norm: For the other tokens.
             cls_position: Where [CLS] stands on the second axis.
+
+        Raises:
+            ConfigError: `norm` is no LayerNorm over the last axis, or another kind is asked for.
         """
         return cls(_width(norm), cls_norm, tok_norm, cls_position)._begin_as(norm)
 
@@ -222,9 +238,13 @@ class SepNorm(TokenNorm):
             mask: bool ``[N, L]``, True for real tokens, or integers, 0 for padding, as Hugging
                 Face's ``attention_mask``; None: all are real. The entry of [CLS] is not looked at.
 
+        Returns:
+            The same tokens normalised, ``[N, L, D]``.
+
         Raises:
             DataError: Tokens or mask are of another shape, or the mask of floats; in training, for
                 BatchNorm over fewer than two sequences or tokens (with a mask on a CPU only).
+            ConfigError: No token stands at `cls_position`.
         """
         mask = self._checked(tokens, mask)
         length = tokens.shape[1]

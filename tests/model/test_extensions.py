@@ -132,8 +132,14 @@ def test_all_of_the_hundred_thousand_paths_of_eight_atoms_are_counted():
     batch = batch_of(graphs, vocabulary)
     (block,) = batch.blocks
     bonds = (block.pair_type > 2).double()  # the first type is an atom with itself
-    found = PathEncoding(8, 4, 2).ways(bonds, block)[1:, 0, 1, 2].tolist()
-    assert found == pytest.approx([math.log(1 + math.perm(6, k - 1)) for k in range(1, 8)])
+    encoding = PathEncoding(8, 4, 2)
+    found = encoding.ways(bonds, block)[1:, 0, 1, 2].tolist()
+    wanted = [math.log(1 + math.perm(6, k - 1)) for k in range(1, 8)]
+    assert found == pytest.approx(wanted)
+    # Also by a model in bfloat16, which itself counts no further than 256.
+    torch.nn.init.ones_(encoding.bfloat16().pairs.weight)
+    given = torch.zeros(9, 4).bfloat16(), [torch.zeros(1, 2, 9, 9).bfloat16()], batch
+    assert encoding(*given)[1][0][0, 0, 1, 2].item() == pytest.approx(sum(wanted), rel=0.01)
 
 
 def test_paths_of_a_ring_of_four_with_a_bond_across():

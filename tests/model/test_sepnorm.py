@@ -171,6 +171,9 @@ def test_state_dicts_of_the_papers_class_load(classes):
     assert torch.equal(model["norm"](tokens)[:, 0], branches[0](tokens[:, 0]))
     others = branches[1](tokens[:, 1:].flatten(0, 1)).reshape(N, L - 1, D)
     assert torch.equal(model["norm"](tokens)[:, 1:], others)
+    again = nn.ModuleDict({"norm": SepNorm(D, *classes)}).eval()
+    again.load_state_dict(model.state_dict())
+    assert torch.equal(again["norm"](tokens), model["norm"](tokens))
 
 
 @pytest.mark.parametrize("make", [SepNorm, ShareNorm])
