@@ -33,11 +33,7 @@ from graphormer_sepnorm.inference.checkpoint import (
 )
 from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
-from graphormer_sepnorm.training.averaging import (
-    TRAINED_WEIGHTS,
-    batch_norms,
-    measure_batch_norm,
-)
+from graphormer_sepnorm.training.averaging import TRAINED_WEIGHTS, batch_norms, measure_batch_norm
 from graphormer_sepnorm.training.backbone import Backbone
 from graphormer_sepnorm.training.evaluation import (
     EvaluatedModule,
@@ -80,12 +76,10 @@ class GraphormerModule(EvaluatedModule):
             self.backbone = Backbone.read(config.from_pretrained)
             own = {name: getattr(config, name) for name in REGULARISATION}
             config = dataclasses.replace(config, **self.backbone.architecture(**own))
-        # Of a pre-trained network nothing is needed any more once training has begun.
-        self.options = dataclasses.replace(config, from_pretrained=None)
         # Validated before any data are touched; what the data decide comes later.
         self.architecture = config.network
         stored = {name: getattr(config, name) for name in ModelConfig.names()}
-        del stored["from_pretrained"]
+        del stored["from_pretrained"]  # of which nothing is needed once training has begun
         # logger=False: the exact configuration lies next to the checkpoint already.
         self.save_hyperparameters({**stored, "seed": plain(seed)}, logger=False)
         self.epoch_loss = MeanLoss()
@@ -197,7 +191,7 @@ class GraphormerModule(EvaluatedModule):
         """Build everything that depends on the data, from the facts that a checkpoint stores."""
         self.facts = facts
         self.vocabulary = GraphVocabulary.from_plain(facts["vocabulary"])
-        self.loss_name: LossName = choose_loss(self.options.loss, self.task)
+        self.loss_name: LossName = choose_loss(self.hparams["loss"], self.task)
         self.model = Graphormer(GraphormerConfig(**facts["model"])).to(self.device)
         for name in ("target_mean", "target_std"):
             scale = torch.tensor(facts[name], dtype=torch.float32, device=self.device)
@@ -251,7 +245,11 @@ class GraphormerModule(EvaluatedModule):
         self.load_state_dict(checkpoint["state_dict"])
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Predict in real units (regression) or as logits (binary): float ``[B, T]``."""
+        """Predict in real units (regression) or as logits (binary): float ``[B, T]``.
+
+        Raises:
+            CheckpointError: The batch was made with another vocabulary.
+        """
         self.check_codes(batch)
         return self.model(batch).float() * self.target_std + self.target_mean
 
@@ -300,15 +298,15 @@ class GraphormerModule(EvaluatedModule):
         total, labels = self.summed_loss(outputs, *known)
         accumulated = self.trainer.accumulate_grad_batches
         step, first = divmod(batch_idx, accumulated)
-        expected = self.labels_of_step(step) * self.options.label_fraction
+        expected = self.labels_of_step(step) * self.hparams["label_fraction"]
         loss = total / expected
         self.step_loss = loss.detach() + (0 if first == 0 else self.step_loss)
         self._record(total, labels)
         # Gradients are averaged over processes, and Lightning averages over accumulated batches.
         loss = loss * (self.trainer.world_size * accumulated)
-        weight = self.options.uniformity_weight
+        weight = self.hparams["uniformity_weight"]
         if weight:
-            on = self.options.uniformity_on
+            on = self.hparams["uniformity_on"]
             # Its mean over the batches of the step: the last one of an epoch may have fewer.
             batches = min(accumulated, int(self.trainer.num_training_batches) - step * accumulated)
             weight = weight * (accumulated / batches)
@@ -317,7 +315,7 @@ class GraphormerModule(EvaluatedModule):
 
     def _sampled(self, targets: Tensor) -> Tensor:
         """Take all labels, or a random share of them: nan for the others."""
-        share = self.options.label_fraction
+        share = self.hparams["label_fraction"]
         if share == 1:
             return targets
         return targets.masked_fill(torch.rand_like(targets) >= share, math.nan)
@@ -388,6 +386,10 @@ class GraphormerModule(EvaluatedModule):
             )
         schedule: Any = self.trainer.lr_scheduler_configs[0].scheduler
         if isinstance(schedule, LambdaLR):  # not in the trials of a LearningRateFinder
+            if self.hparams["learning_rate"] != self._optimizer_options[0]["lr"]:
+                # It has found another one, after the optimizer was made.
+                _, [made] = self.configure_optimizers()
+                schedule.lr_lambdas = made["scheduler"].lr_lambdas
             renew_options(self.trainer.optimizers[0], schedule, self._optimizer_options)
 
     def on_validation_epoch_start(self) -> None:
@@ -397,7 +399,7 @@ class GraphormerModule(EvaluatedModule):
 
     def measure_batch_norm(self) -> None:
         """Measure BatchNorm's statistics on training graphs, see `measure_batch_norm`."""
-        graphs = self.options.precise_bn_graphs
+        graphs = self.hparams["precise_bn_graphs"]
         if not graphs or self.statistics_fixed or not batch_norms(self.model):
             return
         if not self._statistics_batches:
@@ -415,7 +417,9 @@ class GraphormerModule(EvaluatedModule):
                 "the learning-rate schedule needs to know where training ends: give "
                 "--trainer.max_epochs or --trainer.max_steps"
             )
-        options, total = self.options, int(total)
+        # As they are now: a LearningRateFinder writes what it has found there.
+        stored = {name: self.hparams[name] for name in ModelConfig.names() if name in self.hparams}
+        options, total = ModelConfig(**stored), int(total)
         fixed = round(options.frozen_bn_fraction * total)
         self.fixed_from = total - fixed if options.frozen_bn_fraction else math.inf
         mixed = str(self.trainer.precision).endswith("-mixed")

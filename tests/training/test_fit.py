@@ -26,10 +26,13 @@ from graphormer_sepnorm.training.module import GraphormerModule
 
 def test_lightnings_search_for_a_learning_rate(train: Callable, tmp_path: Path) -> None:
     """It puts a schedule of its own in the place of ours, and ours back."""
-    finder = LearningRateFinder(num_training_steps=4)
-    *_, trainer = train(finder, default_root_dir=tmp_path)
-    assert len(finder.optimal_lr.results["loss"]) == 4
+    finder = LearningRateFinder(num_training_steps=20)
+    module, _, trainer = train(finder, default_root_dir=tmp_path, max_epochs=4)
+    assert len(finder.optimal_lr.results["loss"]) == 20
     assert isinstance(trainer.lr_scheduler_configs[0].scheduler, LambdaLR)
+    found = finder.optimal_lr.suggestion()
+    assert module.hparams["learning_rate"] == found != module.hparams_initial["learning_rate"]
+    assert {group["initial_lr"] for group in trainer.optimizers[0].param_groups} == {found}
 
 
 @pytest.mark.parametrize("norm", ["sepnorm", "shared-ln"])
