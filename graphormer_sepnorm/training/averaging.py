@@ -41,17 +41,18 @@ def measure_batch_norm(model: Graphormer, batches: Iterable[GraphBatch]) -> None
     """Set the running statistics of every BatchNorm to those of the model as it is evaluated.
 
     The mean over the batches, which are of about equal size, of their means and of their unbiased
-    variances, each layer fed by normalised layers before it, without dropout. Under several
-    processes each gives its share of every batch, as in training.
+    variances, each layer fed by normalised layers before it, without dropout; those that are fixed
+    are measured too. Under several processes each gives its share of every batch, as in training.
     """
     norms = batch_norms(model)
     if not norms:
         return
     was_training = model.training
-    before = [(norm.momentum, norm.num_batches_tracked.clone()) for norm in norms]
+    before = [(norm.momentum, norm.fixed, norm.num_batches_tracked.clone()) for norm in norms]
     model.eval()
     for norm in norms:  # they alone take the statistics of their batch
         norm.train()
+        norm.fixed = False
     try:
         for count, batch in enumerate(batches, start=1):
             for norm in norms:
@@ -61,8 +62,8 @@ def measure_batch_norm(model: Graphormer, batches: Iterable[GraphBatch]) -> None
                     norm.running_var.nan_to_num_(1.0, 1.0, 1.0)
             model(batch)
     finally:
-        for norm, (momentum, tracked) in zip(norms, before, strict=True):
-            norm.momentum = momentum
+        for norm, (momentum, fixed, tracked) in zip(norms, before, strict=True):
+            norm.momentum, norm.fixed = momentum, fixed
             norm.num_batches_tracked.copy_(tracked)  # training batches, not these
         model.train(was_training)
 
