@@ -344,9 +344,8 @@ class CapturedTraining(Callback):
         self._pool = None
 
     def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
-        """Free the recordings, since Lightning calls no `teardown` then: others may train on."""
-        self._forget_recordings()
-        self._step = None
+        """End as `teardown`, which Lightning does not call then: others may train on."""
+        self.teardown(trainer, pl_module, "fit")
 
     def teardown(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
         """Free the memory of the device, and let model and data take ordinary steps again."""

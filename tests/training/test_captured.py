@@ -119,7 +119,9 @@ def test_resumed_run_equals_the_uninterrupted_one(
 ) -> None:
     options = {"frozen_bn_fraction": fixed, **({"dropout": 0.2} if first == second else {})}
     whole, _ = fit("whole", second, **options)
-    fit("early", first, StopAfter(stop), **options)
+    interrupted, trainer = fit("early", first, StopAfter(stop), **options)
+    assert interrupted.captured is None  # whoever trains on
+    assert not trainer.datamodule.numbers_only
     last = tmp_path / "early" / "checkpoints" / "last.ckpt"
     resumed, trainer = fit("early", second, resume=last, **options)
     assert trainer.global_step == 20
