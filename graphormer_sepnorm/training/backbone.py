@@ -12,12 +12,7 @@ from torch import Tensor
 
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
-from graphormer_sepnorm.inference.checkpoint import (
-    KEY,
-    build_network,
-    model_weights,
-    read_checkpoint,
-)
+from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 
@@ -52,14 +47,8 @@ class Backbone:
         """
         checkpoint = read_checkpoint(path)
         facts = checkpoint[KEY]
-        try:
-            # A weight that is missing would keep its random value in the new network.
-            with torch.random.fork_rng(devices=[]):  # sampled for values that are replaced
-                network = build_network(facts["model"], model_weights(checkpoint))
-        except CheckpointError as error:
-            raise CheckpointError(f"{path}: {error}") from error
         vocabulary = GraphVocabulary.from_plain(facts["vocabulary"])
-        weights = network.state_dict()
+        weights = model_weights(checkpoint)
         return cls(facts["model"], vocabulary, facts["feature_version"], weights, str(path))
 
     def architecture(self, **own: float) -> dict[str, Any]:

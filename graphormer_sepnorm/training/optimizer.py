@@ -6,7 +6,7 @@ singular values moved to about 1, so that no direction is drowned by a few large
 2025, "Muon is Scalable for LLM Training": scaled to the size that AdamW's updates have, it takes
 AdamW's learning rate and weight decay.
 
-`torch.optim.Muon` computes the same (`tests/training/test_optimizer.py`), one matrix after another,
+`torch.optim.Muon` computes the same (`tests/training/test_muon.py`), one matrix after another,
 in bfloat16 even where that is slow, and without learning rates on the device, which recorded steps
 need. Here all matrices of one shape go together.
 

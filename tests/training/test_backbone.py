@@ -13,9 +13,9 @@ from tiny_graphs import path_graphs
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
+from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
-from graphormer_sepnorm.training.backbone import Backbone
+from graphormer_sepnorm.training.backbone import _new_rows
 from graphormer_sepnorm.training.module import GraphormerModule
 
 RICH = {"encodings": "rrwp+rings", "local_mpnn": "gine", "ring_bias": True, "readout": "both"}
@@ -87,6 +87,11 @@ def test_everything_but_the_read_out_is_taken_over(
     assert module.model.config.mean_atoms == scale != 1
 
 
+def test_rows_of_several_columns_find_their_places() -> None:
+    old, new = Vocabulary(((1, 4), (0, 2))), Vocabulary(((1, 3, 4), (0, 1, 2)))
+    assert _new_rows(old, new).tolist() == [0, 1, 3, 4, 6]
+
+
 def test_the_architecture_is_the_backbones_and_dropout_ones_own(backbone: Path) -> None:
     module = GraphormerModule(from_pretrained=str(backbone), layers=7, width=24, dropout=0.3)
     options = read_checkpoint(backbone)[KEY]["model"]
@@ -112,12 +117,6 @@ def test_a_fine_tuned_checkpoint_needs_the_backbone_no_more(
 def test_other_features_are_refused(other: DatasetSplits, tune: Callable) -> None:
     with pytest.raises(CheckpointError, match="knows molecules by paths, these data by ogb"):
         tune(dataclasses.replace(other, feature_version="ogb"))
-
-
-def test_the_stream_of_random_numbers_stays_where_it_was(backbone: Path) -> None:
-    before = torch.get_rng_state()
-    Backbone.read(backbone)
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_backbone_that_lacks_a_weight_is_refused(backbone: Path) -> None:
