@@ -165,6 +165,8 @@ class TrainerConfig(Options):
         for name in ("max_epochs", "max_steps"):
             if getattr(self, name) == 0:
                 raise ConfigError(f"--trainer.{name} is 0: nothing would be trained")
+        if self.accelerator == "mps":  # has no float64
+            raise ConfigError("--trainer.accelerator mps is not supported: use cpu")
         if any(word in self.strategy for word in ("spawn", "fork", "notebook")):
             raise ConfigError(
                 f"--trainer.strategy {self.strategy} copies this process, and it holds what cannot "
@@ -186,9 +188,8 @@ class FitConfig(Options):
         ema_decay: Validate, save and test an exponential moving average of the weights: the share
             that is kept at each step, as 0.999; 0 takes the weights as they are.
         engine: How steps are taken on one GPU: eager starts kernel after kernel; captured replays
-            them as a CUDA graph, several steps for one turn of Lightning's loop, from data that
-            stay on the GPU; compiled compiles them first, which takes minutes. Where one of these
-            cannot be, a line says why and eager is taken.
+            them as a CUDA graph, from data that stay on the GPU; compiled compiles them first,
+            which takes minutes. Where one of these cannot be, a line says why and eager is taken.
         early_stopping: Stop after this many validations without improvement; 0 never stops.
         metric: What decides on the validation split which checkpoint is the best, and when to stop
             early: {metrics} or loss. Default: mae or auroc; with real values of several targets the

@@ -115,13 +115,13 @@ class LearningCurve(Callback):
     Args:
         run: Its metrics are drawn.
         metric: Name of the metric to draw.
-        monitored: What decides on the best epoch: the metric (if None), ``loss`` or ``last``.
+        monitored: What decides on the best epoch: the metric, ``loss`` or ``last``.
     """
 
-    def __init__(self, run: RunDirectory, metric: str, monitored: str | None = None) -> None:
+    def __init__(self, run: RunDirectory, metric: str, monitored: str) -> None:
         self._run = run
         self._metric = metric
-        self._monitor = METRICS[monitored or metric].column
+        self._monitor = METRICS[monitored].column
 
     def on_train_end(self, trainer: Trainer, *_: Any) -> None:
         """Draw what there is."""

@@ -96,13 +96,13 @@ class DurableCheckpointIO(TorchCheckpointIO):
                     os.close(folder)
         except (OSError, RuntimeError) as error:  # torch.save makes the second of the first
             reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-            what = (
-                "there is no room on the disk for" if is_full(error) else f"{reason}: cannot write"
-            )
+            full = is_full(error)
+            what = "there is no room on the disk for" if full else f"{reason}: cannot write"
+            advice = "make room" if full else "see to it that it can be written"
             # Checkpoints lie one folder down in the directory of their run.
             raise DataError(
-                f"{what} the checkpoint {path} (one that was there is kept): make room, then "
-                f"continue with: {resuming(path.parent.parent)}"
+                f"{what} the checkpoint {path} (one that was there is kept): {advice}, "
+                f"then continue with: {resuming(path.parent.parent)}"
             ) from error
 
 

@@ -123,11 +123,7 @@ class EvaluatedModule(LightningModule):
         return Task.from_plain(self.facts["task"])
 
     def summed_loss(
-        self,
-        outputs: Tensor,
-        targets: Tensor,
-        weights: Tensor | None,
-        bounds: Tensor | None = None,
+        self, outputs: Tensor, targets: Tensor, weights: Tensor | None, bounds: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return the sum of the losses of labels and bounds that are present, and their number."""
         scaled = (targets - self.target_mean) / self.target_std
@@ -245,19 +241,25 @@ def check_same_data(facts: Mapping[str, Any], trainer: Trainer) -> None:
         return  # evaluated with a loader
     splits = data.splits
     task, own = Task.from_plain(facts["task"]), splits.task
+    extra, of_data = ExtraInputs.of_facts(dict(facts)), splits.extra_inputs
     differences = {  # of what the model has and what the data have
         "kind of label": ([task.kind], [own.kind]),
         # Predictions and labels meet by their index alone.
         "targets": (task.targets, own.targets),
         "classes": ([task.one_of], [own.one_of]),
-        "extra features": (ExtraInputs.of_facts(dict(facts)).names, splits.extra_inputs.names),
+        "descriptors": (extra.descriptors, of_data.descriptors),
+        "descriptor columns": (extra.columns, of_data.columns),
+    }
+    how = {  # they are given, where options of the data decide
+        "descriptors": ": --data.descriptors, with the same release of RDKit",
+        "descriptor columns": ": --data.descriptor_columns",
     }
     for what, (wanted, found) in differences.items():
         if wanted != found:
             raise CheckpointError(
                 f"the model was trained with the {what} {listed(wanted) or 'none'}, {splits.name} "
-                f"has {listed(found) or 'none'}: give data with the same, in the same order, and "
-                "of the same release of RDKit"
+                f"has {listed(found) or 'none'}: give data with the same, in the same order"
+                + how.get(what, "")
             )
     if splits.fingerprint == facts["dataset_fingerprint"]:
         return

@@ -19,6 +19,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.accelerators import CUDAAccelerator
+from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.loggers import Logger
 
 from graphormer_sepnorm.config import FitConfig, TrainerConfig
@@ -219,7 +220,7 @@ def make_evaluator(options: TrainerConfig, **own: Any) -> Trainer:
 
 
 def _accelerator(given: str, devices: str) -> str:
-    """Lightning would take Apple's GPU by itself, which is for those who name it."""
+    """Lightning would take Apple's GPU by itself, which has no float64."""
     there = CUDAAccelerator.is_available()
     if given in ("gpu", "cuda") and not there:
         raise ConfigError(f"--trainer.accelerator {given}: there is none here: leave it out")
@@ -292,12 +293,14 @@ def training_trainer(
         metrics_file.keep(0)
         if rank_zero_only.rank == 0:
             shutil.rmtree(run.tensorboard, ignore_errors=True)
+    # BatchNorm's statistics for the last weights, as validations do it.
+    measuring = LambdaCallback(on_train_end=lambda _, module: module.measure_batch_norm())
     callbacks = [
         *more,
         # First what belongs to a step, then what checkpoints keep of it; what may fail and what
         # gives the signals back comes after what saves.
         *([AveragedWeights(config.ema_decay)] if config.ema_decay else []),
-        *([] if validated else [_MeasureAtTheEnd()]),
+        *([] if validated else [measuring]),
         *([CapturedTraining(config.engine == "compiled")] if captured else []),
         LogTraining(metrics_file),
         StopWhenDiverged(),
@@ -324,13 +327,6 @@ def training_trainer(
         enable_progress_bar=False,  # ours is of the whole training
         **({} if validated else {"limit_val_batches": 0}),
     )
-
-
-class _MeasureAtTheEnd(Callback):
-    """Measures BatchNorm's statistics for the last weights, which no validation does."""
-
-    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
-        pl_module.measure_batch_norm()
 
 
 def _logger(name: str, run: RunDirectory, step: int) -> list[Logger]:

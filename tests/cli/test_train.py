@@ -203,6 +203,7 @@ def test_checkpoint_of_unknown_data_is_one_line(
         ("fit --model.width 8", "--data.table"),
         ("fit -c table --model.width 8 --data.table x.csv", "--model.width"),
         ("fit -c quickstart --trainer.accelerator gpu", "--trainer.accelerator"),
+        ("fit -c quickstart --trainer.accelerator mps", "mps is not supported: use cpu"),
         ("fit -c quickstart --trainer.accelerator cpu --trainer.devices -1", "--trainer.devices"),
         ("test esol -o x", "--output"),
         ("validate esol --baselines=true", "--baselines"),

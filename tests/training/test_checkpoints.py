@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,13 @@ from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.errors import CheckpointError, DataError
+from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
+from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.runs.directory import RunDirectory
-from graphormer_sepnorm.training.averaging import AveragedWeights, batch_norms
+from graphormer_sepnorm.training.averaging import AveragedWeights, batch_norms, measure_batch_norm
 from graphormer_sepnorm.training.callbacks import (
     LearningCurve,
     LogTraining,
@@ -29,10 +32,12 @@ from graphormer_sepnorm.training.callbacks import (
     metrics_by_epoch,
 )
 from graphormer_sepnorm.training.checkpoints import (
+    DurableCheckpointIO,
     ValidateAtTheEnd,
     best_checkpoint,
     checkpoint_callbacks,
 )
+from graphormer_sepnorm.training.evaluation import check_same_data
 from graphormer_sepnorm.training.module import GraphormerModule
 
 
@@ -307,7 +312,7 @@ def test_a_run_validates_its_end_whatever_epochs_it_validates(
         ValidateAtTheEnd(),
         seen,
         *checkpoint_callbacks(tmp_path, "mae", 0),
-        LearningCurve(run, "mae"),
+        LearningCurve(run, "mae", "mae"),
         logger=logger,
         model={"norm": "bn+bn"},
         check_val_every_n_epoch=every,
@@ -356,8 +361,21 @@ def test_validations_do_not_touch_the_training(train: Callable) -> None:
     assert all(torch.equal(one, other) for one, other in zip(*trained, strict=True))
 
 
+def test_a_column_is_no_descriptor(splits: DatasetSplits, make_data: Callable) -> None:
+    extra = ExtraInputs(descriptors=("MolWt",))
+    facts = {"task": splits.task.to_plain(), "extra_inputs": extra.to_plain()}
+    data = make_data(dataclasses.replace(splits, extra_inputs=ExtraInputs(columns=("MolWt",))))
+    with pytest.raises(CheckpointError, match=r"descriptors MolWt, .*: --data\.descriptors, with"):
+        check_same_data(facts, SimpleNamespace(datamodule=data))  # type: ignore[arg-type]
+
+
+def test_only_a_full_disk_wants_room() -> None:
+    with pytest.raises(DataError, match=r"File exists: .*: see to it that it can be written, then"):
+        DurableCheckpointIO().save_checkpoint({}, Path(__file__) / "last.ckpt")
+
+
 def test_a_longer_training_fixes_statistics_later(saved: Callable, train: Callable) -> None:
-    """Of 10 steps the last 4 were fixed; of 20 the last 8 are, and the two between are not."""
+    """Of 10 steps the last 4 were fixed; of 30 the last 12 are, and the eight between are not."""
 
     class Fixed(Callback):
         def __init__(self) -> None:
@@ -368,9 +386,18 @@ def test_a_longer_training_fixes_statistics_later(saved: Callable, train: Callab
                 assert all(norm.fixed for norm in batch_norms(module.model))
                 self.steps.append(trainer.global_step)
 
+        def on_validation_epoch_end(self, trainer: Any, module: Any) -> None:
+            if trainer.global_step == 15:  # of the weights that were validated
+                model, used = Graphormer(module.model.config), module.model.state_dict()
+                model.load_state_dict(used)
+                measure_batch_norm(model, trainer.datamodule.statistics_batches(2048))
+                torch.testing.assert_close(dict(model.state_dict()), dict(used))
+                self.steps.append(15)
+
     model, seen = {"frozen_bn_fraction": 0.4}, Fixed()
-    train(seen, model=model, resume=saved(model=model, max_epochs=2), max_epochs=4)
-    assert seen.steps == list(range(13, 21))
+    resume = saved(model=model, max_epochs=2)
+    train(seen, AveragedWeights(0.9), model=model, resume=resume, max_epochs=6)
+    assert seen.steps == [15, *range(19, 31)]
 
 
 def test_a_resumed_run_may_have_other_dropout(
