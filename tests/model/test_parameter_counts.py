@@ -63,10 +63,7 @@ def test_shared_batch_norm_has_a_second_norm_in_first_place_only():
         ({"readout": "graph_token+mean"}, 80),
         ({"local_mpnn": "gine"}, 12 * (64 * 80 + 80**2)),
         ({"local_mpnn": "gine+rings"}, 12 * (64 * 80 + 2 * 80**2 + 2 * 8 * 80)),
-        (
-            {"local_mpnn": "gine", "local_layers": 3},
-            12 * (64 * 80 + 80**2) - 3 * 4 * (80**2 + 80),
-        ),
+        ({"local_mpnn": "gine", "local_layers": 3}, 12 * (64 * 80 + 80**2) - 3 * 4 * (80**2 + 80)),
         ({"local_mpnn": "gine", "bond_states": True}, 12 * (64 * 80 + 2 * 80**2)),
         ({"ring_bias": True}, 2 * 30 * 8),
         ({"encodings": "rrwp"}, 21 * 80 + 21 * 8),

@@ -23,9 +23,7 @@ from graphormer_sepnorm.training.module import GraphormerModule
 
 
 @pytest.fixture
-def trained(
-    train: Callable,
-) -> tuple[GraphormerModule, MoleculeDataModule]:
+def trained(train: Callable) -> tuple[GraphormerModule, MoleculeDataModule]:
     model = {"norm": "bn+bn", "dropout": 0.3, "precise_bn_graphs": 0}
     return train(model=model)[:2]
 

@@ -212,9 +212,7 @@ def test_labels_are_those_that_are_given_whatever_the_fingerprint_says(
     assert len([*(tmp_path / "root" / "store").glob("paths-*")]) == 3
 
 
-def test_data_sets_that_come_with_the_package_answer_for_their_fingerprints(
-    tmp_path: Path,
-) -> None:
+def test_data_sets_that_come_with_the_package_answer_for_their_fingerprints(tmp_path: Path) -> None:
     data = MoleculeDataModule(dataset="sample", root=str(tmp_path))
     data.setup("fit")
     [record] = tmp_path.glob("store/sample-*/store.json")

@@ -220,10 +220,7 @@ def test_only_metrics_that_something_goes_by_are_computed_while_training(
 
 
 def test_undefined_metric_is_nan_with_a_message(
-    train: Callable,
-    make_data: Callable,
-    binary: DatasetSplits,
-    caplog: pytest.LogCaptureFixture,
+    train: Callable, make_data: Callable, binary: DatasetSplits, caplog: pytest.LogCaptureFixture
 ) -> None:
     for graph in binary.validation:
         graph.y[:] = 0
