@@ -75,7 +75,10 @@ def given_columns(
     values, given = np.empty((molecules, len(names))), {} if columns is None else columns
     for index, name in enumerate(names):
         try:
-            values[:, index] = np.asarray(given[name], np.float64)
+            numbers = np.asarray(given[name], np.float64)
+            if numbers.shape not in ((), (molecules,)):
+                raise ValueError(f"shape {[*numbers.shape]} for {molecules} molecules")
+            values[:, index] = numbers
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 f"the model reads {listed(names)} beside the molecule: give {name} as one number "

@@ -41,7 +41,8 @@ import torch
 from torch import Tensor
 
 from graphormer_sepnorm import __version__
-from graphormer_sepnorm.errors import CheckpointError, GraphormerError, did_you_mean
+from graphormer_sepnorm.config import MAX_MEMBERS
+from graphormer_sepnorm.errors import CheckpointError, ConfigError, GraphormerError, did_you_mean
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import shortened
 from graphormer_sepnorm.model.config import GraphormerConfig
@@ -57,6 +58,7 @@ REQUIRED = (
     *("feature_version", "dataset", "dataset_fingerprint"),
 )
 _FOR_TESTING = ("pytorch-lightning_version", "hyper_parameters")
+_OTHER_VERSION = "use the version of graphormer_sepnorm that wrote it, or train again"
 _PACKAGES = ("graphormer-sepnorm", "torch", "lightning", "torch-geometric", "rdkit", "numpy")
 
 
@@ -121,16 +123,17 @@ def in_one_line(file: str | Path) -> Iterator[None]:
     """
     try:
         yield
-    except GraphormerError as error:
-        raise CheckpointError(f"{file} cannot be used: {error}") from error
     except Exception as error:  # a damaged file can be wrong in nearly any way
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
-        if isinstance(error, pickle.UnpicklingError):  # torch's text offers to run the code
-            reason = "it is not only plain values and tensors, and was not opened"
-        raise CheckpointError(
-            f"{file} cannot be used: it is damaged, not a checkpoint of this package or of another "
-            f"version of it ({type(error).__name__}: {reason})"
-        ) from error
+        what = str(error)
+        if not isinstance(error, GraphormerError):
+            reason = getattr(error, "strerror", None) or " ".join(what.split())[:120]
+            if isinstance(error, pickle.UnpicklingError):  # torch's text offers to run the code
+                reason = "it is not only plain values and tensors, and was not opened"
+            what = "it is damaged, not a checkpoint of this package or of another version of it "
+            what += f"({type(error).__name__}: {reason})"
+        # A choice, or an option, that this version does not have.
+        advice = f": {_OTHER_VERSION}" if isinstance(error, ConfigError | TypeError) else ""
+        raise CheckpointError(f"{file} cannot be used: {what}{advice}") from error
 
 
 def check_checkpoint(checkpoint: Any) -> None:
@@ -146,12 +149,14 @@ def check_checkpoint(checkpoint: Any) -> None:
     if (version := facts.get("format_version")) != FORMAT_VERSION:
         raise CheckpointError(
             f"it has checkpoint format {shortened(str(version), 20)}, this version reads "
-            f"{FORMAT_VERSION}: use the version of graphormer_sepnorm that wrote it, or train again"
+            f"{FORMAT_VERSION}: {_OTHER_VERSION}"
         )
     missing = [name for name in REQUIRED if name not in facts]
     if missing or "state_dict" not in checkpoint:
         raise CheckpointError(f"it is incomplete: {', '.join(missing or ['state_dict'])}")
-    for weights in networks_of(checkpoint):
+    if len(networks := networks_of(checkpoint)) > MAX_MEMBERS:
+        raise CheckpointError(f"it has {len(networks)} members, expected at most {MAX_MEMBERS}")
+    for weights in networks:
         _check_network(facts["model"], weights)
 
 

@@ -60,10 +60,6 @@ def _logarithms(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.log(inside), np.log1p(-inside)
 
 
-def _nothing(probabilities: np.ndarray, labels: np.ndarray) -> Map:
-    return Map()
-
-
 def _temperature(probabilities: np.ndarray, labels: np.ndarray) -> Map:
     ones, zeros = _logarithms(probabilities)
     (factor,), _ = _logistic((ones - zeros)[:, None], labels, constant=False)
@@ -126,7 +122,7 @@ class Calibration:
         """
         rest = [labels[folds != fold] for fold in np.unique(folds)]
         fewest = min(min(np.sum(part == 0), np.sum(part == 1)) for part in rest)
-        found, best = _nothing(probabilities, labels), log_loss(probabilities, labels)
+        found, best = Map(), log_loss(probabilities, labels)
         if len(rest) > 1 and fewest >= FEWEST_OF_A_CLASS:
             for kind in (_temperature, _beta):
                 mapped = cross_fitted(kind, probabilities, labels, folds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -98,12 +99,15 @@ def test_weights_are_those_of_the_network(tmp_path: Path) -> None:
         ((KEY, "model", "layers"), 10**7, "layers is 10000000"),
         ((KEY, "model", "path_rows"), 10**8, "path_weight"),
         ((KEY, "model", "walk_steps"), 10**8, "100000000]"),
-        ((KEY, "model", "color"), 3, "color"),
-        ((KEY, "featuriser"), "molecule-9", "molecule-9"),
+        ((KEY, "model", "color"), 3, "color.*: use the version .* or train again$"),
+        ((KEY, "model", "norm"), "cn", "'cn'.*: use the version .* or train again$"),
+        ((KEY, "featuriser"), "molecule-9", "molecule-9.*: use the version .* or train again$"),
         ((KEY, "vocabulary", "atoms"), [[1], [2]], "vocabulary.atoms"),
         ((KEY, "vocabulary", "bonds"), [[1], [0], [99]], "vocabulary.bonds"),
         (("members",), "x", "the weights are of 0"),
         (("members",), [{}], "the weights are of 0"),
+        (("members",), [{}] * 64, "65 members"),
+        ((CONFIDENCE, "targets", 0, "map"), {"knots": [[0.0, 0.5]]}, "isotonic .* or train again$"),
         (("members", 0, "readout.weight"), torch.ones(3), "readout.weight"),
         (("members", 0, "more"), torch.ones(3), "model.more"),
     ],
@@ -113,7 +117,7 @@ def test_a_wrong_part_is_one_line(
     place: tuple, value: Any, said: str, whole: dict[str, Any], tmp_path: Path
 ) -> None:
     content = replaced(whole, place, value) if place else value
-    assert said in refused(save(tmp_path / "a.ckpt", content))
+    assert re.search(said, refused(save(tmp_path / "a.ckpt", content)))
 
 
 @pytest.mark.parametrize("stored", [0, 10, 500, 0.5, 0.99])

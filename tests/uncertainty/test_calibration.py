@@ -159,6 +159,13 @@ def test_sets_leave_out_the_rank_that_is_the_level(level: float, count: int) -> 
     np.testing.assert_array_equal(calibration.sets(between, level).sum(axis=0), [expected] * 2)
 
 
+def test_a_molecule_as_typical_as_one_of_a_class_counts_as_one_more() -> None:
+    calibration = Calibration(Map(), np.arange(1, 5) / 10, np.array([0.35, 0.9]), (4, 2))
+    # 0.35 is as one of class 1, 0.4 as one of class 0: (1 + 1) / 3, (1 + 1) / 5.
+    assert calibration.sets(np.array([0.35]), 0.5).tolist() == [[False, True]]
+    assert calibration.sets(np.array([4 / 10]), 0.7).tolist() == [[True, True]]
+
+
 def test_the_expected_error_is_that_of_bins_with_as_many_molecules() -> None:
     probabilities = np.repeat([0.1, 0.2, 0.4, 0.9], 5)
     labels = np.tile([0, 0, 0, 1, 1], 4)
