@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 
 import pytest
@@ -93,17 +92,6 @@ def test_names_are_drawn_as_they_stand() -> None:
     assert in_figure("a_b_") == "a_b_"
 
 
-class Stream(io.StringIO):
-    """What is written to, a terminal or not."""
-
-    def __init__(self, terminal: bool) -> None:
-        super().__init__()
-        self.terminal = terminal
-
-    def isatty(self) -> bool:
-        return self.terminal
-
-
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, which a test decides."""
@@ -113,10 +101,8 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.mark.parametrize(("terminal", "first", "later"), [(True, 2, 1), (False, 30, 30)])
-def test_a_line_is_due_now_and_then(
-    terminal: bool, first: float, later: float, now: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.stderr", Stream(terminal))
+def test_a_line_is_due_now_and_then(terminal, first, later, now, monkeypatch) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
     line = StatusLine()
     for seconds in (first, later, later):
         now[0] += seconds - 0.01
@@ -126,29 +112,27 @@ def test_a_line_is_due_now_and_then(
         line.show("at work")
 
 
-def test_a_terminal_has_one_line_that_goes_and_a_log_has_all(monkeypatch) -> None:
-    terminal, file = Stream(True), Stream(False)
-    for stream in (terminal, file):
-        monkeypatch.setattr("sys.stderr", stream)
-        line = StatusLine()
-        line.clear()  # nothing is there yet
-        assert not stream.getvalue()
-        line.show("first")
-        line.show("second")
-        line.clear()
-        line.clear()
-        line.leave()  # nothing is there any more
-    assert terminal.getvalue() == "\r\033[Kfirst\r\033[Ksecond\r\033[K"
-    assert file.getvalue() == "first\nsecond\n"
+@pytest.mark.parametrize(
+    ("terminal", "shown"),
+    [(True, "\r\033[Kfirst\r\033[Ksecond\r\033[K"), (False, "first\nsecond\n")],
+)
+def test_a_terminal_has_one_line_that_goes_and_a_log_has_all(terminal, shown, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    line = StatusLine()
+    line.clear()  # nothing is there yet
+    line.show("first")
+    line.show("second")
+    line.clear()
+    line.clear()
+    line.leave()  # nothing is there any more
+    assert capsys.readouterr().err == shown
 
 
-def test_a_terminal_is_not_too_narrow_for_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_is_not_too_narrow_for_a_line(terminal: bool, monkeypatch, capsys) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    terminal, file = Stream(True), Stream(False)
-    for stream in (terminal, file):
-        monkeypatch.setattr("sys.stderr", stream)
-        line = StatusLine()
-        line.show("word " * 20)
-        line.leave()
-    assert len(terminal.getvalue()) == len("\r\033[K") + 39 + len("\n")
-    assert file.getvalue() == "word " * 20 + "\n"
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    line = StatusLine()
+    line.show("word " * 20)
+    line.leave()
+    assert len(capsys.readouterr().err) == (len("\r\033[K\n") + 39 if terminal else 101)

@@ -316,8 +316,7 @@ class _Fit:
     def _store_results(self, outcome: Outcome) -> None:
         """Write each test molecule, and, where nothing was interrupted, the summary."""
         module, data = self.module, self.data
-        test, values = outcome.test, outcome.network.predictions
-        values = values if test is None else test.values
+        values = outcome.network.predictions if outcome.test is None else outcome.test.values
         if values is not None:
             unseen, outcome.new_elements = elements_unseen(module, data, "test")
             columns = prediction_columns(data, "test", values, unseen, outcome.columns)

@@ -115,7 +115,7 @@ def _refuse_other_options(members: Sequence[RunSpec]) -> None:
             if name not in _OWN:
                 raise CheckpointError(
                     f"{members[0].name} was trained with --{name} {ours}, {one.name} with "
-                    f"{theirs}: remove {one.directory} and resume, to train it anew"
+                    f"{theirs}: remove {one.directory}, or the other, and resume to train it anew"
                 )
 
 

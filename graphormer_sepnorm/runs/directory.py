@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphormer_sepnorm.config import read_yaml
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.files import require_json, write_json
 
@@ -155,6 +154,8 @@ class RunDirectory:
         Raises:
             DataError: They are not there or cannot be read.
         """
+        from graphormer_sepnorm.config import read_yaml  # which needs more than the files
+
         try:
             return read_yaml(self.configuration_file)[1]
         except ConfigError as error:

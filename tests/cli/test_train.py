@@ -195,6 +195,7 @@ def test_checkpoint_of_unknown_data_is_one_line(
         ("fit -c zink_subset.yaml", "'zinc_subset'"),
         ("fit -c", "--config"),
         ("fit --data.dataset zink", "'zinc'"),
+        ("fit --ensemble 2 --seed_everything 4294967295", "it must be 4294967294 or less"),
         ("fit --model.norm sepnrom", "'sepnorm'"),
         ("fit --model.lr 0.1", "--model.learning_rate"),
         ("fit esol", "esol"),

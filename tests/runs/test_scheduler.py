@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -129,10 +128,6 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workp
     return Workplace(tmp_path)
 
 
-def summary(run: RunSpec) -> dict:
-    return json.loads(run.files.summary_file.read_text())
-
-
 def when(condition: Callable[[], bool], then: Callable[[], object]) -> threading.Thread:
     """Do something in another thread once a condition holds."""
 
@@ -153,7 +148,7 @@ def test_runs_in_order_and_side_by_side(workplace: Workplace) -> None:
     assert whole
     started = [event for event in events if event.endswith("started")]
     assert started == [f"{run.name}: started" for run in runs]
-    found = [summary(run) for run in runs]
+    found = [run.files.summary() for run in runs]
     for one in found:
         together = [o for o in found if o["began"] < one["ended"] and one["began"] < o["ended"]]
         gpus = {other["environment"]["CUDA_VISIBLE_DEVICES"] for other in together}
@@ -190,7 +185,7 @@ def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(
     (dead.directory / "left").touch()
     _, events = workplace.train(runs)
     assert "bad 0: finished" in events
-    assert summary(bad)["words"] == ["--resume", str(bad.directory), "--data.root=there"]
+    assert bad.files.summary()["words"] == ["--resume", str(bad.directory), "--data.root=there"]
     # It had saved, so it went on; the other had not, and began with an empty directory.
     assert bad.log.read_text().splitlines()[-1] == "continued"
     assert not bad.failure.exists()
@@ -223,7 +218,7 @@ def test_interruption_lets_the_processes_save(number: int, workplace: Workplace)
     assert not runs[0].failure.exists()
     whole, _ = workplace.train(runs)
     assert whole
-    assert [summary(run)["words"] for run in runs] == [
+    assert [run.files.summary()["words"] for run in runs] == [
         ["--resume", str(runs[0].directory)],
         ["-c", str(runs[1].config_file)],
     ]
@@ -353,7 +348,7 @@ def test_threads_of_processes(
     with locked(workplace.directory) as lock:
         steps = dict.fromkeys("abcd", 1)
         assert scheduler.train(runs, metric="mae", steps=steps, lock=lock, jobs=4)
-    assert summary(runs[2])["environment"]["OMP_NUM_THREADS"] == of_members
+    assert runs[2].files.summary()["environment"]["OMP_NUM_THREADS"] == of_members
 
 
 @pytest.fixture
@@ -378,34 +373,28 @@ def test_progress_is_read_from_the_run(half_way: RunSpec, tmp_path: Path) -> Non
     assert reached(half_way.directory, "mae")[0] == 0
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 def test_a_line_in_a_terminal(
-    workplace: Workplace, half_way: RunSpec, monkeypatch: pytest.MonkeyPatch
+    workplace: Workplace, half_way: RunSpec, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     now = [1000.0]
     monkeypatch.setattr(scheduler.time, "monotonic", lambda: now[0])
     waiting = [workplace.run(arm, seed) for arm in ("b", "c") for seed in range(4)]
-    out = Terminal()
-    monkeypatch.setattr(sys, "stderr", out)
     steps = dict.fromkeys("abcd", 100)
     display = Display([half_way, *waiting, workplace.done("d")], "mae", steps)
     for run in (half_way, *waiting[:2]):
         display.started(run)
     display.ended(waiting[1], "stopped")
     display.ended(waiting[0], f"a\x1b[1mline [of] {'many ' * 30}words", failed=True)
-    assert out.getvalue().endswith(f"b 0: a [1mline [of] {'many ' * 30}words\n")
+    assert capsys.readouterr().err.endswith(f"b 0: a [1mline [of] {'many ' * 30}words\n")
     metrics = half_way.files.metrics_file
     metrics.write_text(f"{metrics.read_text()}\n4,59,,0.5")
     now[0] += 120
     display.close()
     # What failed and what was finished earlier is not waited for; what was stopped goes on later:
     # 120 of 860 steps were taken in two minutes, the failed run's among them.
-    line = out.getvalue().rpartition("\r")[2]
+    line = capsys.readouterr().err.rpartition("\r")[2]
     assert line == "\x1b[K1 of 10 runs finished, 0:12:20 left | a 0: 60/100, MAE 0.5000\n"
 
 
