@@ -8,6 +8,7 @@ one molecule of a hundred at least. All are standardised and clipped to six devi
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +63,8 @@ def load_pretraining(path: Path, root: Path, layout: Layout | None = None) -> Da
     descriptors, counts = _features(smiles, root / "pretraining" / digest[:12])
     chosen = np.flatnonzero(~np.isnan(descriptors).all(axis=1))
     if len(chosen) < _FEWEST:
-        raise DataError(f"{path}: {len(chosen):,} of its {len(smiles):,} molecules can be used")
+        usable = f"{len(chosen):,} of its {len(smiles):,} molecules can be used"
+        raise DataError(f"{path}: {usable}: give {_FEWEST} or more")
     kept = [smiles[at] for at in chosen]
     counts = counts[chosen]
     share = (counts > 0).mean(axis=0)
@@ -111,43 +113,44 @@ def _features(smiles: list[str], folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """Return descriptors ``[n, K]`` and Morgan counts ``[n, 2048]``, stored in parts in the folder.
 
     Descriptors of a molecule that cannot be used are nan. Parts of an earlier call are not made
-    again.
+    again, unless they are damaged.
     """
-    line, parts = StatusLine(), []
+    descriptors = np.empty((len(smiles), len(descriptor_names())), np.float32)
+    counts = np.empty((len(smiles), ENVIRONMENTS), np.uint8)
+    line, missing = StatusLine(), []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.with_suffix(".lock")):
-            for first in range(0, len(smiles), _PART):
-                file = folder / f"{first}.npz"
-                if not file.is_file():
-                    made = _compute(smiles[first : first + _PART], first, len(smiles), line)
+            for part in _slices(slice(0, len(smiles)), _PART):
+                try:
+                    with (folder / f"{part.start}.npz").open("rb") as file:
+                        stored = np.load(file)
+                        descriptors[part], counts[part] = stored["descriptors"], stored["counts"]
+                except Exception:  # not there, or cut short, which fails in many ways
+                    missing.append(part)
+            chunks = (smiles[chunk] for part in missing for chunk in _slices(part, _CHUNK))
+            with in_processes(_of_chunk, chunks, cores() if missing else 1) as computed:
+                for part in missing:
+                    for chunk in _slices(part, _CHUNK):
+                        descriptors[chunk], counts[chunk] = next(computed)
+                        if line.is_due():
+                            line.show(f"descriptors: {chunk.stop:,} of {len(smiles):,} molecules")
+                    file = folder / f"{part.start}.npz"
                     with replacing(file) as partial, partial.open("wb") as stream:
-                        np.savez_compressed(stream, descriptors=made[0], counts=made[1])
-                with np.load(file) as stored:
-                    parts.append((stored["descriptors"], stored["counts"]))
+                        np.savez_compressed(
+                            stream, descriptors=descriptors[part], counts=counts[part]
+                        )
     except OSError as error:
         what = f"the folder of descriptors {folder}"
         raise DataError(cannot_be_written(what, error, "give another --data.root")) from error
     finally:
         line.clear()
-    descriptors, counts = zip(*parts, strict=True)
-    return np.concatenate(descriptors), np.concatenate(counts)
+    return descriptors, counts
 
 
-def _compute(
-    smiles: list[str], before: int, total: int, line: StatusLine
-) -> tuple[np.ndarray, np.ndarray]:
-    """Compute a part; the line shows how many molecules are done, with those before it."""
-    chunks = (smiles[start : start + _CHUNK] for start in range(0, len(smiles), _CHUNK))
-    parts = []
-    with in_processes(_of_chunk, chunks, cores()) as computed:
-        for part in computed:
-            parts.append(part)
-            if line.is_due():
-                done = before + len(parts) * _CHUNK
-                line.show(f"descriptors: {done:,} of {total:,} molecules")
-    descriptors, counts = zip(*parts, strict=True)
-    return np.concatenate(descriptors), np.concatenate(counts)
+def _slices(of: slice, size: int) -> Iterator[slice]:
+    for start in range(of.start, of.stop, size):
+        yield slice(start, min(start + size, of.stop))
 
 
 def _of_chunk(smiles: list[str]) -> tuple[np.ndarray, np.ndarray]:

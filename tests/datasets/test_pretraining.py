@@ -81,9 +81,39 @@ def test_an_interrupted_computation_continues_after_the_stored_parts(
     monkeypatch.setattr(pretraining, "_of_chunk", failing)
     with pytest.raises(KeyboardInterrupt):
         load_pretraining(path, tmp_path)
+    pools: list[int] = []
+    processes = pretraining.in_processes
+    monkeypatch.setattr(
+        pretraining, "in_processes", lambda *given: pools.append(1) or processes(*given)
+    )
+    shown: list[str] = []
+    monkeypatch.setattr(pretraining.StatusLine, "is_due", lambda line: True)
+    monkeypatch.setattr(pretraining.StatusLine, "show", lambda line, text: shown.append(text))
     resumed = load_pretraining(path, tmp_path)
     assert len(calls) == 6 + 4  # of 8 chunks 4 were in stored parts
+    assert pools == [1]  # though two parts were missing
+    assert shown[-1] == "descriptors: 152 of 152 molecules"
     np.testing.assert_array_equal(resumed.train.y.numpy(), plain.train.y.numpy())
+
+
+@pytest.mark.parametrize("size", [0, -9])
+def test_a_part_that_is_cut_short_is_made_again(
+    tmp_path: Path, root: Path, molecules: list[str], size: int
+) -> None:
+    path = write(tmp_path / "m.smi", molecules)
+    plain = load_pretraining(path, root)
+    for part in root.glob("pretraining/*/*.npz"):
+        part.write_bytes(part.read_bytes()[:size])
+    again = load_pretraining(path, root)
+    np.testing.assert_array_equal(again.train.y.numpy(), plain.train.y.numpy())
+
+
+@pytest.mark.parametrize("count", [0, 50])
+def test_too_few_molecules_are_refused(tmp_path: Path, molecules: list[str], count: int) -> None:
+    path = tmp_path / "m.smi"
+    path.write_text("".join(f"{one}\n" for one in molecules[2 : 2 + count]))
+    with pytest.raises(DataError, match=f"{count} of its {count} molecules can be used: give 100"):
+        load_pretraining(path, tmp_path)
 
 
 def test_a_place_that_cannot_be_written_is_one_line(
