@@ -16,12 +16,7 @@ from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
 from graphormer_sepnorm.data_config import DataConfig
-from graphormer_sepnorm.datasets.catalogue import (
-    PRETRAINING,
-    TABLE,
-    canonical_name,
-    load_dataset,
-)
+from graphormer_sepnorm.datasets.catalogue import PRETRAINING, TABLE, canonical_name, load_dataset
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.training_graphs import (
     GraphIndices,
@@ -124,7 +119,8 @@ class MoleculeDataModule(LightningDataModule):
     ) -> MoleculeDataModule:
         """Make a data module of your own PyG data sets.
 
-        Their graph store is found again by the graphs, all of which are read at each start.
+        Their graph store is found again by the graphs, all of which are read at each start; where
+        all splits have `packed`, as those of `load_dataset`, by their fingerprint alone.
 
         Args:
             splits: The graphs of the three splits and what their labels mean.
@@ -196,7 +192,7 @@ class MoleculeDataModule(LightningDataModule):
                 lambda: itertools.chain(*(getattr(one, "packed", one.__iter__)() for one in parts)),
                 self.max_path_length,
             )
-            if not own:
+            if self._given or not own:
                 check_labels(store.targets, splits)
             self._store = store
         return self._store

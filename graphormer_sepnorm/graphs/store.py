@@ -142,7 +142,8 @@ class GraphStore:
             raise DataError("the data set holds no graphs")
         return cls(
             first_atom=np.cumsum(np.concatenate(sizes)),
-            **{name: np.concatenate(part) for name, part in parts.items()},
+            # The parts of an array go before those of the next are joined.
+            **{name: np.concatenate(parts.pop(name)) for name in [*parts]},
             **types.arrays(),
             max_path_length=max_path_length,
         )

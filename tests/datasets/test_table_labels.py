@@ -258,5 +258,9 @@ def test_labels_that_look_like_slips(tmp_path: Path) -> None:
         values = [slip if n == 7 else value for n, value in enumerate(plain)]
         (warning,) = warnings_of(tmp_path, values)
         assert warning.startswith(f"value is {float(slip):.6g} in row ")
+    rows = [(f"{'C' * n}O", -9999 if n == 28 else n) for n in range(1, 41)]
+    files = [write_csv(tmp_path / f"{at}.csv", rows[at::2]) for at in (0, 1)]
+    report = report_of(load(files[0], validation_table=files[1], test_table=files[1]))
+    assert report.warnings[0].startswith("value is -9999 in 1.csv, row 14, and half")
     (warning,) = warnings_of(tmp_path, [3.5])
     assert warning == "all 20 training labels of value are 3.5: nothing can be learned from them"

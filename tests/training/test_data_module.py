@@ -15,6 +15,7 @@ import torch
 from lightning import Callback, Trainer
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.lazy_graphs import load_arrays
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.training_graphs import scaling
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
@@ -263,6 +264,15 @@ def test_labels_that_cannot_be_learned_are_refused(
     for _ in range(2):
         with pytest.raises(DataError, match=message):
             data.setup("fit")
+
+
+def test_given_labels_are_checked_where_many_graphs_are_made_at_once(make_data: MakeData) -> None:
+    smiles, labels, apart = ["C", "CC", "CO"], np.array([[0.0], [1.0], [2.0]]), np.arange(3) > 1
+    task = Task("regression", ("y",), ("",), "mae")
+    own = load_arrays(smiles, smiles, labels, task, None, apart, "molecule-1", "ogb-1.3.6", ())
+    make_data(own).setup("fit")
+    with pytest.raises(DataError, match="graphs have 1 labels, the task names 2 targets"):
+        make_data(dataclasses.replace(own, task=BINARY)).setup("fit")
 
 
 @pytest.mark.parametrize("empty", ["train", "validation", "test"])

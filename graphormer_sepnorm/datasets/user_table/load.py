@@ -374,9 +374,10 @@ def _warnings(
                 "learned from them"
             )
         elif task.kind == "regression" and low < high and distance[worst] > _FAR * (high - low):
-            row = [row.number for name in SPLITS for row in parts[name]][worst]
+            split, row = [(one, row.number) for one in SPLITS for row in parts[one]][worst]
+            place = f"{config.files[split].name}, " if len(config.files) > 1 else ""
             yield (
-                f"{name} is {values[worst]:.6g} in row {row}, and half of the labels are "
+                f"{name} is {values[worst]:.6g} in {place}row {row}, and half of the labels are "
                 f"{low:.4g} to {high:.4g}: if it stands for a missing value, empty the cell"
             )
         bounded = int(np.count_nonzero(~np.isnan(sides[:, at :: len(task.targets)])))
