@@ -141,13 +141,11 @@ class Featuriser:
         records, known = read_records(molecule), self._known
         if records is None:
             pairs = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds()]
-            atoms, bonds = (
-                map(self._atom, molecule.GetAtoms()),
-                map(self._bond, molecule.GetBonds()),
-            )
+            atoms = [self._atom(atom) for atom in molecule.GetAtoms()]
+            bonds = [self._bond(bond) for bond in molecule.GetBonds()]
             ring_atoms = [atom.GetIdx() for atom in molecule.GetAtoms() if atom.IsInRing()]
             ends = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-            return [*atoms], [*bonds], ends, np.array(ring_atoms, dtype=np.int64)
+            return atoms, bonds, ends, np.array(ring_atoms, dtype=np.int64)
         ends = np.frombuffer(records.ends, np.uint8).reshape(-1, 2)
         try:
             atoms, bonds = ([known[key] for key in part] for part in records[:2])

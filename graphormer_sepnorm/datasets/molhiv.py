@@ -37,10 +37,7 @@ SPLIT_FILES = {
     "validation": "split/scaffold/valid.csv.gz",
     "test": "split/scaffold/test.csv.gz",
 }
-RAW_FILES = (
-    *(EDGES, BONDS, ATOMS, LABELS, ATOM_COUNTS, BOND_COUNTS, SMILES),
-    *SPLIT_FILES.values(),
-)
+RAW_FILES = (EDGES, BONDS, ATOMS, LABELS, ATOM_COUNTS, BOND_COUNTS, SMILES, *SPLIT_FILES.values())
 # SHA-256 of OGB's own files as far as they are known, by which a download is told from other files.
 PUBLISHED = {
     EDGES: "d279b2d408f553cdc6e8ff9712e8eb52ee8831e6f63d29431812e27bca119389",

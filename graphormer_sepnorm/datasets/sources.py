@@ -90,10 +90,7 @@ def _missing(folder: Path, names: Sequence[str]) -> list[str]:
 
 
 def _download(
-    folder: Path,
-    names: Sequence[str],
-    fetch: Callable[[Path], Path],
-    published: Mapping[str, str],
+    folder: Path, names: Sequence[str], fetch: Callable[[Path], Path], published: Mapping[str, str]
 ) -> None:
     with tempfile.TemporaryDirectory(dir=folder, prefix="download.") as staging:
         fetched = fetch(Path(staging))

@@ -6,6 +6,7 @@ n molecules · D numbers: descriptors, then columns.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from itertools import compress
 from typing import Any, Self
 
 import numpy as np
@@ -63,9 +64,7 @@ class ExtraInputs:
         parts = [f"{name} of {count:,}" for name, count in counts.items() if count]
         if undefined := int(missing[:, :first].any(axis=1).sum()):
             parts.append(f"descriptors of {undefined:,}")
-        constant = [
-            name for name, factor in zip(self.columns, factors[first:], strict=True) if factor == 0
-        ]
+        constant = list(compress(self.columns, factors[first:] == 0))
         lines = []
         if parts:
             lines.append(f"missing, the training mean stands for it: {listed(parts)} molecules")
@@ -75,15 +74,10 @@ class ExtraInputs:
 
     def remarks(self, values: np.ndarray) -> list[str]:
         """Say what is missing in a molecule's numbers ``[D]``, nan = missing; mostly nothing."""
-        missing = np.isnan(values)
-        undefined = int(missing[: len(self.descriptors)].sum())
-        names = [
-            name
-            for name, none in zip(self.columns, missing[len(self.descriptors) :], strict=True)
-            if none
-        ]
-        if undefined:
-            names.append(f"{undefined} of {len(self.descriptors)} descriptors")
+        missing, first = np.isnan(values), len(self.descriptors)
+        names = list(compress(self.columns, missing[first:]))
+        if undefined := int(missing[:first].sum()):
+            names.append(f"{undefined} of {first} descriptors")
         return [f"training means in place of {listed(names)}"] if names else []
 
     def to_plain(self) -> dict[str, list[str]]:

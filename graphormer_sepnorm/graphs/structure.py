@@ -132,16 +132,9 @@ class PairTypes:
                 _Block(
                     len(num_atoms),
                     len(self.kinds),
-                    num_atoms.ctypes.data,
-                    num_bonds.ctypes.data,
-                    edges[0].ctypes.data,
-                    edges[1].ctypes.data,
-                    kind.ctypes.data,
+                    *_pointers(num_atoms, num_bonds, *edges, kind),
                     LARGEST_COUNT,
-                    in_degree.ctypes.data,
-                    out_degree.ctypes.data,
-                    pair_type.ctypes.data,
-                    ring_sizes.ctypes.data,
+                    *_pointers(in_degree, out_degree, pair_type, ring_sizes),
                 )
             ),
         )

@@ -113,8 +113,4 @@ class GraphVocabulary:
     @classmethod
     def from_plain(cls, plain: dict[str, list[list[int]]]) -> GraphVocabulary:
         """Make a vocabulary from what `to_plain` gave."""
-        atoms, bonds = (
-            Vocabulary(tuple(tuple(column) for column in plain[part]))
-            for part in ("atoms", "bonds")
-        )
-        return cls(atoms, bonds)
+        return cls(*(Vocabulary(tuple(map(tuple, plain[of]))) for of in ("atoms", "bonds")))

@@ -102,13 +102,10 @@ class ExcelReader(TableReader):
             return is_smiles_name(name) if wanted is None else name.lower() == wanted.lower()
 
         sheets = self._book.worksheets
-        chosen = [
-            sheet
-            for number, sheet in enumerate(sheets, start=1)
-            if layout.sheet in (sheet.title, str(number))
-            or (layout.sheet is None and sheet.sheet_state == "visible")
-        ]
-        if layout.sheet is not None and not chosen:
+        chosen = [one for at, one in enumerate(sheets, 1) if layout.sheet in (one.title, str(at))]
+        if layout.sheet is None:
+            chosen = [sheet for sheet in sheets if sheet.sheet_state == "visible"]
+        elif not chosen:
             raise DataError(
                 f"{self.name}: there is no sheet {layout.sheet!r}; the sheets are "
                 f"{listed(self._book.sheetnames)}: name one with {layout.options}sheet"
@@ -124,8 +121,8 @@ class ExcelReader(TableReader):
                 found.append((sheet, rows, header))
         of_smiles = [one for one in found if any(map(names_smiles, one[-1]))]
         if len(of_smiles or found) != 1:
-            several = [one[0].title for one in (of_smiles or found)]
-            titles = listed(several or [sheet.title for sheet in chosen] or self._book.sheetnames)
+            meant = [one[0] for one in of_smiles or found] or chosen or sheets
+            titles = listed([sheet.title for sheet in meant])
             what = "could be meant" if found else "are hidden, or without such a header row"
             raise DataError(
                 f"{self.name}: sheets {titles} {what}: name one with {layout.options}sheet, and "

@@ -113,10 +113,7 @@ def _stored(value: Any) -> _Stored:
     try:
         data = shown.cast(arrow.string()).as_buffer().to_pybytes()
     except arrow.ArrowException:  # of several values
-        try:
-            data = str(value.as_py()).encode()
-        except (OverflowError, ValueError):
-            data = f"<{value.type}>".encode()
+        data = f"<{value.type}>".encode()
     stored = _Stored(data.decode("utf-8", "surrogateescape"))
     stored.value = value
     return stored
@@ -132,11 +129,7 @@ class ParquetWriter(WholeFileWriter):
     format = "parquet"
 
     def __init__(
-        self,
-        path: Path,
-        columns: Sequence[str],
-        types: Mapping[str, str],
-        like: TableReader | None,
+        self, path: Path, columns: Sequence[str], types: Mapping[str, str], like: TableReader | None
     ) -> None:
         self._arrow = arrow = _pyarrow()
         given = list(like.schema) if isinstance(like, ParquetReader) else []

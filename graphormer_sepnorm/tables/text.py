@@ -19,11 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.tables.columns import (
-    DecimalComma,
-    is_smiles_name,
-    with_decimal_comma,
-)
+from graphormer_sepnorm.tables.columns import DecimalComma, is_smiles_name, with_decimal_comma
 from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Layout, Row, TableReader
 
 _GZIP = b"\x1f\x8b"

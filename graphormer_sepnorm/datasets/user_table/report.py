@@ -451,11 +451,10 @@ def _targets(report: DataReport) -> Iterator[str]:
     table = [[title(alone) if alone else "training", "labels", "missing", *names]]
     for name, summary in rows:
         values = [getattr(summary, which) for which in statistics]
-        table.append([name, f"{summary.labels:,}", f"{summary.missing:,}", *map(_shown, values)])
+        numbers = ["-" if value is None else f"{value:.4g}" for value in values]
+        if report.kind == "binary":
+            numbers[0] = f"{summary.positives:,}"
+        table.append([name, f"{summary.labels:,}", f"{summary.missing:,}", *numbers])
     yield aligned([[shortened(name, 24), *cells] for name, *cells in table], numbers_from=1)
     if len(report.targets) > len(shown):
         yield f"and {len(report.targets) - len(shown)} more targets"
-
-
-def _shown(value: float | None) -> str:
-    return "-" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -221,10 +222,7 @@ def read_rows(path: Path, config: DataConfig, split: str, targets: Sequence[str]
 
 def _only(row: Row, used: Collection[int | None]) -> Row:
     """Return a row that says of columns that are not used only whether something stands there."""
-    cells = [cell and True for cell in row.cells]
-    for at in used:
-        if at is not None and at < len(cells):
-            cells[at] = row.cells[at]
+    cells = [cell if at in used else cell and True for at, cell in enumerate(row.cells)]
     return replace(row, cells=tuple(cells))
 
 
@@ -236,10 +234,7 @@ def _find_columns(
     split: str,
     targets: Sequence[str],
 ) -> TableColumns:
-    """Find the columns by their names, and the targets by their contents if they are not named.
-
-    For that all `rows` are read; else none is.
-    """
+    """Find columns by their names, targets without names by their contents in all the `rows`."""
     where = reader.name
     if reader.format == "smi":
         raise DataError(
@@ -285,15 +280,16 @@ def _find_targets(
     rows are labels only where there is nothing else.
     """
     free = [at for at in range(len(columns)) if at not in taken]
-    nothing: dict[int, bool] = {}  # whether columns that may be meant say nothing
+    says: dict[int, bool] = {}  # columns that may be meant: whether they say anything
     for at in free:
         cells = [row.cells[at] for row in rows if not row.problem]
-        there = [cell for cell in cells if not is_empty(cell)]
-        labels = sum(not math.isnan(_value(split_bound(cell)[1])) for cell in there)
+        numbers = [_value(split_bound(cell)[1]) for cell in cells]
+        labels = len(numbers) - sum(map(math.isnan, numbers))
         index = names_rows(columns[at]) or (at == 0 and columns[0] == "column_1")
-        if labels > _ENOUGH * len(there) and not index:
-            nothing[at] = _says_nothing(cells)
-    found = [at for at in nothing if not nothing[at]] or [*nothing]
+        if labels > _ENOUGH * sum(not is_empty(cell) for cell in cells) and not index:
+            steps = {after - before for before, after in pairwise(numbers)}
+            says[at] = steps not in ({0.0}, {1.0})
+    found = [at for at in says if says[at]] or [*says]
     for at in found:
         find_column(columns, columns[at], where)  # it is the only one of its name
     if len(found) == 1 or (found and several):
@@ -307,14 +303,6 @@ def _find_targets(
         f"name them with --data.target_columns, for example '[{names[0]}]'; of two classes in "
         "words give --data.positive too, of more --data.task multiclass"
     )
-
-
-def _says_nothing(cells: Sequence[object]) -> bool:
-    """Whether a column is a constant, or counts its rows."""
-    texts = [str(cell).strip() for cell in cells]
-    first = int(texts[0]) if texts and texts[0].isdecimal() else 0
-    counted = len(texts) > 2 and texts == [str(first + at) for at in range(len(texts))]
-    return counted or len({*texts}) == 1 < len(texts)
 
 
 def _value(cell: object) -> float:
