@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
 
 from graphormer_sepnorm.cli.main import OneLineParser, check_least
 from graphormer_sepnorm.cli.table_verbs import COUNTS, add_computing, add_table, job_of, run_job
-
-if TYPE_CHECKING:
-    from graphormer_sepnorm.inference.predictor import Predictor
-    from graphormer_sepnorm.inference.table_job import Outcome
 
 USAGE = "predict.py embed MODEL -i FILE [-o FILE] [options]"
 
@@ -32,13 +28,8 @@ def embed(arguments: list[str]) -> int:
     add_computing(parser)
     options = parser.parse_args(arguments)
     check_least(options, COUNTS)
-
-    def load(outcome: Outcome) -> Predictor:
-        from graphormer_sepnorm.inference.predictor import Predictor
-
-        predictor = Predictor.load(options.model, options.device)
-        outcome.notes += filter(None, [predictor.embedding_note])
-        return predictor
+    from graphormer_sepnorm.inference.predictor import Predictor
 
     job = job_of(options, verb="embedded")
+    load = partial(Predictor.load, options.model, options.device)
     return run_job(job, options.model, load, ["embed", *arguments])[0]

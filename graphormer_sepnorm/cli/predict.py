@@ -9,6 +9,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -178,7 +179,10 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if options.shard and options.evaluate:
         raise ConfigError("--evaluate compares whole tables: leave it out with --shard")
     asked = {name: getattr(options, name) for name in ("interval", "neighbours")}
-    options.asked = {name: value for name, value in asked.items() if value is not None}
+    options.ask = {name: value for name, value in asked.items() if value is not None}
+    # As a job has them.
+    options.asked = json.dumps(options.ask) if options.ask else ""
+    options.evaluate = tuple(options.evaluate)
     check_least(options, COUNTS | {"num_actors": 1})
     return options
 
@@ -274,8 +278,8 @@ def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
             f"and no property: train with --model.from_pretrained {options.model}, or take its "
             f"vectors with python predict.py embed {options.model}"
         )
-    if options.asked:
-        asked = {"interval": predictor.interval, **options.asked}
+    if options.ask:
+        asked = {"interval": predictor.interval, **options.ask}
         if asked["interval"] == "none":
             asked["interval"] = None
         predictor.ask(**asked)
@@ -293,15 +297,9 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> int:
     """Predict a file; return the exit status."""
     from graphormer_sepnorm.inference.table_job import Shard
 
-    job = job_of(
-        options,
-        evaluate=tuple(options.evaluate),
-        asked=json.dumps(options.asked) if options.asked else "",
-        shard=Shard.parse(options.shard) if options.shard else None,
-    )
-    status, outcome = run_job(
-        job, options.model, lambda _: _ready(options, options.device), arguments
-    )
+    job = job_of(options, shard=Shard.parse(options.shard) if options.shard else None)
+    load = partial(_ready, options, options.device)
+    status, outcome = run_job(job, options.model, load, arguments)
     if outcome.evaluation is not None:
         if job.to_file:
             _print(outcome.evaluation.text())
@@ -319,7 +317,7 @@ def _predict_by_ray(options: argparse.Namespace) -> int:
     from graphormer_sepnorm.inference.table_job import Outcome
 
     options.output = options.output.rstrip("/")
-    job = job_of(options, output_format="parquet", evaluate=())
+    job = job_of(options, output_format="parquet")
     predictor, outcome, started = _ready(options, "cpu"), Outcome(), time.monotonic()
     model = find_checkpoint(options.model).absolute()
     predict_library(predictor, job, model, outcome, options.device, options.num_actors)

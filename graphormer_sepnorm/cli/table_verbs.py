@@ -52,7 +52,7 @@ def add_table(
     add("--smiles_column", metavar="NAME", help="column of the SMILES; default: found by its name")
     what = "sheet of an Excel file; default: the only one with a column of SMILES"
     add("--sheet", metavar="NAME|N", help=what)
-    what = "row (line) of Excel, CSV and TSV that names the columns; default: found"
+    what = "row (line) of Excel, CSV and TSV that names the columns; default: the first"
     add("--header_row", type=int, metavar="N", help=what)
     add("--input_format", metavar="FORMAT", choices=FORMATS, help=formats)
     if not needed:
@@ -82,7 +82,7 @@ def job_of(options: argparse.Namespace, **more: Any) -> TableJob:
 
 
 def run_job(
-    job: TableJob, model: str, load: Callable[[Outcome], Predictor], words: list[str]
+    job: TableJob, model: str, load: Callable[[], Predictor], words: list[str]
 ) -> tuple[int, Outcome]:
     """Predict or embed a table.
 
@@ -102,7 +102,7 @@ def run_job(
     check_places(job)
     outcome = Outcome()
     try:
-        predictor = load(outcome)
+        predictor = load()
         started = time.monotonic()
         predict_table(predictor, job, find_checkpoint(model), outcome)
     except KeyboardInterrupt:

@@ -258,18 +258,22 @@ class Explainer:
             copy.deepcopy(network).requires_grad_(False) for network in predictor.networks
         ]
         self._path_length = config.max_path_length
-        others, extra = [], predictor.extra_inputs.in_words()
-        if predictor.blend is not None:
-            others.append("the trees of the blend")
-        if self.binary and len(self._networks) > 1:
+        others, extra, blend = [], predictor.extra_inputs.in_words(), predictor.blend
+        averaged = self.binary and len(self._networks) > 1
+        if blend is not None and blend.changes:
+            if blend.trees.known[self._number]:
+                others.append("the trees of the blend")
+                averaged &= blend.stacking is None  # else log-odds are averaged
+            if blend.exclusive:
+                others.append("that classes add up to 1")
+        if averaged:
             others.append("the averaging of probabilities, not log-odds")
         known = predictor.uncertainty
         if known is not None and known.calibrated_by(self._number) != "none":
             others.append("calibration")
-        coverage = [f"explained is the value of the network, without {', '.join(others)}"]
-        coverage = coverage if others else []
-        coverage += [f"the effect of {extra} is in the baseline, not in atoms"] if extra else []
-        self.coverage = "; ".join(coverage)
+        without = f"explained is the value of the network, without {', '.join(others)}"
+        inside = f"the effect of {extra} is in the baseline, not in atoms"
+        self.coverage = "; ".join([without] * bool(others) + [inside] * bool(extra))
 
     def explain(
         self,
@@ -317,9 +321,8 @@ class Explainer:
         own = None if columns is None else columns[places]
         graphs = self._predictor.with_extra(graphs, understood, own)
         for rows in by_size(graphs.num_atoms, batch_size):
-            explained = self._explain(
-                graphs.take(rows), [found[place] for place in places[rows]], batch_size
-            )
+            own = [found[place] for place in places[rows]]
+            explained = self._explain(graphs.take(rows), own, batch_size)
             for place, explanation in zip(places[rows], explained, strict=True):
                 found[place] = explanation
         return found

@@ -51,11 +51,11 @@ def explain_table(explainer: Explainer, job: TableJob, model: str, outcome: Outc
     check_places(job)
 
     def explain(molecules: Molecules) -> list[Explanation]:
-        parsed, smiles, extra = molecules
-        return explainer.explain_molecules(parsed, smiles, job.batch_size, job.max_atoms, extra)
+        options = job.batch_size, job.max_atoms, molecules.extra
+        return explainer.explain_molecules(molecules.parsed, molecules.smiles, *options)
 
     with job.opened() as reader:
-        columns = MoleculeColumns.find(reader, job, explainer.columns, outcome)
+        columns = MoleculeColumns.find(reader, job, explainer.columns)
         used = (columns.smiles, *columns.extra)
         id_column = find_id_column(reader.columns, None, reader.name, used)
         work = computed(reader, columns, explain, CHUNK_ROWS, explainer.device, job, outcome)
@@ -68,7 +68,7 @@ def explain_table(explainer: Explainer, job: TableJob, model: str, outcome: Outc
                     for cell, one in zip(ids, explained, strict=True)
                 ]
 
-        with contextlib.closing(work):  # type: ignore[type-var]
+        with contextlib.closing(work):
             _write(explainer, named(), job, model, outcome)
 
 

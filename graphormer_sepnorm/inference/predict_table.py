@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -68,13 +68,23 @@ class Molecules(NamedTuple):
 
     Attributes:
         parsed: Each, or why a row has none.
-        smiles: As given; of SDF records and InChI canonical, and empty where there is no molecule.
+        texts: The SMILES as given; None where there is none: of SDF records, InChI, empty cells.
         extra: float64 ``[rows, names]``, the columns that a model reads too; nan = missing.
     """
 
     parsed: list[ParsedMolecule]
-    smiles: list[str]
+    texts: list[Any]
     extra: np.ndarray
+
+    @property
+    def smiles(self) -> list[str]:
+        """As given; else canonical, and empty where there is no molecule."""
+        texts = []
+        for one, text in zip(self.parsed, self.texts, strict=True):
+            if text is None:
+                text = "" if one.molecule is None else canonical_smiles(one.molecule)
+            texts.append(str(text))
+        return texts
 
 
 @dataclass(frozen=True)
@@ -87,10 +97,8 @@ class MoleculeColumns:
     written_order: bool  # whether atoms of records and InChI get the order of their SMILES
 
     @classmethod
-    def find(
-        cls, reader: TableReader, job: TableJob, names: Sequence[str], outcome: Outcome
-    ) -> MoleculeColumns:
-        """Find them in a table; where that was not the only way to read it, the outcome notes it.
+    def find(cls, reader: TableReader, job: TableJob, names: Sequence[str]) -> MoleculeColumns:
+        """Find them in a table.
 
         Raises:
             DataError: There is no such column, or the table is a list of SMILES without a header.
@@ -114,7 +122,7 @@ class MoleculeColumns:
 
     def parse(self, rows: Sequence[Unparsed]) -> Molecules:
         """Return the molecules of some rows."""
-        parsed, smiles, extra = [], [], np.full((len(rows), len(self.names)), np.nan)
+        parsed, texts, extra = [], [], np.full((len(rows), len(self.names)), np.nan)
         for number, (problem, text, cells) in enumerate(rows):
             one = ParsedMolecule(None, problem) if problem else self._molecule(text)
             if one.molecule is not None:
@@ -123,12 +131,13 @@ class MoleculeColumns:
                 except ValueError as error:
                     one = ParsedMolecule(None, str(error))
             if self.smiles is None or is_inchi(text):
-                text = "" if one.molecule is None else canonical_smiles(one.molecule)
+                text = None
                 if self.written_order and one.molecule is not None:
+                    text = canonical_smiles(one.molecule)
                     one = replace(one, molecule=in_written_order(one.molecule))
             parsed.append(one)
-            smiles.append(str(text))
-        return Molecules(parsed, smiles, extra)
+            texts.append(text)
+        return Molecules(parsed, texts, extra)
 
     def _molecule(self, text: Any) -> ParsedMolecule:
         if self.smiles is None:
@@ -144,7 +153,7 @@ def computed(
     device: str,
     job: TableJob,
     outcome: Outcome,
-) -> Iterator[tuple[list[Row], Result]]:
+) -> Generator[tuple[list[Row], Result], None, None]:
     """Yield some rows of a table at a time, in order, and what is computed of their molecules.
 
     These are the rows of the job's shard, without those that the outcome knows of an earlier run.
@@ -199,12 +208,10 @@ def find_columns(
     embeds = job.verb == "embedded"
     found = (predictor.embed_molecules if embeds else predictor.predict_molecules)([])
     names = () if embeds else predictor.extra_inputs.columns
-    molecules = MoleculeColumns.find(reader, job, names, outcome)
+    molecules = MoleculeColumns.find(reader, job, names)
     ours = [*found.table, "warning", "error"]
-    if (
-        molecules.smiles is None
-        and (job.output_format or format_to_write(job.destination)) != "sdf"
-    ):
+    format = job.output_format or format_to_write(job.destination)
+    if molecules.smiles is None and format != "sdf":
         ours.insert(0, "smiles")
     added: dict[str, str] = {}
     for name in ours:
@@ -257,6 +264,8 @@ def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome
             something, or an interrupted job is another one.
     """
     check_places(job)
+    if job.verb == "embedded":
+        outcome.notes += filter(None, [predictor.embedding_note])
     with job.opened() as reader:
         columns = find_columns(reader, predictor, job, outcome)
         identity = mark = None
@@ -278,15 +287,11 @@ def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome
             compute = partial(predict_chunk, predictor, columns, job)
             options = CHUNK_ROWS, predictor.device, job, outcome
             work = computed(reader, columns.molecules, compute, *options)
-            with contextlib.closing(work):  # type: ignore[type-var]
+            with contextlib.closing(work):
                 for chunk, found in work:
-                    writer.write(
-                        (
-                            (*row.cells, *ours)
-                            for row, *ours in zip(chunk, *found.values(), strict=True)
-                        ),
-                        [row.record for row in chunk],
-                    )
+                    rows = zip(chunk, *found.values(), strict=True)
+                    cells = ((*row.cells, *ours) for row, *ours in rows)
+                    writer.write(cells, [row.record for row in chunk])
                     if outcome.evaluation is not None:
                         outcome.evaluation.add_rows([row.cells for row in chunk], found)
                     outcome.count(found["warning"], found["error"])

@@ -14,8 +14,10 @@ from typing import Any, Self
 import numpy as np
 
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
+from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.tables.columns import free_name
 from graphormer_sepnorm.uncertainty.domain import Nearest, Neighbors
 from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 
@@ -47,19 +49,10 @@ class Rows:
         return tuple(name for name, cells in self.table.items() if isinstance(cells, np.ndarray))
 
     @property
-    def text_columns(self) -> tuple[str, ...]:
-        """Names of the columns that hold text."""
-        return tuple(name for name, cells in self.table.items() if isinstance(cells, list))
-
-    @property
     def numbers(self) -> np.ndarray:
         """The columns of numbers side by side, ``[n, columns]``."""
-        return np.stack([self.table[name] for name in self.columns], axis=1)
-
-    @property
-    def texts(self) -> tuple[tuple[str, ...], ...]:
-        """The cells of `text_columns`, a row for each molecule."""
-        return tuple(zip(*(self.table[name] for name in self.text_columns), strict=True))
+        cells = self.table.values()
+        return np.stack([one for one in cells if isinstance(one, np.ndarray)], axis=1)
 
     @classmethod
     def joined(cls, smiles: tuple[str, ...], parts: Sequence[Self]) -> Self:
@@ -132,10 +125,18 @@ class Predictions(Rows):
             columns |= {} if part is None else {name: part}
         return columns | self.cells
 
-    def to_pandas(self) -> Any:
-        """Return a data frame with the columns that `predict.py` adds to a table."""
-        import pandas
+    @property
+    def texts(self) -> tuple[tuple[str, ...], ...]:
+        """The columns of text, `cells`, a row for each molecule."""
+        return tuple(zip(*self.cells.values(), strict=True))
 
+    def to_pandas(self) -> Any:
+        """Return a data frame of what `predict.py` adds to a table; ConfigError: without pandas."""
+        try:
+            import pandas
+        except ImportError:
+            said = "to_pandas needs pandas: pip install pandas, or take the columns from .table"
+            raise ConfigError(said) from None
         columns: dict[str, Any] = {"smiles": self.smiles} if self.smiles else {}
         columns |= self.table
         return pandas.DataFrame(columns | {"warning": self.warnings, "error": self.errors})
@@ -178,14 +179,15 @@ def estimate_uncertainty(
     task: Task,
     inputs: Inputs,
     molecules: Sequence[Any],
-    warnings: list[str],
+    warnings: Sequence[str],
     interval: float | None,
     neighbors: int,
-) -> tuple[dict[str, np.ndarray], dict[str, list[str]]]:
+) -> tuple[dict[str, np.ndarray], dict[str, list[str]], Sequence[str]]:
     """Return what predictions come with: arrays, by the names of `Predictions`, and text columns.
 
-    The inputs are of molecules that were predicted, without fingerprints. Why one of them is
-    outside the domain is added to `warnings`. `interval` and `neighbors` as in `Predictor.ask`.
+    The inputs are of molecules that were predicted, without fingerprints. Also returned are the
+    `warnings`, with why a molecule is outside the domain. `interval` and `neighbors` as in
+    `Predictor.ask`.
     """
     arrays: dict[str, np.ndarray] = {"values": inputs.values}
     if inputs.spread is not None:
@@ -203,26 +205,25 @@ def estimate_uncertainty(
         if uncertainty.expects_errors:
             arrays["expected_error"] = uncertainty.known(values, expected)
         if interval is not None and task.kind == "regression":
-            ends = uncertainty.intervals(values, expected, interval)
-            arrays |= dict(zip(("low", "high"), ends, strict=True))
+            arrays["low"], arrays["high"] = uncertainty.intervals(values, expected, interval)
     if task.one_of:
         best = arrays["values"].argmax(axis=1)
         cells[f"class_{task.one_of}"] = [task.classes[number] for number in best]
     if uncertainty is None:
-        return arrays, cells
+        return arrays, cells, warnings
     if interval is not None and task.kind == "binary":
         names = (f"set_{target}" for target in task.targets)
         cells |= zip(names, uncertainty.sets(arrays["values"], interval), strict=True)
     domain, sketch = uncertainty.domain, uncertainty.neighbors
     if domain is not None and sketch is not None and nearest is not None:
         arrays["similarity"] = similarity = nearest.similarity[:, 0]
-        for number, reason in enumerate(domain.reasons(similarity, inputs.distance)):
-            warnings[number] = "; ".join(filter(None, (warnings[number], reason)))
+        both = zip(warnings, domain.reasons(similarity, inputs.distance), strict=True)
+        warnings = ["; ".join(filter(None, texts)) for texts in both]
         inside = "yes" if domain.has_border else ""
         cells["in_domain"] = ["no" if warning else inside for warning in warnings]
         for number in range(neighbors):
             cells |= _neighbor(sketch, nearest, number, task.targets)
-    return arrays, cells
+    return arrays, cells, warnings
 
 
 def _neighbor(
@@ -232,7 +233,8 @@ def _neighbor(
     name = "nearest" if sketch.smiles else "nearest_row"
     names = [f"{name}_{number + 1}", f"similarity_{number + 1}"]
     if sketch.labels is not None:
-        names += [f"nearest_{target}_{number + 1}" for target in targets]
+        for target in targets:
+            names.append(free_name(f"nearest_{target}_{number + 1}", names))
     if number >= nearest.rows.shape[1]:  # the model was trained on fewer
         return {name: [""] * len(nearest.rows) for name in names}
     rows = nearest.rows[:, number].tolist()
@@ -248,10 +250,8 @@ def _neighbor(
 def scattered(values: Any, places: list[int], errors: Sequence[str]) -> Any:
     """Return values or cells of some molecules for all of them: nan or empty for the others."""
     if isinstance(values, list):
-        of_all: Any = [""] * len(errors)
-        for place, cell in zip(places, values, strict=True):
-            of_all[place] = cell
-        return of_all
+        found = dict(zip(places, values, strict=True))
+        return [found.get(place, "") for place in range(len(errors))]
     of_all = np.full((len(errors), *values.shape[1:]), np.nan)
     of_all[places] = values
     return of_all

@@ -90,6 +90,7 @@ class Predictor:
         ConfigError: The device is not there, or the model was trained by other features than those
             of this version.
         DataError: It needs a descriptor that this release of RDKit lacks.
+        CheckpointError: A part of it is of another version, or its codes are not of its features.
     """
 
     def __init__(
@@ -157,16 +158,6 @@ class Predictor:
             f"Predictor({targets}; {networks} of {config.layers} layers with {config.norm}"
             f"{' and trees' if self.blend is not None else ''}, on {self.device})"
         )
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns of numbers that predictions have, see `Predictions.table`."""
-        return self.predict_molecules([]).columns
-
-    @property
-    def text_columns(self) -> tuple[str, ...]:
-        """Names of the columns of text that predictions have."""
-        return self.predict_molecules([]).text_columns
 
     def ask(self, interval: float | None = None, neighbours: int = 0) -> Self:
         """Set what predictions come with from now on.
@@ -262,10 +253,8 @@ class Predictor:
             each[:, rows], seen = self._values(graphs.take(rows))
             if tokens is not None and distance is not None:
                 distance[rows] = tokens.of(seen)
-        values, apart = (
-            each.mean(axis=0),
-            None if self.blend is None else np.full_like(each[0], np.nan),
-        )
+        values = each.mean(axis=0)
+        apart = None if self.blend is None else np.full_like(values, np.nan)
         spread = each.std(axis=0, ddof=1) if len(each) > 1 else None
         if len(places) and self.blend is not None and self._asks_trees:
             names = self.extra_inputs.descriptors
@@ -278,16 +267,16 @@ class Predictor:
         for place in places[~finite].tolist():
             errors[place], warnings[place] = "the model gives no finite value for it", ""
         known: list[int] = places[finite].tolist()
-        arrays, cells = estimate_uncertainty(
+        arrays, cells, remarked = estimate_uncertainty(
             self.uncertainty,
             self.task,
             Inputs(values, spread, apart, distance).take(finite),
             [molecules[place].molecule for place in known],
-            remarks := [warnings[place] for place in known],
+            [warnings[place] for place in known],
             self.interval,
             self.neighbors,
         )
-        for place, warning in zip(known, remarks, strict=True):
+        for place, warning in zip(known, remarked, strict=True):
             warnings[place] = warning
         return Predictions(
             smiles=(),
@@ -368,11 +357,11 @@ class Predictor:
         for rows in by_size(graphs.num_atoms, batch_size):
             batch = self.collate(graphs.take(rows))
             with torch.inference_mode():
-                tokens, encoded = (one.float().cpu().numpy() for one in self.model.encode(batch))
-            values[places[rows]] = tokens
+                tokens, encoded = self.model.encode(batch)
+            values[places[rows]] = tokens.float().cpu().numpy()
             if atoms:
-                ends = np.cumsum(graphs.num_atoms[rows])[:-1]
-                for place, own in zip(places[rows], np.split(encoded, ends), strict=True):
+                encoded, ends = encoded.float().cpu().numpy(), np.cumsum(graphs.num_atoms[rows])
+                for place, own in zip(places[rows], np.split(encoded, ends[:-1]), strict=True):
                     of_atoms[place] = own[self.reader.atom_order(molecules[place].molecule)]
         for place in places[~np.isfinite(values[places]).all(axis=1)].tolist():
             values[place], warnings[place], of_atoms[place] = np.nan, "", values[:0]

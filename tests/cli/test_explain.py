@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
+import pandas
 import pytest
 import torch
 from predict_tables import SMILES, table, write_csv
@@ -168,6 +169,14 @@ def test_of_a_standardised_molecule_it_is_said_which_atoms_are_explained(tmp_pat
     one, bad = rows_of(tmp_path / "why.html")
     assert "Cl.OCC read as CCO" in one
     assert "read as" not in bad
+
+
+def test_where_nothing_stands_the_page_has_no_smiles(model, tmp_path):
+    empty, output = tmp_path / "in.parquet", tmp_path / "why.html"
+    pandas.DataFrame({"smiles": ["CN", None]}).to_parquet(empty)
+    for source in (empty, write_csv(tmp_path / "in.csv", [["smiles"], ["CN"], ["CO", "1"]])):
+        assert explain(model, output, "-i", source, "--quiet", "--overwrite") == 0
+        assert output.read_text(encoding="utf-8").count("<code></code>") == 1
 
 
 @pytest.mark.parametrize("smiles", [[], ["xx", "C1CC"]])

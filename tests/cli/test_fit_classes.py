@@ -45,8 +45,8 @@ def test_what_is_tested_is_what_is_predicted(run: Path) -> None:
     np.testing.assert_allclose(kept.sum(axis=1), 1, rtol=1e-5)
     assert set(labels.sum(axis=1)) == {1}
     predictor = Predictor.load(run, "cpu")
-    assert predictor.text_columns == ("class_kind", "in_domain")
     found = predictor.predict([row["smiles"] for row in rows])
+    assert [*found.cells] == ["class_kind", "in_domain"]
     np.testing.assert_allclose(found.values, kept, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(found.values.sum(axis=1), 1, rtol=1e-6)
     assert [row[0] for row in found.texts] == [ORDER[n] for n in kept.argmax(axis=1)]

@@ -24,7 +24,7 @@ def test_as_many_neighbors_are_named_as_there_are() -> None:
     uncertainty = Uncertainty((None,), Domain(0.0, 0.0, 0), sketch)
     task = Task("regression", ("pK_{a}",), ("",), "mae")
     molecules, inputs = [Chem.MolFromSmiles("CCO")], Inputs(np.zeros((1, 1)))
-    _, cells = estimate_uncertainty(uncertainty, task, inputs, molecules, [""], None, 7)
+    _, cells, _ = estimate_uncertainty(uncertainty, task, inputs, molecules, [""], None, 7)
     named = {name: cell for name, (cell,) in cells.items()}
     places = range(1, 8)
     each = [(f"nearest_{n}", f"similarity_{n}", f"nearest_pK_{{a}}_{n}") for n in places]

@@ -16,10 +16,7 @@ from scipy.special import softmax
 from graphormer_sepnorm.baselines.blend import Blend
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.files import typed
-from graphormer_sepnorm.inference.checkpoint import (
-    BLEND,
-    CONFIDENCE,
-)
+from graphormer_sepnorm.inference.checkpoint import BLEND, CONFIDENCE, KEY
 from graphormer_sepnorm.inference.model_card import describe
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.uncertainty.calibration import Calibration, tempered
@@ -138,6 +135,32 @@ def test_what_has_no_signal_does_not_count() -> None:
     assert fitted(everywhere, np.full(60, np.nan)) is None
 
 
+def test_the_unit_of_a_target_does_not_matter() -> None:
+    random = np.random.default_rng(0)
+    spread = random.random((200, 1))
+    labels = spread * random.standard_normal((200, 1))
+    expected = []
+    for unit in (1.0, 1000.0):
+        inputs = Inputs(np.zeros((200, 1)), unit * spread)
+        given = ("regression", unit * labels, inputs, np.arange(200) % 5, np.array([unit]), None)
+        expected.append(Uncertainty.fit(*given).expected(inputs, None) / unit)
+    np.testing.assert_allclose(expected[1], expected[0], rtol=1e-6)
+    assert expected[0].max() > 2 * expected[0].min()
+
+
+def test_targets_count_for_the_domain_by_their_deviation() -> None:
+    """One is predicted badly far from training; of the other, in a small unit, nothing is known."""
+    smiles = TRAINED * 2 + ["[Na+]"] * 25
+    residuals = np.full((len(smiles), 2), 1000.0)
+    residuals[:, 0] = np.where(np.array(smiles) == "[Na+]", 4.0, 0.1)
+    inputs = Inputs(np.zeros(residuals.shape), fingerprints=fingerprints(smiles))
+    folds, std = np.arange(len(smiles)) % 5, np.array([1.0, 1000.0])
+    made = Uncertainty.fit("regression", residuals, inputs, folds, std, _sketch(TRAINED))
+    assert made.domain.border == 0.65
+    mean = (residuals / std).mean(axis=1)
+    assert made.domain.larger == pytest.approx(mean[-25:].mean() / mean.mean(), abs=0.01)
+
+
 def test_the_error_of_a_neighbour_is_that_of_the_same_molecule_if_it_was_tried() -> None:
     labels = np.array([[1.0], [-2.0], [4.0]])
     inputs = Inputs(np.zeros((3, 1)), fingerprints=fingerprints(["CO", "CCO", "CCCO"]))
@@ -185,9 +208,9 @@ def network_of(checkpoint: dict[str, Any]) -> dict[str, Any]:
 def test_real_values_come_with_intervals_similarity_and_domain() -> None:
     predictor = Predictor(model(), "cpu")
     of_target = ("pred", "low", "high", "expected_error")
-    assert predictor.columns == (*(f"{name}_property" for name in of_target), "similarity")
-    assert predictor.text_columns == ("in_domain",)
     found = predictor.predict(NEW)
+    assert found.columns == (*(f"{name}_property" for name in of_target), "similarity")
+    assert [*found.cells] == ["in_domain"]
     middle = (found.low + found.high) / 2
     np.testing.assert_allclose(middle[:3], found.values[:3], rtol=1e-6)
     assert (found.high > found.low)[:3].all()
@@ -202,7 +225,7 @@ def test_real_values_come_with_intervals_similarity_and_domain() -> None:
     assert (wider.low < found.low)[:3].all()
     without = Predictor(network_of(model()), "cpu")
     np.testing.assert_array_equal(without.predict(NEW).values, found.values)
-    assert without.columns == ("pred_property",)
+    assert without.predict([]).columns == ("pred_property",)
 
 
 def test_far_molecules_have_wide_intervals_and_say_so() -> None:
@@ -222,7 +245,7 @@ def test_far_molecules_have_wide_intervals_and_say_so() -> None:
         "regression", parts[0], inputs, folds, np.ones(1), sketch, tokens=measure
     )
     predictor = Predictor(checkpoint | {CONFIDENCE: made.to_plain()}, "cpu")
-    assert predictor.columns[-2:] == ("similarity", "distance")
+    assert predictor.predict([]).columns[-2:] == ("similarity", "distance")
     found = predictor.predict(TRAINED)
     np.testing.assert_allclose(found.distance, distance, rtol=1e-3)
     np.testing.assert_array_equal(found.numbers[:, -1], found.distance)
@@ -241,16 +264,16 @@ def test_far_molecules_have_wide_intervals_and_say_so() -> None:
 def test_classes_are_calibrated_and_come_with_sets_where_asked() -> None:
     checkpoint = model("binary")
     calibration = checkpoint[CONFIDENCE]["targets"][0]
-    calibration["map"] |= {"a": 0.5, "b": 0.5}
+    calibration["map"] |= {"a": 0.5, "b": 0.5, "knots": []}  # none, as older files have them
     raw = Predictor(network_of(checkpoint), "cpu")
     plain = raw.predict(NEW).values[:3]
     predictor = Predictor(checkpoint, "cpu")
-    assert predictor.columns == ("pred_property", "similarity")
+    assert predictor.predict([]).columns == ("pred_property", "similarity")
     values = predictor.predict(NEW).values[:3]
     odds = np.log(plain / (1 - plain)) / 2
     np.testing.assert_allclose(values, 1 / (1 + np.exp(-odds)), rtol=1e-6)
     predictor.ask(interval=0.9)
-    assert predictor.text_columns == ("set_property", "in_domain")
+    assert [*predictor.predict([]).cells] == ["set_property", "in_domain"]
     one = typed(Calibration, calibration)
     for value, (held, _) in zip(values[:, 0], predictor.predict(NEW).texts, strict=False):
         zero, first = one.sets(np.array([value]), 0.9)[0]
@@ -261,16 +284,19 @@ def test_neighbours_are_named_with_what_is_kept_of_them() -> None:
     checkpoint = model()
     predictor = Predictor(checkpoint, "cpu").ask(neighbours=2)
     names = ("nearest_1", "similarity_1", "nearest_property_1")
-    assert predictor.text_columns[:4] == ("in_domain", *names)
+    assert [*predictor.predict([]).cells][:4] == ["in_domain", *names]
     row = predictor.predict("CCCO").texts[0]
     assert row[1:3] == ("CCCO", "1.000")
     sketch = checkpoint[CONFIDENCE]["neighbours"]
     label = float(sketch["labels"][TRAINED.index("CCCO"), 0])
     assert float(row[3]) == pytest.approx(label, rel=1e-5)
-    for name in ("smiles", "labels"):
-        del sketch[name]
+    del sketch["smiles"]
+    checkpoint[KEY]["task"]["targets"] = ["row"]
+    named = Predictor(checkpoint, "cpu").ask(neighbours=1).predict("CCCO").cells
+    assert [*named][1:] == ["nearest_row_1", "similarity_1", "nearest_row_1_2"]
+    del sketch["labels"]
     predictor = Predictor(checkpoint, "cpu").ask(neighbours=1)
-    assert predictor.text_columns == ("in_domain", "nearest_row_1", "similarity_1")
+    assert [*predictor.predict([]).cells] == ["in_domain", "nearest_row_1", "similarity_1"]
     assert predictor.predict("CCCO").texts[0][1] == str(TRAINED.index("CCCO"))
 
 
