@@ -172,7 +172,6 @@ def test_of_a_standardised_molecule_it_is_said_which_atoms_are_explained(tmp_pat
 
 
 def test_where_nothing_stands_the_page_has_no_smiles(model, tmp_path):
-    """An empty cell that has no text, and a row that is too long."""
     empty, output = tmp_path / "in.parquet", tmp_path / "why.html"
     pandas.DataFrame({"smiles": ["CN", None]}).to_parquet(empty)
     for source in (empty, write_csv(tmp_path / "in.csv", [["smiles"], ["CN"], ["CO", "1"]])):

@@ -161,9 +161,8 @@ def test_sets_leave_out_the_rank_that_is_the_level(level: float, count: int) -> 
 
 def test_a_molecule_as_typical_as_one_of_a_class_counts_as_one_more() -> None:
     calibration = Calibration(Map(), np.arange(1, 5) / 10, np.array([0.35, 0.9]), (4, 2))
-    # 0.35 is as one of class 1, 0.4 as one of class 0: (1 + 1) / 3, (1 + 1) / 5.
-    assert calibration.sets(np.array([0.35]), 0.5).tolist() == [[False, True]]
-    assert calibration.sets(np.array([4 / 10]), 0.7).tolist() == [[True, True]]
+    assert calibration.sets(np.array([0.35]), 0.5).tolist() == [[False, True]]  # (1 + 1) / 3
+    assert calibration.sets(np.array([4 / 10]), 0.7).tolist() == [[True, True]]  # (1 + 1) / 5
 
 
 def test_the_expected_error_is_that_of_bins_with_as_many_molecules() -> None:
