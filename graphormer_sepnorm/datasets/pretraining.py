@@ -72,17 +72,13 @@ def load_pretraining(path: Path, root: Path, layout: Layout | None = None) -> Da
     logarithms = np.log1p(counts[:, environments], dtype=np.float32)
     targets, varying = _standardised(np.hstack([descriptors[chosen], logarithms]))
     named = [*names, *(f"morgan_{bit}" for bit in environments)]
+    learned = tuple(name for name, keep in zip(named, varying, strict=True) if keep)
     positions = random_split(kept, FRACTIONS, seed=0)
     featuriser = get_featuriser(OF_SMILES)
     return DatasetSplits(
         "pretraining",
         *(LazyGraphs([kept[i] for i in part], targets[part], featuriser) for part in positions),
-        task=Task(
-            kind="regression",
-            targets=tuple(name for name, keep in zip(named, varying, strict=True) if keep),
-            units=("",) * int(varying.sum()),
-            metric="mae",
-        ),
+        task=Task("regression", learned, ("",) * len(learned), "mae"),
         fingerprint=hashlib.sha256(_LABELS + given_bytes).hexdigest(),
         feature_version=OF_SMILES,
         featuriser=OF_SMILES,
@@ -136,10 +132,9 @@ def _features(smiles: list[str], folder: Path) -> tuple[np.ndarray, np.ndarray]:
                         if line.is_due():
                             line.show(f"descriptors: {chunk.stop:,} of {len(smiles):,} molecules")
                     file = folder / f"{part.start}.npz"
+                    made = {"descriptors": descriptors[part], "counts": counts[part]}
                     with replacing(file) as partial, partial.open("wb") as stream:
-                        np.savez_compressed(
-                            stream, descriptors=descriptors[part], counts=counts[part]
-                        )
+                        np.savez_compressed(stream, **made)
     except OSError as error:
         what = f"the folder of descriptors {folder}"
         raise DataError(cannot_be_written(what, error, "give another --data.root")) from error

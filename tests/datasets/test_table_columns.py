@@ -11,9 +11,7 @@ from rdkit import Chem
 from table_files import RINGS, SPLIT, everything, failure, load, plain_rows, report_of, write_csv
 
 from graphormer_sepnorm.datasets.user_table.report import report_text
-from graphormer_sepnorm.datasets.user_table.rows import _only
 from graphormer_sepnorm.errors import ConfigError, DataError
-from graphormer_sepnorm.tables.reader import Row
 
 # Formats.
 
@@ -218,11 +216,6 @@ def test_smiles_files_have_no_labels(tmp_path: Path) -> None:
     path = tmp_path / "a.smi"
     path.write_text("CCO ethanol\nCC ethane\n")
     assert "has no labels to learn from: give a table" in failure(path)
-
-
-def test_of_columns_that_are_not_read_only_whether_something_is_there_is_kept() -> None:
-    row = Row(1, 2, ("C", "x", None, "", 0, 5.0))
-    assert _only(row, {0, 5, None}).cells == ("C", True, None, "", 0, 5.0)
 
 
 # Names that occur twice.

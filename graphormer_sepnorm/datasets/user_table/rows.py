@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -185,13 +185,12 @@ def read_rows(path: Path, config: DataConfig, split: str, targets: Sequence[str]
         targets: Names of the targets; empty: the only column of numbers.
     """
     layout = Layout(config.sheet, config.header_row, config.smiles_column, "--data.")
-    rows: list[Row] = []
     with open_table(path, layout=layout) as reader:
-        names = tuple(map(readable, reader.columns))
-        columns = _find_columns(reader, names, rows, config, split, targets)
-        used = {columns.smiles, columns.weight, columns.split, columns.id}
-        used |= {*columns.targets, *columns.extra}
-        rows = rows or [_only(row, used) for row in reader]
+        rows = list(reader)
+    names = tuple(map(readable, reader.columns))
+    columns = _find_columns(reader, names, rows, config, split, targets)
+    used = {columns.smiles, columns.weight, columns.split, columns.id}
+    used |= {*columns.targets, *columns.extra}
     table = TableContents(
         columns,
         id_name="" if columns.id is None else names[columns.id],
@@ -220,21 +219,15 @@ def read_rows(path: Path, config: DataConfig, split: str, targets: Sequence[str]
     return table
 
 
-def _only(row: Row, used: Collection[int | None]) -> Row:
-    """Return a row that says of columns that are not used only whether something stands there."""
-    cells = [cell if at in used else cell and True for at, cell in enumerate(row.cells)]
-    return replace(row, cells=tuple(cells))
-
-
 def _find_columns(
     reader: TableReader,
     columns: Sequence[str],
-    rows: list[Row],
+    rows: Sequence[Row],
     config: DataConfig,
     split: str,
     targets: Sequence[str],
 ) -> TableColumns:
-    """Find columns by their names, targets without names by their contents in all the `rows`."""
+    """Find the columns by their names, and the targets by their contents if they are not named."""
     where = reader.name
     if reader.format == "smi":
         raise DataError(
@@ -257,7 +250,6 @@ def _find_columns(
         found = tuple(find_column(columns, name, where) for name in targets)
     else:
         taken = {smiles, weight, own_split, named_id, *extra}
-        rows.extend(reader)
         found = _find_targets(where, columns, rows, taken, several=bool(targets))
     used = [one for one in (smiles, weight, own_split, *extra, *found) if one is not None]
     for at in used:
