@@ -76,12 +76,6 @@ def test_every_metric_is_a_mean_over_the_targets() -> None:
             assert list(values) == ["mae", "rmse", "r2", "spearman"]
             apart = np.abs(np.array(truth[split]) - fitted.predictions[name][split])
             assert values["mae"] == pytest.approx(apart.mean(), rel=1e-6)
-    assert found[1].by("rmse") == {
-        "name": NAMES["forest"],
-        "validation": found[1].validation["rmse"],
-        "test": found[1].test["rmse"],
-        "comparable": True,
-    }
 
 
 def test_one_of_several_classes_is_evaluated_as_a_network_is() -> None:
