@@ -333,26 +333,22 @@ def loaded_by(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_importing_the_package_loads_nothing_heavy():
-    loaded = loaded_by("import graphormer_sepnorm as g; g.__version__; g.DataError; dir(g)")
-    heavy = {"lightning", "ogb", "rdkit", "torch_geometric", "torch", "pandas", "numpy"}
+OURS, TORCH = "graphormer_sepnorm.", {"torch", "numpy"}
+MODEL = {"lightning", "ogb", "rdkit", "torch_geometric", "pandas", "sklearn", "matplotlib"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "heavy", "wanted"),
+    [
+        ("import graphormer_sepnorm as g; g.DataError; dir(g)", MODEL | TORCH, OURS + "errors"),
+        ("from graphormer_sepnorm.runs import locks", TORCH | {"yaml"}, OURS + "runs.locks"),
+        ("from graphormer_sepnorm import Graphormer, SepNorm", MODEL, "torch"),
+    ],
+)
+def test_what_importing_loads(statement, heavy, wanted):
+    loaded = loaded_by(statement)
     assert loaded & heavy == set()
-    assert "graphormer_sepnorm.errors" in loaded
-
-
-def test_a_run_is_read_with_nothing_but_the_standard_library():
-    files = ("directory", "locks")
-    loaded = loaded_by(f"from graphormer_sepnorm.runs import {', '.join(files)}")
-    others = {name.partition(".")[0] for name in loaded} & {"torch", "lightning", "numpy", "yaml"}
-    assert others == set()
-    assert "graphormer_sepnorm.runs.locks" in loaded
-
-
-def test_the_model_needs_torch_and_no_more():
-    loaded = loaded_by("from graphormer_sepnorm import Graphormer, SepNorm")
-    heavy = {"lightning", "ogb", "rdkit", "torch_geometric", "pandas", "sklearn", "matplotlib"}
-    assert loaded & heavy == set()
-    assert "torch" in loaded
+    assert wanted in loaded
 
 
 def test_public_names():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from graphormer_sepnorm import __version__, process
-from graphormer_sepnorm.process import command, is_first_process, trim_now_and_then
+from graphormer_sepnorm.process import command, is_first_process
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -94,9 +94,3 @@ print(full - resident())
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert int(done.stdout) > 50_000_000
-
-
-def test_another_c_library_keeps_its_memory(monkeypatch):
-    monkeypatch.setattr(process, "_malloc_trim", lambda: None)
-    for _ in range(8):
-        trim_now_and_then()

@@ -15,7 +15,6 @@ import pytest
 from penalised_logp import penalised_logp
 from rdkit import Chem
 
-from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
 from graphormer_sepnorm.datasets import sample as sample_module
 from graphormer_sepnorm.datasets.sample import load_sample
 from graphormer_sepnorm.errors import DataError
@@ -89,15 +88,6 @@ def test_dataset_has_every_row_once(splits, rows):
         )
         met += splits.smiles[name]
     assert sorted(met) == sorted(values)
-
-
-def test_no_scaffold_is_in_two_splits(splits):
-    scaffolds = {
-        name: {murcko_scaffold(Chem.MolFromSmiles(smiles)) for smiles in members}
-        for name, members in splits.smiles.items()
-    }
-    assert not scaffolds["train"] & (scaffolds["validation"] | scaffolds["test"])
-    assert not scaffolds["validation"] & scaffolds["test"]
 
 
 def test_task(splits):

@@ -13,6 +13,10 @@ SCRIPT = REPOSITORY / "docs" / "how-to" / "slurm.sh"
 SAVES = 'mkdir -p "$RUN/checkpoints"; touch "$RUN/config.yaml" "$RUN/checkpoints/last.ckpt"'
 
 
+def path_with(folder: Path) -> str:
+    return f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
 @pytest.mark.parametrize(
     ("training", "requeued"),
     [
@@ -38,14 +42,8 @@ def test_job_goes_back_into_the_queue_until_it_is_done(
     subprocess.run(
         ["bash", str(copy), str(run), "-c", "quickstart"],
         cwd=tmp_path,
-        env={
-            "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
-            "SAID": str(said),
-            "RUN": str(run),
-            "SLURM_JOB_ID": "7",
-        },
+        env={"PATH": path_with(commands), "SAID": str(said), "RUN": str(run), "SLURM_JOB_ID": "7"},
         capture_output=True,
-        text=True,
         check=False,
     )
     options = "--trainer.num_nodes 2 --trainer.devices 4 --trainer.strategy ddp -c quickstart"
@@ -61,7 +59,7 @@ def test_job_that_comes_back_continues_its_run(tmp_path: Path) -> None:
     (tmp_path / "srun").chmod(0o755)
     done = subprocess.run(
         ["bash", str(SCRIPT), str(run), "-c", "quickstart"],
-        env={"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "SLURM_JOB_ID": "7"},
+        env={"PATH": path_with(tmp_path), "SLURM_JOB_ID": "7"},
         capture_output=True,
         text=True,
         check=False,

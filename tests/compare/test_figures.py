@@ -74,13 +74,3 @@ def test_without_results_nothing_is_drawn() -> None:
     empty = replace(RESULTS, arms=arms)
     draws = (figures.seeds, figures.learning_curves, figures.geometry)
     assert [draw(empty) for draw in draws] == [None] * 3
-
-
-def test_many_arms_are_told_apart() -> None:
-    more = [replace(RESULTS.arms[2], name=f"$a long name of an arm_, {n}") for n in range(6)]
-    results = replace(RESULTS, arms=(*RESULTS.arms, *more))
-    shown = figures.styles(results).values()
-    assert len({(style["color"], style["linestyle"]) for style in shown}) == len(shown) == 9
-    figure = figures.seeds(results)
-    assert figure is not None
-    assert figures.png(figure).startswith(b"\x89PNG")

@@ -118,12 +118,6 @@ def test_known_singular_values(n, width):
     assert values == pytest.approx([5, 2, 0.25] + [0] * (min(2 * n, width) - 3), rel=1e-8)
 
 
-def test_squares_of_singular_values_are_variances():
-    rows = cloud(300, 5) @ rotation(5)
-    total = (singular_values(rows) ** 2).sum() / 300
-    assert total == pytest.approx(rows.var(0).sum())
-
-
 @pytest.mark.parametrize("offset", [0.1, 1e6])
 def test_collapsed_cloud_has_one_direction_and_no_spectrum(offset):
     """Only rounding errors remain after centering."""

@@ -434,17 +434,6 @@ def test_of_a_module_with_two_masks_none_is_taken():
     assert replace_norms(TakesTwo(), "bn", "bn", example=given).mask_from == ("encoder",)
 
 
-class HasPositions(OwnModel):
-    """Its first argument is not of sequences, and the others come in a dictionary."""
-
-    def __init__(self):
-        super().__init__()
-        self.places = nn.Embedding(L, D)
-
-    def forward(self, positions, batch):
-        return super().forward(batch["tokens"] + self.places(positions))
-
-
 def test_of_a_batch_without_padding_an_added_mask_leaves_nothing_out():
     given = {"tokens": torch.randn(N, L, D), "attention_mask": torch.zeros(N, L)}
     model = AddsItsMask()
@@ -477,14 +466,6 @@ def test_a_mask_of_attention_is_no_number_of_sequences():
         replace_norms(TimeFirst(), example=(torch.randn(N, L, D), torch.zeros(L, L)))
 
 
-def test_sequences_are_counted_where_they_are():
-    model = HasPositions()
-    example = (torch.arange(L)[None], {"tokens": torch.randn(N, L, D)})
-    report = replace_norms(model, example=example)
-    assert [*report.replaced] == [name for name, _ in OwnModel().named_modules() if "norm" in name]
-    assert model(*example).shape == (N, L, D)
-
-
 def test_a_decoder_has_not_the_mask_of_its_source():
     """It lies inside a module that takes the source's alone, or a decoder's alone."""
     padding, model = some_padding(L, 6, 3, L), Translator()
@@ -504,33 +485,6 @@ def test_a_decoder_has_not_the_mask_of_its_source():
     }
     assert "decoder" in replace_norms(speaker, "bn", "bn", example=given).mask_from
     assert_padding_does_not_count(speaker, given, {"decoder_input_ids": padding})
-
-
-def test_a_part_that_two_modules_share_has_the_mask_of_each():
-    class Tower(nn.Module):
-        def __init__(self, trunk):
-            super().__init__()
-            self.trunk, self.norm = trunk, nn.LayerNorm(D)
-
-        def forward(self, tokens, padding_mask):
-            return self.norm(self.trunk(tokens, src_key_padding_mask=padding_mask))
-
-    class Two(nn.Module):
-        def __init__(self):
-            super().__init__()
-            trunk = encoder()
-            self.a, self.b = Tower(trunk), Tower(trunk)
-
-        def forward(self, one, other, first, second):
-            return self.a(one, first) + self.b(other, second)
-
-    first, second = some_padding(L, 6, 3, L), some_padding(4, L, L, 7)
-    given = {"one": torch.randn(N, L, D), "other": torch.randn(N, L, D)}
-    given |= {"first": first, "second": second}
-    model = Two()
-    report = replace_norms(model, "bn", "bn", example=given)
-    assert (report.mask_from, report.unmasked) == (("a", "b"), ())
-    assert_padding_does_not_count(model, given, {"one": first, "other": second})
 
 
 def test_a_call_that_was_interrupted_leaves_no_mask_to_the_next():

@@ -80,13 +80,6 @@ def test_names_are_drawn_as_they_are(
     assert name in shown.replace(r"\$", "$")
 
 
-def test_six_targets_at_most(tmp_path: Path, drawn: list[Figure]) -> None:
-    task = Task("regression", tuple("abcdefgh"), ("",) * 8, "mae")
-    values = np.random.default_rng(0).normal(size=(5, 8))
-    draw_predictions(tmp_path / "it.png", task, values, values)
-    assert [axes.get_xlabel() for axes in drawn[0].axes] == [f"true {name}" for name in "abcdef"]
-
-
 @pytest.mark.parametrize("label", [NAN, 1.0], ids=["none", "one class"])
 def test_without_labels_to_draw_there_is_no_picture(tmp_path: Path, label: float) -> None:
     task = Task("binary", ("a",), ("",), "auroc")
