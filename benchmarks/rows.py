@@ -60,7 +60,7 @@ def _huggingface(work: str) -> Side:
 
 
 def _chemprop(work: str) -> tuple[Side, Side]:
-    labels = {False: "chemprop", True: "chemprop, C++ featuriser"}
+    labels = {False: "chemprop", True: "chemprop, C++ featurizer"}
     one, other = (
         Side(label, "chemprop", work, {"cuik": cuik}, environment="chemprop")
         for cuik, label in labels.items()

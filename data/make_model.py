@@ -52,7 +52,7 @@ def main(run: str, name: str, purpose: str) -> None:
 
 def _kept(run: str) -> int:
     """How many training molecules the checkpoint of a run knows."""
-    known = read_checkpoint(find_checkpoint(run)).get(CONFIDENCE, {}).get("neighbours")
+    known = read_checkpoint(find_checkpoint(run)).get(CONFIDENCE, {}).get("neighbors")
     return len(known["numbers"]) if known else 0
 
 

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from graphormer_sepnorm.chem.molecules import is_smiles
-from graphormer_sepnorm.datasets.catalogue import load_dataset
+from graphormer_sepnorm.datasets.catalog import load_dataset
 from graphormer_sepnorm.errors import GraphormerError
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.tables.columns import find_smiles_column

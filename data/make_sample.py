@@ -3,7 +3,7 @@
 The drugs in ``drugs.smi`` are cut at the bonds that retrosynthetic rules call breakable (BRICS:
 Degen et al. 2008, ChemMedChem 3, 1503). Fragments are drawn with a fixed seed and joined where the
 same rules allow a bond; ends that are open in the end become hydrogens. What looks like a small
-drug is kept, labelled with the penalised logP (``penalised_logp.py``) and written to
+drug is kept, labeled with the penalized logP (``penalized_logp.py``) and written to
 ``sample.csv.gz``.
 
 Run from the repository, in its environment with networkx (as for the tests):
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from penalised_logp import longest_basis_cycle, penalised_logp
+from penalized_logp import longest_basis_cycle, penalized_logp
 from rdkit import Chem
 from rdkit.Chem import BRICS, Descriptors, rdMolDescriptors
 
@@ -140,11 +140,11 @@ def assemble(
 
 
 def _join(left: Fragment, end: int, right: Partner) -> Fragment:
-    """Bond the neighbours of two open ends and remove the dummy atoms."""
+    """Bond the neighbors of two open ends and remove the dummy atoms."""
     both = Chem.RWMol(Chem.CombineMols(left.molecule, right.fragment.molecule))
     other_end = left.molecule.GetNumAtoms() + right.end
-    neighbours = [both.GetAtomWithIdx(at).GetNeighbors()[0].GetIdx() for at in (end, other_end)]
-    both.AddBond(neighbours[0], neighbours[1], right.bond)
+    neighbors = [both.GetAtomWithIdx(at).GetNeighbors()[0].GetIdx() for at in (end, other_end)]
+    both.AddBond(neighbors[0], neighbors[1], right.bond)
     for at in sorted((end, other_end), reverse=True):
         both.RemoveAtom(at)
     return Fragment.of(both.GetMol())
@@ -154,10 +154,10 @@ def _close(fragment: Fragment) -> Chem.Mol | None:
     """Put hydrogens in the place of the open ends; None where that gives no sound molecule."""
     closed = Chem.RWMol(fragment.molecule)
     for at, _ in sorted(fragment.ends, reverse=True):
-        neighbour = closed.GetAtomWithIdx(at).GetNeighbors()[0]
+        neighbor = closed.GetAtomWithIdx(at).GetNeighbors()[0]
         # An aromatic nitrogen needs its hydrogen in writing, else the ring has no Kekulé form.
-        if neighbour.GetIsAromatic() and neighbour.GetAtomicNum() == 7:
-            neighbour.SetNumExplicitHs(1)
+        if neighbor.GetIsAromatic() and neighbor.GetAtomicNum() == 7:
+            neighbor.SetNumExplicitHs(1)
         closed.RemoveAtom(at)
     # The round trip through the canonical SMILES makes numbering and value those of the text.
     parsed = parse_smiles(Chem.MolToSmiles(closed.GetMol()))
@@ -177,7 +177,7 @@ def is_drug_like(molecule: Chem.Mol) -> bool:
 
 
 def sample_molecules(drugs: list[Chem.Mol]) -> Iterator[tuple[str, float]]:
-    """Yield distinct drug-like molecules as canonical SMILES and penalised logP, without end."""
+    """Yield distinct drug-like molecules as canonical SMILES and penalized logP, without end."""
     rng = random.Random(SEED)
     fragments = cut(drugs)
     partners = find_partners(fragments)
@@ -190,7 +190,7 @@ def sample_molecules(drugs: list[Chem.Mol]) -> Iterator[tuple[str, float]]:
         if smiles in met:
             continue
         met.add(smiles)
-        yield smiles, penalised_logp(Chem.MolFromSmiles(smiles))
+        yield smiles, penalized_logp(Chem.MolFromSmiles(smiles))
 
 
 def main() -> None:
@@ -203,7 +203,7 @@ def main() -> None:
 
     molecules = islice(sample_molecules(read_drugs(options.drugs)), options.number)
     rows = [f"{smiles},{value:.5f}\n" for smiles, value in molecules]
-    text = "".join(["smiles,penalised_logp\n", *rows])
+    text = "".join(["smiles,penalized_logp\n", *rows])
     # No time stamp: the same molecules give the same file.
     options.output.write_bytes(gzip.compress(text.encode("ascii"), compresslevel=9, mtime=0))
     print(f"{options.output}: {len(rows)} molecules, {options.output.stat().st_size / 1e3:.0f} kB")

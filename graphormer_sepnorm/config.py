@@ -17,7 +17,7 @@ from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.metrics import METRICS
-from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
+from graphormer_sepnorm.model.config import FROM_DATA, REGULARIZATION, GraphormerConfig
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.values import Options, ranged
 
@@ -33,7 +33,7 @@ CHANGEABLE = (
     *("learning_rate", "final_learning_rate", "warmup_steps", "schedule", "weight_decay"),
     *("betas", "eps", "precise_bn_graphs", "frozen_bn_fraction"),
     *("uniformity_weight", "uniformity_on"),
-    *REGULARISATION,
+    *REGULARIZATION,
 )
 
 
@@ -57,7 +57,7 @@ class ModelConfig(GraphormerConfig):
         label_fraction: Share of a batch's labels, sampled anew each time, that enter the training
             loss; for pre-training on hundreds of targets (CheMeleon takes 0.15).
         uniformity_weight: Weight of the auxiliary loss that pushes the last embeddings apart
-            (SepNorm's paper, Eq. 8); 0 leaves it out. Behind BatchNorm, which centres them already,
+            (SepNorm's paper, Eq. 8); 0 leaves it out. Behind BatchNorm, which centers them already,
             it acts on that norm's scale and shift alone.
         uniformity_on: Which embeddings it pushes apart: graph_token, atoms or both.
         precise_bn_graphs: Training graphs on which BatchNorm's statistics are measured before each
@@ -210,7 +210,7 @@ class FitConfig(Options):
         keep: What the checkpoint stores of the training molecules, if they have SMILES: their
             fingerprints, their SMILES too, their labels too; at most 40,000, sampled at random. By
             the first predictions get intervals or calibrated probabilities, similarity and domain,
-            by the others predict.py --neighbours names the most similar ones. none stores nothing,
+            by the others predict.py --neighbors names the most similar ones. none stores nothing,
             and there are no intervals.
         logger: Where metrics go besides metrics.csv: tensorboard, wandb or mlflow, if installed.
     """
@@ -326,7 +326,7 @@ def refuse_shape(config: FitConfig, given: Collection[str]) -> None:
 
     In a configuration they have no effect; who gives one means it.
     """
-    shape = {f"model.{name}" for name in {*GraphormerConfig.names()} - {*REGULARISATION}}
+    shape = {f"model.{name}" for name in {*GraphormerConfig.names()} - {*REGULARIZATION}}
     backbone = config.model.from_pretrained
     if backbone and (named := sorted(shape & {*given})):
         raise ConfigError(

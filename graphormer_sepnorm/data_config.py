@@ -12,7 +12,7 @@ from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.values import Options, ranged
 
 ALL = "all"  # target columns: every one of numbers
-STANDARDISE = ("fragment", "neutralise", "tautomer")
+STANDARDIZE = ("fragment", "neutralize", "tautomer")
 # The splits that decide themselves where molecules go, and the options of the others.
 DEALT = ("random", "scaffold", "group")
 _SPLIT_OPTIONS = {
@@ -22,7 +22,7 @@ _SPLIT_OPTIONS = {
     "time": ("time_column",),
 }
 _FILES = ("table", "validation_table", "test_table", "molecules")
-_LISTS = ("target_columns", "split_fractions", "units", "standardise", "descriptor_columns")
+_LISTS = ("target_columns", "split_fractions", "units", "standardize", "descriptor_columns")
 # Options of the data that are for other data sets than tables, too.
 _OF_ALL_DATA = (
     *("dataset", "root", "batch_size", "eval_batch_size", "num_workers", "attention_blocks"),
@@ -93,8 +93,8 @@ class DataConfig(Options):
         positive: The class that is 1, as it stands in the target column; all others are 0.
         class_weight: balanced gives both classes, or all, the same weight in the training loss;
             for a single target. Metrics are not weighted.
-        standardise: What is done to each molecule of a table first, and again at prediction: some
-            of fragment (the largest one, without salts and solvents), neutralise (charges that
+        standardize: What is done to each molecule of a table first, and again at prediction: some
+            of fragment (the largest one, without salts and solvents), neutralize (charges that
             protons can remove), tautomer (RDKit's canonical one).
         descriptors: rdkit lets predictions be read from RDKit's descriptors too, next to what the
             network makes of the graph; for a table. Costs 4 to 10 ms a molecule, once.
@@ -136,7 +136,7 @@ class DataConfig(Options):
     duplicates: Literal["keep", "mean", "median"] = "keep"
     positive: str | None = None
     class_weight: Literal["balanced"] | None = None
-    standardise: list[str] | None = None
+    standardize: list[str] | None = None
     descriptors: Literal["rdkit"] | None = None
     descriptor_columns: list[str] | str | None = None
     molecules: str | None = None
@@ -162,10 +162,10 @@ class DataConfig(Options):
 
     def _mistakes(self) -> Iterator[tuple[Any, str]]:
         """Yield what options that exclude each other, or need each other, would be."""
-        for step in self.standardise or ():
-            guess = did_you_mean(step, STANDARDISE)
-            known = f"there are {', '.join(STANDARDISE)}"
-            yield step not in STANDARDISE, f"--data.standardise names {step!r}{guess}: {known}"
+        for step in self.standardize or ():
+            guess = did_you_mean(step, STANDARDIZE)
+            known = f"there are {', '.join(STANDARDIZE)}"
+            yield step not in STANDARDIZE, f"--data.standardize names {step!r}{guess}: {known}"
         targets = self.target_columns or (ALL,)
         name_it = "name it with --data.target_columns '[COLUMN]'"
         yield (

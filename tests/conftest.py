@@ -155,7 +155,7 @@ def compiled_products(compiled_form: None, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(library(), "products_are_fast", lambda: 1)
 
 
-def _materialise(zinc: str, fallback: Path) -> Path:
+def _materialize(zinc: str, fallback: Path) -> Path:
     """Lay the real data out under a folder that later runs find again, and return it."""
     setting = os.environ.get("GRAPHORMER_DATA")
     if not setting:
@@ -175,7 +175,7 @@ def _materialise(zinc: str, fallback: Path) -> Path:
     # Another pytest process may be about to do the same: it waits, then finds the folder.
     with filelock.FileLock(f"{root}.lock"):
         if not root.is_dir():
-            staging = Path(tempfile.mkdtemp(dir=cache, prefix="materialising."))
+            staging = Path(tempfile.mkdtemp(dir=cache, prefix="materializing."))
             command = [sys.executable, str(source / "materialise.py"), str(staging), "--quiet"]
             done = subprocess.run(
                 [*command, "--zinc", zinc], capture_output=True, text=True, check=False
@@ -192,10 +192,10 @@ def real_data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     Taken from GRAPHORMER_DATA, kept below the system's temporary folder between runs.
     """
-    return _materialise("subset", tmp_path_factory.getbasetemp())
+    return _materialize("subset", tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="session")
 def real_data_root_full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same with the whole of ZINC: half a minute and 0.5 GB of disk the first time."""
-    return _materialise("full", tmp_path_factory.getbasetemp())
+    return _materialize("full", tmp_path_factory.getbasetemp())

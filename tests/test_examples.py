@@ -37,7 +37,7 @@ def test_predict_and_train(tmp_path: Path) -> None:
     assert re.fullmatch(r"  CCO +logSolubility -?\d+\.\d\d", said[bundled + 1])
     assert re.match(r"  C1CC +.*unclosed ring", said[bundled + 3])  # why there is no value
     assert any(re.fullmatch(r"test_mae \d+\.\d\d", line) for line in said)
-    assert re.fullmatch(r"  CCO +penalised_logp -?\d+\.\d\d", said[trained])
+    assert re.fullmatch(r"  CCO +penalized_logp -?\d+\.\d\d", said[trained])
     assert (tmp_path / "model.ckpt").is_file()
 
 

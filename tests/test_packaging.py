@@ -38,14 +38,14 @@ DISTRIBUTIONS = {
 }
 
 
-def normalised(requirement: str) -> str:
+def normalized(requirement: str) -> str:
     """Return the distribution's name in a requirement, in its normal form."""
     return re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0].lower().replace("_", "-")
 
 
 def requirements() -> dict[str, str]:
     """Return the direct dependencies, name to requirement."""
-    return {normalised(line): line for line in PROJECT["project"]["dependencies"]}
+    return {normalized(line): line for line in PROJECT["project"]["dependencies"]}
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
@@ -98,8 +98,8 @@ def test_constraints_are_exact_and_cover_the_dependencies():
         if line and not line.startswith("#")
     ]
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line) for line in lines), lines
-    pinned = {normalised(line) for line in lines}
-    extras = {normalised(line) for line in PROJECT["project"]["optional-dependencies"]["test"]}
+    pinned = {normalized(line) for line in lines}
+    extras = {normalized(line) for line in PROJECT["project"]["optional-dependencies"]["test"]}
     assert set(requirements()) | extras <= pinned
     assert "torch==2.13.0" in lines
 
@@ -302,8 +302,8 @@ def test_wheel_is_for_every_python_and_for_the_c_libraries_that_it_needs(wheel, 
     symbols = run("readelf", "--version-info", "--wide", of_wheel, cwd=tmp_path)
     needed = [int(minor) for minor in re.findall(r"Name: GLIBC_2\.(\d+)", symbols)]
     assert max(17, *needed) == int(newest)
-    optimised = library()
-    for file in (of_wheel, *([optimised._name] if optimised else [])):
+    optimized = library()
+    for file in (of_wheel, *([optimized._name] if optimized else [])):
         said = run("readelf", "-d", file, cwd=tmp_path)
         assert set(re.findall(r"\(NEEDED\).*\[(.+?)\]", said)) <= {"libc.so.6", "libm.so.6"}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import make_sample
 import numpy as np
 import pytest
-from penalised_logp import penalised_logp
+from penalized_logp import penalized_logp
 from rdkit import Chem
 
 from graphormer_sepnorm.datasets import sample as sample_module
@@ -26,7 +26,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 @pytest.fixture(scope="module")
 def rows() -> list[tuple[str, float]]:
     with gzip.open(sample_path(), "rt") as lines:
-        return [(row["smiles"], float(row["penalised_logp"])) for row in csv.DictReader(lines)]
+        return [(row["smiles"], float(row["penalized_logp"])) for row in csv.DictReader(lines)]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_remade_rows_are_the_files_first_rows(rows):
 
 def test_labels_are_the_formulas(rows):
     for smiles, value in random.Random(0).sample(rows, 200):
-        assert penalised_logp(Chem.MolFromSmiles(smiles)) == pytest.approx(value, abs=6e-6), smiles
+        assert penalized_logp(Chem.MolFromSmiles(smiles)) == pytest.approx(value, abs=6e-6), smiles
 
 
 def test_molecules_are_distinct_and_drug_like(rows):
@@ -63,7 +63,7 @@ def test_file_is_the_one_that_was_checked():
     assert hashlib.sha256(text).hexdigest() == TEXT_SHA256
 
 
-TEXT_SHA256 = "3dd3e5b2cf7f6d817f846ae81b654f20762c6ba5f5179b64725495f583e03dda"
+TEXT_SHA256 = "bab5d53c0ec93c5a7c81948ac6094a280109a0c597d2cab962e74feb75e4297d"
 
 
 def test_a_wrong_formula_is_refused(tmp_path):
@@ -92,18 +92,18 @@ def test_dataset_has_every_row_once(splits, rows):
 
 def test_task(splits):
     assert splits.task.kind == "regression"
-    assert splits.task.targets == ("penalised_logp",)
+    assert splits.task.targets == ("penalized_logp",)
     assert splits.task.metric == "mae"
-    assert splits.feature_version == splits.featuriser == "molecule-1"
+    assert splits.feature_version == splits.featurizer == "molecule-1"
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"not gzip", "no column 'penalised_logp'"),
-        (gzip.compress(b"smiles,penalised_logp\nCC,1\nC1,2\n"), "row 2, line 3: 'C1' is not a val"),
-        (gzip.compress(b"smiles,penalised_logp\nCC,x\n"), "row 1, line 2: penalised_logp is 'x'"),
-        (gzip.compress(b"smiles,penalised_logp\nCC,1\n")[:-12], "sample.csv.gz is cut off"),
+        (b"not gzip", "no column 'penalized_logp'"),
+        (gzip.compress(b"smiles,penalized_logp\nCC,1\nC1,2\n"), "row 2, line 3: 'C1' is not a val"),
+        (gzip.compress(b"smiles,penalized_logp\nCC,x\n"), "row 1, line 2: penalized_logp is 'x'"),
+        (gzip.compress(b"smiles,penalized_logp\nCC,1\n")[:-12], "sample.csv.gz is cut off"),
     ],
     # Not the bytes: gzip writes the second into them, so two processes would collect two tests.
     ids=["no_gzip", "no_molecule", "no_number", "cut_off"],

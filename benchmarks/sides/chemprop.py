@@ -18,7 +18,7 @@ from benchmarks.sides.protocol import Options, Work, in_batches, read_smiles, se
 
 
 def smiles_to_batches(options: Options) -> Work:
-    """Text to batches by the default featuriser, or by its C++ one (``cuik``)."""
+    """Text to batches by the default featurizer, or by its C++ one (``cuik``)."""
     smiles = read_smiles(options)
 
     def default(texts: list[str]) -> object:

@@ -16,7 +16,7 @@ from benchmarks.sides.networks import prediction, training
 from benchmarks.sides.protocol import Options, Work, in_batches, read_smiles, serve
 from benchmarks.sides.simple_graphs import simple_graph
 from graphormer_sepnorm import Predictor
-from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.chem.features import get_featurizer
 from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.config import ModelConfig
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
@@ -32,7 +32,7 @@ from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.optimizer import make_optimizer
 
-FEATURISER = "molecule-1"
+FEATURIZER = "molecule-1"
 RECIPE = "zinc_subset_best"
 ATTENTION_BLOCKS = 4  # as configs/zinc.yaml
 PREDICT = [sys.executable, str(Path(__file__).resolve().parents[2] / "predict.py")]
@@ -59,7 +59,7 @@ def slim(
 
 def slim_checkpoint(options: Options) -> dict:
     """Return an untrained slim model that knows the atoms and bonds of the row's molecules."""
-    featurize = get_featuriser(FEATURISER).featurise
+    featurize = get_featurizer(FEATURIZER).featurize
     molecules = [parse_smiles(text).molecule for text in set(read_smiles(options))]
     graphs = [featurize(molecule) for molecule in molecules if molecule is not None]
     vocabulary = GraphVocabulary(
@@ -74,8 +74,8 @@ def slim_checkpoint(options: Options) -> dict:
         "target_mean": [0.0],
         "target_std": [1.0],
         "vocabulary": vocabulary.to_plain(),
-        "featuriser": FEATURISER,
-        "feature_version": FEATURISER,
+        "featurizer": FEATURIZER,
+        "feature_version": FEATURIZER,
         "dataset": "benchmark",
         "dataset_fingerprint": "none",
     }

@@ -30,8 +30,8 @@ BASELINE = "shared-ln"
 NAMES = {"shared-ln": "`sharenorm`", "bn+ln": "`sepnorm`"}
 # Those of most interest first, as they stand in the picture from above.
 ARMS = ("bn+ln", "shared-bn", "bn+bn", "ln+bn", "ln+ln")
-# Okabe & Ito (2008): people with any colour vision tell them apart.
-COLOURS = {"bn+ln": "#D55E00", "shared-bn": "#0072B2"}
+# Okabe & Ito (2008): people with any color vision tell them apart.
+COLORS = {"bn+ln": "#D55E00", "shared-bn": "#0072B2"}
 OTHERS = "#555555"
 _PAPER_TABLE = (
     " · model.norm={norm}, data.batch_size=128, trainer.max_steps=-1, model.warmup_steps=0.1, "
@@ -182,10 +182,10 @@ def draw_setting(axes: Axes, setting: Setting, experiments: Mapping[str, Experim
         if norm not in tests:
             continue
         single, difference = differences(tests, norm, BASELINE)
-        colour = COLOURS.get(norm, OTHERS)
-        axes.hlines(row, difference.low, difference.high, colors=colour, lw=2)
-        axes.plot([difference.mean], [row], "o", color=colour, markersize=6, zorder=3)
-        axes.plot(single, [row + 0.27] * len(single), "|", color=colour, markersize=6, alpha=0.8)
+        color = COLORS.get(norm, OTHERS)
+        axes.hlines(row, difference.low, difference.high, colors=color, lw=2)
+        axes.plot([difference.mean], [row], "o", color=color, markersize=6, zorder=3)
+        axes.plot(single, [row + 0.27] * len(single), "|", color=color, markersize=6, alpha=0.8)
         shown += [difference.low, difference.high, *single]
     reach = 1.08 * max(map(abs, shown))
     # Better is on the left everywhere.

@@ -21,7 +21,7 @@ from graphormer_sepnorm.errors import CheckpointError, DataError
 _SMALLEST = 1e-6  # no probability is closer to 0 or 1 than that
 # Weights of the network that are tried for values.
 WEIGHTS = tuple(tenth / 10 for tenth in range(11))
-# Few labels decide little: the best weight is shrunk towards the half by this many pseudo-labels.
+# Few labels decide little: the best weight is shrunk toward the half by this many pseudo-labels.
 EVEN, EVEN_LABELS = 0.5, 200
 # Priors for classes: deviations of both slopes from the half, and of constants from 0.
 _SLOPES, _CONSTANTS = 0.15, 0.5
@@ -168,7 +168,7 @@ def fit_weight(
 
     By the squared error in units of the training labels' standard deviation, averaged over the
     targets. What lies beyond a bound costs nothing, as in training. The best of `WEIGHTS` is shrunk
-    towards the half as if `EVEN_LABELS` more labels were best with that; it is the half where there
+    toward the half as if `EVEN_LABELS` more labels were best with that; it is the half where there
     is nothing to choose by, or the network predicts something that is not finite.
 
     Args:
@@ -205,7 +205,7 @@ def fit_stacking(
 
     Stacking (Wolpert 1992) by a logistic regression: a and b, positive, for the log-odds of network
     and trees, the same for all targets, and a constant for each; every label counts alike. Normal
-    priors shrink a and b towards the half and constants towards 0 (maximum a posteriori). A mean of
+    priors shrink a and b toward the half and constants toward 0 (maximum a posteriori). A mean of
     probabilities would give less weight to a model that is less confident, however well it ranks.
 
     Args:

@@ -106,7 +106,7 @@ class Baselines:
             molecules are molecules of training too, predicted out of fold.
         rows: Which molecules of the table these are, int64 ``[m]``, by split.
         labels: Theirs, as `predictions`.
-        sampled: By split, how many of its labelled molecules were used, and how many there are.
+        sampled: By split, how many of its labeled molecules were used, and how many there are.
         targets: The first so many targets were used.
         columns: The features of the trees.
         boosted: The gradient boosting of each target; None where there is none.
@@ -137,8 +137,8 @@ def fit_baselines(
     """
     labels = table.labels
     taught = labels if table.bounds is None else np.where(np.isnan(labels), table.bounds, labels)
-    labelled = ~np.isnan(taught).all(axis=1)
-    by_split = [np.flatnonzero(labelled & (table.split == part)) for part in range(len(SPLITS))]
+    labeled = ~np.isnan(taught).all(axis=1)
+    by_split = [np.flatnonzero(labeled & (table.split == part)) for part in range(len(SPLITS))]
     chosen = [_sampled(rows) for rows in by_split]
     rows = np.concatenate(chosen)
     split, labels, taught = table.split[rows], labels[rows], taught[rows]

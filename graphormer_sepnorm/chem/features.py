@@ -1,30 +1,30 @@
-"""Featurisers by name.
+"""Featurizers by name.
 
-A featuriser's name is the version of its vocabulary and travels with every data set and checkpoint
+A featurizer's name is the version of its vocabulary and travels with every data set and checkpoint
 made with it. What a name means never changes; a new table gets a new name.
 """
 
 from __future__ import annotations
 
-from graphormer_sepnorm.chem.featuriser import Featuriser
+from graphormer_sepnorm.chem.featurizer import Featurizer
 from graphormer_sepnorm.chem.molecule_features import MOLECULE_1
 from graphormer_sepnorm.chem.zinc_features import ZINC_1
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 
 # What a user's SMILES become.
 OF_SMILES = MOLECULE_1.name
-_FEATURISERS: dict[str, Featuriser] = {one.name: one for one in (MOLECULE_1, ZINC_1)}
+_FEATURIZERS: dict[str, Featurizer] = {one.name: one for one in (MOLECULE_1, ZINC_1)}
 
 
-def get_featuriser(name: str) -> Featuriser:
-    """Return the featuriser called `name`.
+def get_featurizer(name: str) -> Featurizer:
+    """Return the featurizer called `name`.
 
     Raises:
         ConfigError: There is none of this name.
     """
-    if name not in _FEATURISERS:
+    if name not in _FEATURIZERS:
         raise ConfigError(
-            f"there is no featuriser {name!r}{did_you_mean(name, _FEATURISERS)}; "
-            f"there are: {', '.join(sorted(_FEATURISERS))}"
+            f"there is no featurizer {name!r}{did_you_mean(name, _FEATURIZERS)}; "
+            f"there are: {', '.join(sorted(_FEATURIZERS))}"
         )
-    return _FEATURISERS[name]
+    return _FEATURIZERS[name]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from rdkit import Chem, rdBase
 
-from graphormer_sepnorm.chem.featuriser import OTHER, CodeTable, Featuriser
+from graphormer_sepnorm.chem.featurizer import OTHER, CodeTable, Featurizer
 from graphormer_sepnorm.chem.molecules import parse_canonical, written
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 
@@ -32,7 +32,7 @@ _CHIRAL = "CHI_UNSPECIFIED CHI_TETRAHEDRAL_CW CHI_TETRAHEDRAL_CCW CHI_OTHER"
 _CHIRALITY, _DEGREE, _IN_RING = 1, 2, 8
 
 
-class _Molecule1(Featuriser):
+class _Molecule1(Featurizer):
     name = "molecule-1"
     atom_tables = (
         CodeTable("atomic number", (*range(1, 119), OTHER)),

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Sequence
 
 from rdkit import Chem, rdBase
 
-from graphormer_sepnorm.chem.featuriser import OTHER, CodeTable, Featuriser
+from graphormer_sepnorm.chem.featurizer import OTHER, CodeTable, Featurizer
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_canonical, written
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph
@@ -36,7 +36,7 @@ _BY_NUMBER = {"canonical": False} if RDKIT_VERSION >= "2026.03" else {}
 _CHECKED = Chem.SanitizeFlags.SANITIZE_PROPERTIES | Chem.SanitizeFlags.SANITIZE_SYMMRINGS
 
 
-class _Zinc1(Featuriser):
+class _Zinc1(Featurizer):
     name = "zinc-1"
     atom_tables = (CodeTable("atom type", (*_ATOM_TYPES, OTHER)),)
     # Code 0 is "no bond" in the data set's own numbering.
@@ -92,7 +92,7 @@ class _Zinc1(Featuriser):
         flat = sum(atom.GetTotalNumHs() == 1 and atom.GetFormalCharge() == 0 for atom in centers)
         if not flat:
             return ""
-        what = "1 stereo centre is" if flat == 1 else f"{flat} stereo centres are"
+        what = "1 stereo center is" if flat == 1 else f"{flat} stereo centers are"
         return f"{what} given without a configuration, on which ZINC's atom types depend"
 
     def smiles_of(self, graph: MolecularGraph) -> str:

@@ -151,7 +151,7 @@ def _parser() -> OneLineParser:
         "for classes it adds set_<target>, the classes that a molecule may be of",
     )
     near = "name the K most similar molecules of training"
-    sure.add_argument("--neighbours", type=int, metavar="K", help=near)
+    sure.add_argument("--neighbors", type=int, metavar="K", help=near)
     add = parser.add_argument_group("many machines (docs/how-to/clusters.md)").add_argument
     add("--shard", metavar="K/N", help="predict part K of N of a table only")
     what = "through Ray: -i is a folder, file or 'pattern' of Parquet or CSV files, -o a folder"
@@ -178,7 +178,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     _check_ray(options)
     if options.shard and options.evaluate:
         raise ConfigError("--evaluate compares whole tables: leave it out with --shard")
-    asked = {name: getattr(options, name) for name in ("interval", "neighbours")}
+    asked = {name: getattr(options, name) for name in ("interval", "neighbors")}
     options.ask = {name: value for name, value in asked.items() if value is not None}
     # As a job has them.
     options.asked = json.dumps(options.ask) if options.ask else ""
@@ -267,14 +267,14 @@ def _for_terminal(predictor: Predictor, found: Predictions) -> str:
 
 def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
     """Load the model, and set what its predictions come with."""
-    from graphormer_sepnorm.datasets.catalogue import PRETRAINING
+    from graphormer_sepnorm.datasets.catalog import PRETRAINING
     from graphormer_sepnorm.inference.predictor import Predictor
     from graphormer_sepnorm.runs.directory import RunDirectory
 
     predictor = Predictor.load(options.model, device)
     if predictor.facts["dataset"] == PRETRAINING:
         raise ConfigError(
-            f"{options.model} is a pre-trained network, whose outputs are standardised descriptors "
+            f"{options.model} is a pre-trained network, whose outputs are standardized descriptors "
             f"and no property: train with --model.from_pretrained {options.model}, or take its "
             f"vectors with python predict.py embed {options.model}"
         )

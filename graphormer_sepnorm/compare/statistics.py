@@ -233,7 +233,7 @@ def jackknifed(value: Callable[[np.ndarray], float], molecules: int) -> MeanDiff
 
 
 def sign_flip_p(differences: ArrayLike, tolerance: float = 0.0) -> float:
-    """Return the two-sided randomisation p-value of a mean of paired differences.
+    """Return the two-sided randomization p-value of a mean of paired differences.
 
     If the arms do not differ, each difference could as well have had the other sign. The p-value
     is the share of all 2^n assignments of signs whose mean is at least as far from zero as the

@@ -5,7 +5,7 @@ Nothing heavy is imported here; a data set's module is imported when the data se
 
 from __future__ import annotations
 
-from graphormer_sepnorm.datasets.catalogue import DATASETS, load_dataset
+from graphormer_sepnorm.datasets.catalog import DATASETS, load_dataset
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 
 __all__ = ["DATASETS", "DatasetSplits", "load_dataset"]

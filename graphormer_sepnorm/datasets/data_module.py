@@ -16,7 +16,7 @@ from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
 from graphormer_sepnorm.data_config import DataConfig
-from graphormer_sepnorm.datasets.catalogue import PRETRAINING, TABLE, canonical_name, load_dataset
+from graphormer_sepnorm.datasets.catalog import PRETRAINING, TABLE, canonical_name, load_dataset
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.training_graphs import (
     GraphIndices,
@@ -28,7 +28,7 @@ from graphormer_sepnorm.datasets.training_graphs import (
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.files import plain
 from graphormer_sepnorm.graphs.batch import GraphBatch
-from graphormer_sepnorm.graphs.extra_inputs import standardisation
+from graphormer_sepnorm.graphs.extra_inputs import standardization
 from graphormer_sepnorm.graphs.loading import (
     EpochBatches,
     TrainingOrder,
@@ -233,8 +233,8 @@ class MoleculeDataModule(LightningDataModule):
         return None if (weights == weights[:1]).all() else weights
 
     def extra_scaling(self) -> tuple[np.ndarray, np.ndarray]:
-        """By what the extra inputs are standardised, see `standardisation`."""
-        return standardisation(self.store.extra[self.numbers.weighed(self.numbers.described)])
+        """By what the extra inputs are standardized, see `standardization`."""
+        return standardization(self.store.extra[self.numbers.weighed(self.numbers.described)])
 
     def own_columns(self, split: str) -> np.ndarray:
         """Return `descriptor_columns` of a split, float32 ``[n, C]``; nan = missing."""

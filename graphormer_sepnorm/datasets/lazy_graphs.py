@@ -13,15 +13,15 @@ import numpy as np
 import torch
 
 from graphormer_sepnorm.chem.descriptors import compute_descriptors
-from graphormer_sepnorm.chem.features import get_featuriser
-from graphormer_sepnorm.chem.featuriser import Featuriser
+from graphormer_sepnorm.chem.features import get_featurizer
+from graphormer_sepnorm.chem.featurizer import Featurizer
 from graphormer_sepnorm.chem.molecules import (
     RDKIT_VERSION,
     ParsedMolecule,
     canonical_smiles,
     parse_smiles,
 )
-from graphormer_sepnorm.chem.standardise import standardised
+from graphormer_sepnorm.chem.standardize import standardized
 from graphormer_sepnorm.datasets import raw_graphs
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import DataError
@@ -52,7 +52,7 @@ class LazyGraphs(raw_graphs.MadeGraphs):
         self,
         texts: Sequence[str],
         targets: np.ndarray,
-        featuriser: Featuriser,
+        featurizer: Featurizer,
         weights: np.ndarray | None = None,
         parse: Callable[[str], ParsedMolecule] = parse_smiles,
         descriptors: Sequence[str] = (),
@@ -64,7 +64,7 @@ class LazyGraphs(raw_graphs.MadeGraphs):
         targets = np.asarray(targets, np.float32)
         self.y = torch.from_numpy(targets if targets.ndim == 2 else targets[:, None])
         self.weights = torch.ones(len(texts)) if weights is None else torch.tensor(weights).float()
-        self._featuriser, self._parse, self._descriptors = featuriser, parse, tuple(descriptors)
+        self._featurizer, self._parse, self._descriptors = featurizer, parse, tuple(descriptors)
         none = no_numbers(len(texts))
         self._columns = none if columns is None else np.asarray(columns, np.float32)
         self._bounds = none if bounds is None else np.asarray(bounds, np.float32)
@@ -85,7 +85,7 @@ class LazyGraphs(raw_graphs.MadeGraphs):
         molecules = [one.molecule for one in parsed if one.molecule is not None]
         graphs, reasons = None, [one.reason * (one.molecule is None) for one in parsed]
         if len(molecules) == len(parsed):
-            graphs, reasons = self._featuriser.featurise_many(molecules)
+            graphs, reasons = self._featurizer.featurize_many(molecules)
         for index, reason in zip(some, reasons, strict=True):
             if reason:
                 raise DataError(f"graph {index}: {reason}")
@@ -148,7 +148,7 @@ def load_arrays(
     task: Task,
     weights: np.ndarray | None,
     validation: np.ndarray,
-    featuriser: str,
+    featurizer: str,
     feature_version: str,
     steps: Sequence[str],
 ) -> DatasetSplits:
@@ -167,7 +167,7 @@ def load_arrays(
     texts: dict[str, Sequence[str]] = {
         name: [smiles[int(row)] for row in chosen] for name, chosen in rows.items()
     }
-    make = get_featuriser(featuriser)
+    make = get_featurizer(featurizer)
     parts = [
         LazyGraphs(texts[name], labels[chosen], make, None if weights is None else weights[chosen])
         for name, chosen in rows.items()
@@ -183,24 +183,24 @@ def load_arrays(
         task=task,
         fingerprint=fingerprint_of(parts, feature_version, task),
         feature_version=feature_version,
-        featuriser=featuriser,
-        standardise=tuple(steps),
+        featurizer=featurizer,
+        standardize=tuple(steps),
     )
 
 
 def read_texts(
-    smiles: Sequence[Any], featuriser: str, steps: Sequence[str]
+    smiles: Sequence[Any], featurizer: str, steps: Sequence[str]
 ) -> tuple[list[str], list[str], list[tuple[int, str]]]:
-    """Return the SMILES that graphs are made of, after some `steps` of `standardised`.
+    """Return the SMILES that graphs are made of, after some `steps` of `standardized`.
 
     And the canonical ones, and the rows of which no graph can be made, each with the reason.
     """
-    prepare = get_featuriser(featuriser).prepare
+    prepare = get_featurizer(featurizer).prepare
     texts: list[str] = []
     canonical: list[str] = []
     bad: list[tuple[int, str]] = []
     for row, text in enumerate(smiles):
-        parsed = standardised(parse_smiles(text), steps)
+        parsed = standardized(parse_smiles(text), steps)
         texts.append(parsed.standard or text)
         canonical.append("" if parsed.molecule is None else canonical_smiles(parsed.molecule))
         try:

@@ -85,7 +85,7 @@ def load_molhiv(root: Path) -> DatasetSplits:
         task=TASK,
         fingerprint=digest,
         feature_version="ogb-1.3.6",
-        featuriser="molecule-1",
+        featurizer="molecule-1",
         smiles={name: [smiles[at] for at in of] for name, of in indices.items()},
         note="" if own or len(smiles) != _MOLECULES else note,
     )

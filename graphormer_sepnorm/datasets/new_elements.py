@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.chem.features import get_featurizer
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.formatting import listed
 
@@ -26,16 +26,16 @@ def new_elements(data: MoleculeDataModule, split: str, known: Sequence[int]) -> 
     SMILES, which no prediction is asked for.
     """
     indices = data.indices(split)
-    if data.splits.featuriser is None or not len(indices):
+    if data.splits.featurizer is None or not len(indices):
         return {}
     codes = data.store.atom_codes_of(indices)[:, 0]
     new = np.flatnonzero(~np.isin(codes, known))
     molecules = np.arange(len(indices)).repeat(data.store.num_atoms(indices))[new]
-    featuriser = get_featuriser(data.splits.featuriser)
-    values = featuriser.atom_tables[0].values
+    featurizer = get_featurizer(data.splits.featurizer)
+    values = featurizer.atom_tables[0].values
     found: dict[int, set[str]] = defaultdict(set)
     for molecule, code in zip(molecules.tolist(), codes[new].tolist(), strict=True):
-        found[molecule].add(featuriser.label_of(values[min(code, len(values) - 1)]))
+        found[molecule].add(featurizer.label_of(values[min(code, len(values) - 1)]))
     return {molecule: ", ".join(sorted(elements)) for molecule, elements in found.items()}
 
 

@@ -2,7 +2,7 @@
 
 After CheMeleon (Burns et al. 2025, arXiv 2506.15792), which regresses Mordred's descriptors: here
 RDKit's, and counts of Morgan environments (Rogers and Hahn 2010), logarithmic, those that are in
-one molecule of a hundred at least. All are standardised and clipped to six deviations.
+one molecule of a hundred at least. All are standardized and clipped to six deviations.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from filelock import FileLock
 
 from graphormer_sepnorm.chem.descriptors import compute_descriptors, descriptor_names
-from graphormer_sepnorm.chem.features import OF_SMILES, get_featuriser
+from graphormer_sepnorm.chem.features import OF_SMILES, get_featurizer
 from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS, morgan_counts
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, is_smiles, parse_smiles
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
@@ -24,7 +24,7 @@ from graphormer_sepnorm.datasets.splitting import random_split
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import cannot_be_written, replacing
 from graphormer_sepnorm.formatting import StatusLine
-from graphormer_sepnorm.graphs.extra_inputs import CLIPPED, standardisation
+from graphormer_sepnorm.graphs.extra_inputs import CLIPPED, standardization
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.process import cores, in_processes
 from graphormer_sepnorm.tables.columns import find_smiles_column
@@ -35,7 +35,7 @@ MAX_ATOMS = 100  # larger ones are few and set the memory of every batch they ar
 FRACTIONS = (0.98, 0.01, 0.01)
 RAREST = 0.01  # share of the molecules that an environment must be in, and may be missing in
 _LABELS = b"2"  # other ones from the same molecules, since outliers are clipped until none is left
-_FEWEST = 100  # to standardise by, and to split
+_FEWEST = 100  # to standardize by, and to split
 # Molecules of a stored part, and those that a process computes at once.
 _PART, _CHUNK = 20_000, 500
 
@@ -70,18 +70,18 @@ def load_pretraining(path: Path, root: Path, layout: Layout | None = None) -> Da
     share = (counts > 0).mean(axis=0)
     environments = np.flatnonzero((share >= RAREST) & (share <= 1 - RAREST))
     logarithms = np.log1p(counts[:, environments], dtype=np.float32)
-    targets, varying = _standardised(np.hstack([descriptors[chosen], logarithms]))
+    targets, varying = _standardized(np.hstack([descriptors[chosen], logarithms]))
     named = [*names, *(f"morgan_{bit}" for bit in environments)]
     learned = tuple(name for name, keep in zip(named, varying, strict=True) if keep)
     positions = random_split(kept, FRACTIONS, seed=0)
-    featuriser = get_featuriser(OF_SMILES)
+    featurizer = get_featurizer(OF_SMILES)
     return DatasetSplits(
         "pretraining",
-        *(LazyGraphs([kept[i] for i in part], targets[part], featuriser) for part in positions),
+        *(LazyGraphs([kept[i] for i in part], targets[part], featurizer) for part in positions),
         task=Task("regression", learned, ("",) * len(learned), "mae"),
         fingerprint=hashlib.sha256(_LABELS + given_bytes).hexdigest(),
         feature_version=OF_SMILES,
-        featuriser=OF_SMILES,
+        featurizer=OF_SMILES,
     )
 
 
@@ -93,12 +93,12 @@ def _read(path: Path, layout: Layout) -> list[str]:
         return ["" if row.problem else str(row.cells[column] or "") for row in reader]
 
 
-def _standardised(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _standardized(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return z-scores, clipped, of the columns that vary, and which columns these are.
 
     Column by column: sums of so many rows need float64, and a copy of all in it much memory.
     """
-    scaling = [standardisation(column[:, None]) for column in values.T]
+    scaling = [standardization(column[:, None]) for column in values.T]
     mean, factor = (np.concatenate(of).astype(np.float32) for of in zip(*scaling, strict=True))
     varying = factor > 0
     scores = (values[:, varying] - mean[varying]) * factor[varying]

@@ -74,11 +74,11 @@ class RawGraphs(MadeGraphs):
 class SmilesOfGraphs(Sequence[str]):
     """The SMILES of each graph, as far as its codes allow, written when it is asked for.
 
-    The featuriser of the codes knows the way back. A SMILES is empty where codes make no molecule.
+    The featurizer of the codes knows the way back. A SMILES is empty where codes make no molecule.
     """
 
-    def __init__(self, graphs: MadeGraphs, featuriser: str) -> None:
-        self._graphs, self._featuriser = graphs, featuriser
+    def __init__(self, graphs: MadeGraphs, featurizer: str) -> None:
+        self._graphs, self._featurizer = graphs, featurizer
         self._written = cache(self._write)
 
     def __len__(self) -> int:
@@ -89,7 +89,7 @@ class SmilesOfGraphs(Sequence[str]):
         return self._written(at) if isinstance(at, int) else [self._written(one) for one in at]
 
     def _write(self, at: int) -> str:
-        from graphormer_sepnorm.chem.features import get_featuriser  # RDKit is for those who ask
+        from graphormer_sepnorm.chem.features import get_featurizer  # RDKit is for those who ask
 
         graph = self._graphs._make(range(at, at + 1))[0]
-        return get_featuriser(self._featuriser).smiles_of(graph)
+        return get_featurizer(self._featurizer).smiles_of(graph)

@@ -1,4 +1,4 @@
-"""The bundled sample: 7,000 recombined drugs with their penalised logP, nothing to download."""
+"""The bundled sample: 7,000 recombined drugs with their penalized logP, nothing to download."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def load_sample(root: Path | None = None) -> DatasetSplits:
     """
     del root
     path = sample_path()
-    options = {"target_columns": ["penalised_logp"], "task": "regression", "on_invalid": "error"}
+    options = {"target_columns": ["penalized_logp"], "task": "regression", "on_invalid": "error"}
     try:
         splits = load_table(DataConfig(table=str(path), **options))
     except DataError as error:

@@ -42,7 +42,7 @@ class DatasetSplits:
         fingerprint: With `feature_version` it identifies the graphs and labels, wherever the files
             lie.
         feature_version: The atom and bond codes, for example ``zinc-28`` or ``ogb-1.3.6``.
-        featuriser: Name of the chem featuriser that makes such graphs from SMILES; None: there is
+        featurizer: Name of the chem featurizer that makes such graphs from SMILES; None: there is
             none.
         smiles: The SMILES of each split (``train``, ``validation``, ``test``) in the order of its
             graphs, or None where there are none.
@@ -51,7 +51,7 @@ class DatasetSplits:
             where the splits are fixed.
         report: What is in a user's table; None for the data sets that are known by name.
         extra_inputs: The network's extra inputs; mostly there are none.
-        standardise: What was done to the molecules before all else, see `standardised`.
+        standardize: What was done to the molecules before all else, see `standardized`.
         note: What has to be said of any result on these data; mostly nothing.
     """
 
@@ -62,12 +62,12 @@ class DatasetSplits:
     task: Task
     fingerprint: str
     feature_version: str
-    featuriser: str | None = None
+    featurizer: str | None = None
     smiles: dict[str, Sequence[str]] | None = None
     groups: dict[str, list[tuple[str, str]]] | None = None
     report: DataReport | None = None
     extra_inputs: ExtraInputs = field(default_factory=ExtraInputs)
-    standardise: tuple[str, ...] = ()
+    standardize: tuple[str, ...] = ()
     note: str = ""
 
     @property

@@ -120,7 +120,7 @@ class GraphIndices:
         """Return those of some graphs that do not weigh 0; all of them, if none weighs more.
 
         Where folds evaluate molecules of training by what was trained on others, those that weigh
-        0 are not evaluated, and they are no neighbours of what is predicted.
+        0 are not evaluated, and they are no neighbors of what is predicted.
         """
         known = np.asarray(self.weights()[indices]) > 0
         return indices[known] if known.any() else indices

@@ -1,7 +1,7 @@
 """ZINC and ZINC-subset through `torch_geometric.datasets.ZINC`.
 
 Atoms carry one of 28 codes (``x`` int64 ``[n, 1]``), bonds are 1 single, 2 double, 3 triple
-(``edge_attr`` int64 ``[E, 1]``), the target ``y`` float32 ``[1]`` is the penalised logP of Jin et
+(``edge_attr`` int64 ``[E, 1]``), the target ``y`` float32 ``[1]`` is the penalized logP of Jin et
 al. (2018, arXiv:1802.04364); the subset is that of Dwivedi et al. (2020, arXiv:2003.00982).
 
 The raw files are pickles, as upstream publishes them. They run no code: only tensors and plain
@@ -38,7 +38,7 @@ RAW_FILES = tuple(f"{split}.{kind}" for kind in ("pickle", "index") for split in
 # Of the published files: atoms of the subset's first training molecule, and the size of the set.
 _FIRST_ATOMS = 29
 _TRAINING_MOLECULES = 220_011
-_FEATURISER = "zinc-1"
+_FEATURIZER = "zinc-1"
 # Of the positions of the subset, by which a download is told from another file.
 PUBLISHED = {
     "train.index": "575d6acd72ac207a95947e2bdd16411ef6fc3faa88c2f55a2c496ea43022a6d8",
@@ -127,8 +127,8 @@ def load_zinc(root: Path, subset: bool) -> DatasetSplits:
         task=TASK,
         fingerprint=digest,
         feature_version="zinc-28",
-        featuriser=_FEATURISER,
-        smiles={split: SmilesOfGraphs(graphs, _FEATURISER) for split, graphs in parts.items()},
+        featurizer=_FEATURIZER,
+        smiles={split: SmilesOfGraphs(graphs, _FEATURIZER) for split, graphs in parts.items()},
         note=_note(known["sizes"][0], known["first_atoms"], subset),
     )
 

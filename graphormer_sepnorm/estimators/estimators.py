@@ -152,30 +152,30 @@ class Supervised(Trained):
             raise InputError(f"X has {len(smiles)} molecules, y labels of {len(labels)}")
         with explained():
             config = options_of(self.get_params(deep=False), self._recipe)
-            featuriser = feature_version = OF_SMILES
+            featurizer = feature_version = OF_SMILES
             if backbone := config.model.from_pretrained:
                 facts = read_checkpoint(backbone)[KEY]
-                featuriser, feature_version = facts["featuriser"], facts["feature_version"]
-                if featuriser is None:
+                featurizer, feature_version = facts["featurizer"], facts["feature_version"]
+                if featurizer is None:
                     raise ConfigError(f"from_pretrained {backbone} does not take SMILES")
-            steps = config.data.standardise or ()
-            smiles, canonical, bad = read_texts(smiles, featuriser, steps)
+            steps = config.data.standardize or ()
+            smiles, canonical, bad = read_texts(smiles, featurizer, steps)
             if bad and self.on_invalid == "error":
                 raise unusable(bad)
             labels = labels.copy()
             labels[[row for row, _ in bad]] = np.nan
-            labelled = np.flatnonzero(~np.isnan(labels).all(axis=1))
+            labeled = np.flatnonzero(~np.isnan(labels).all(axis=1))
             if weights is not None:
-                weights = weights_of(weights, len(smiles))[labelled]
+                weights = weights_of(weights, len(smiles))[labeled]
             units, metric = ("",) * len(names), metrics_of(self._kind)[0].name
             splits = load_arrays(
-                [smiles[row] for row in labelled],
-                [canonical[row] for row in labelled],
-                labels[labelled],
+                [smiles[row] for row in labeled],
+                [canonical[row] for row in labeled],
+                labels[labeled],
                 Task(self._kind, names, units, metric, **of_classes),
                 weights,
-                self._validation(len(labelled)),
-                featuriser,
+                self._validation(len(labeled)),
+                featurizer,
                 feature_version,
                 steps,
             )
@@ -391,7 +391,7 @@ class GraphormerEmbedding(Tagged, TransformerMixin, Trained):
         smiles_of(X, self.on_invalid)
         self._store(read_checkpoint(self.model))
         predictor = self._predictor()
-        _ = predictor.reader.featuriser  # or it does not take SMILES
+        _ = predictor.reader.featurizer  # or it does not take SMILES
         if note := predictor.embedding_note:
             warnings.warn(f"{self.model}: {note}", stacklevel=2)
         return self

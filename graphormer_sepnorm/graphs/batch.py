@@ -96,7 +96,7 @@ class GraphBatch(_TensorRecord):
         ring_pairs: Ordered pairs of atoms that share a ring, int64 ``[3, F]``, laid out as `bonds`.
             Their kind is 2 r for rings of r atoms, and one more if a bond joins the two. None if
             nobody has asked for them (`with_ring_pairs`).
-        ring_neighbours: How many atoms share a ring with that of each packed row, int64 ``[R]``; or
+        ring_neighbors: How many atoms share a ring with that of each packed row, int64 ``[R]``; or
             None.
         vocabulary: Digest of the `GraphVocabulary` whose rows `atom_rows` and `bond_rows` are.
     """
@@ -120,7 +120,7 @@ class GraphBatch(_TensorRecord):
     bounds: Tensor
     graph_ids: Tensor
     ring_pairs: Tensor | None = None
-    ring_neighbours: Tensor | None = None
+    ring_neighbors: Tensor | None = None
     vocabulary: str = ""
 
     @classmethod
@@ -148,7 +148,7 @@ class GraphBatch(_TensorRecord):
         return len(self.graph_ids)
 
     def with_ring_pairs(self) -> GraphBatch:
-        """Return the batch with `ring_pairs` and `ring_neighbours`, which few models need."""
+        """Return the batch with `ring_pairs` and `ring_neighbors`, which few models need."""
         if self.ring_pairs is not None:
             return self
         kinds = ring_kinds(self.type_ring, self.type_distance)
@@ -160,8 +160,8 @@ class GraphBatch(_TensorRecord):
             ends = block.rows[graph, source], block.rows[graph, target]
             pairs.append(torch.stack([*ends, kind[graph, source, target]]))
         listed = torch.cat(pairs, dim=1)
-        number = count_neighbours(listed, len(self.unpad))
-        return replace(self, ring_pairs=listed, ring_neighbours=number)
+        number = count_neighbors(listed, len(self.unpad))
+        return replace(self, ring_pairs=listed, ring_neighbors=number)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> GraphBatch:
         """Return the batch with all tensors on `device`."""
@@ -271,7 +271,7 @@ def _used_types(pairs: np.ndarray, num_types: int) -> tuple[np.ndarray, np.ndarr
     return types, lookup[pairs]
 
 
-def count_neighbours(pairs: Tensor, rows: int) -> Tensor:
+def count_neighbors(pairs: Tensor, rows: int) -> Tensor:
     """Return how many of the `pairs [3, F]` lead to each of R rows, int64 ``[R]``."""
     number = pairs.new_zeros(rows + 1)  # one row more for those that only fill up
     return number.index_add(0, pairs[1], torch.ones_like(pairs[1]))[:-1]

@@ -13,7 +13,7 @@ import numpy as np
 
 from graphormer_sepnorm.formatting import listed
 
-# Deviations from the training mean at which a standardised number is clipped, as in pre-training.
+# Deviations from the training mean at which a standardized number is clipped, as in pre-training.
 CLIPPED = 6.0
 # A deviation that is smaller, as a share of the mean or absolutely, is rounding.
 _SMALLEST_SHARE, _SMALLEST = 1e-6, 1e-15
@@ -56,7 +56,7 @@ class ExtraInputs:
         """Return a line on what is missing, and one on what is constant, if anything is.
 
         `values` are those of all molecules, ``[n, D]``, nan = missing; `factors` of
-        `standardisation`.
+        `standardization`.
         """
         missing = np.isnan(values)
         first = len(self.descriptors)
@@ -91,7 +91,7 @@ class ExtraInputs:
         return cls(tuple(plain["descriptors"]), tuple(plain["columns"]))
 
 
-def standardisation(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def standardization(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and 1 / deviation, float64 ``[D]``, of molecules ``[n, D]``; nan = missing.
 
     What lies beyond six deviations counts as six: one enormous value would make all others equal.

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphormer_sepnorm.errors import DataError
 
-_BLOCK_PAIRS = 300_000  # pairs of atoms worked on at once: enough to vectorise, small in memory
+_BLOCK_PAIRS = 300_000  # pairs of atoms worked on at once: enough to vectorize, small in memory
 _LARGEST = float(np.finfo(np.float32).max)  # a larger weight would be stored as infinity
 # Numbers of atom features, bond features (None: there is no bond yet) and targets.
 _Widths = tuple[int, int | None, int]

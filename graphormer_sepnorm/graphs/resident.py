@@ -28,7 +28,7 @@ from graphormer_sepnorm.graphs.batch import (
     AttentionBlock,
     GraphBatch,
     bond_rows,
-    count_neighbours,
+    count_neighbors,
     find_bonds,
     kinds_of_types,
     paths_of_types,
@@ -203,10 +203,10 @@ class ResidentGraphs:
             places = flat + tokens * torch.arange(len(members), device=device)
             slot = slot.scatter(0, members, places)
             flat += tokens * len(members)
-        ring_pairs = ring_neighbours = None
+        ring_pairs = ring_neighbors = None
         if self._ring_pairs is not None:
             ring_pairs = self._ring_pairs.cut(graphs, count + ends - sizes, shape)
-            ring_neighbours = count_neighbours(ring_pairs, count + shape.atoms)
+            ring_neighbors = count_neighbors(ring_pairs, count + shape.atoms)
         return GraphBatch(
             atom_rows=torch.where(real[:, None], self._atom_rows[atom], 0).long(),
             in_degree=torch.where(real, self._in_degree[atom], 0).long(),
@@ -227,7 +227,7 @@ class ResidentGraphs:
             bounds=self._bounds[graphs],
             graph_ids=graphs,
             ring_pairs=ring_pairs,
-            ring_neighbours=ring_neighbours,
+            ring_neighbors=ring_neighbors,
             vocabulary=self._vocabulary,
         )
 

@@ -49,8 +49,8 @@ class BlockStructure:
     """Structure of a block of graphs, laid out one graph after the other.
 
     Attributes:
-        in_degree: int64 ``[sum n]``, distinct neighbours with a bond to the atom.
-        out_degree: int64 ``[sum n]``, distinct neighbours the atom has a bond to.
+        in_degree: int64 ``[sum n]``, distinct neighbors with a bond to the atom.
+        out_degree: int64 ``[sum n]``, distinct neighbors the atom has a bond to.
         pair_type: int32 ``[sum n^2]``, type of each ordered pair, row-major within a graph; 0 of an
             atom with itself, 1 of two that no path joins. One part of it is the size of the
             smallest ring, of those that are the ring of some bond (below), that both atoms lie in;

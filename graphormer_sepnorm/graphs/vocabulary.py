@@ -2,7 +2,7 @@
 
 A code that did not occur in training has no trained embedding. All such codes share row 0, which
 is the zero vector and stays it (`padding_idx`), so an unknown feature contributes nothing instead
-of the random numbers its row was initialised with.
+of the random numbers its row was initialized with.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Vocabulary:
         if codes.shape[1] != len(self.seen):
             raise DataError(
                 f"graphs have {codes.shape[1]} feature columns, the model was trained on "
-                f"{len(self.seen)}: use the featuriser (or the data set) it was trained with"
+                f"{len(self.seen)}: use the featurizer (or the data set) it was trained with"
             )
         rows = np.full(codes.shape, UNKNOWN_ROW, dtype=np.int64)
         first = 1

@@ -9,8 +9,8 @@ In addition to Lightning's entries there is one plain dictionary under the key
 * ``weight_scale``: what brings the weights of the training graphs to a mean of 1;
 * ``vocabulary``: the atom and bond codes that occurred in training;
 * ``extra_inputs``: names of the numbers that the network reads with a graph (`ExtraInputs`);
-* ``standardise``: what is done to a molecule first, see `standardised`;
-* ``featuriser``, ``feature_version``: how graphs are made from SMILES (None: not from SMILES);
+* ``standardize``: what is done to a molecule first, see `standardized`;
+* ``featurizer``, ``feature_version``: how graphs are made from SMILES (None: not from SMILES);
 * ``dataset``, ``dataset_fingerprint``, ``training_graphs``, ``training_summary``, ``data_options``:
   what it was trained on; the last one how a user's table was read and split;
 * ``validation``: metrics of the last validation before it was written;
@@ -54,7 +54,7 @@ FORMAT_VERSION = 2
 # Where a checkpoint has what this package needs, a `Blend` and an `Uncertainty`.
 KEY, BLEND, CONFIDENCE = "graphormer_sepnorm", "blend", "confidence"
 REQUIRED = (
-    *("model", "task", "target_mean", "target_std", "vocabulary", "featuriser"),
+    *("model", "task", "target_mean", "target_std", "vocabulary", "featurizer"),
     *("feature_version", "dataset", "dataset_fingerprint"),
 )
 _FOR_TESTING = ("pytorch-lightning_version", "hyper_parameters")

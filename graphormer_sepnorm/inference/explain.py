@@ -53,7 +53,7 @@ class Subject:
             masks: For each, which of its atoms are masked: bool ``[atoms]``.
 
         Returns:
-            float64 ``[len(graphs)]``, standardised values or logits.
+            float64 ``[len(graphs)]``, standardized values or logits.
         """
         chosen = np.asarray(graphs, np.int64)
         outputs = np.empty(len(chosen))
@@ -150,7 +150,7 @@ class Explanation:
     Attributes:
         smiles: As given; of SDF records canonical.
         read_as: What the model read, whose atoms the contributions are of: `smiles`, or that of the
-            standardised molecule.
+            standardized molecule.
         molecule: As RDKit reads that; None where it cannot be read.
         prediction: Of the model: real unit or probability; nan where there is an error.
         value: Of its network, which is explained: real unit or log-odds; the mean of the members of
@@ -241,7 +241,7 @@ class Explainer:
                 f"there is no method {self.method!r}{did_you_mean(self.method, METHODS)}; there "
                 f"are: {', '.join(METHODS)}"
             )
-        _ = predictor.reader.featuriser  # or there is nothing to explain
+        _ = predictor.reader.featurizer  # or there is nothing to explain
         self._number = task.number_of(target, "explain")
         self.target = task.targets[self._number]
         self.binary = task.kind == "binary"

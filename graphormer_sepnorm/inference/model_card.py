@@ -38,19 +38,19 @@ def _facts(checkpoint: dict[str, Any], file: Path | None) -> Facts:
     rows = [("file", f"{file} ({file.stat().st_size / 1e6:.1f} MB)")] if file is not None else []
     rows += [(name, str(value)) for name, value in (facts.get("card") or {}).items()]
     rows += _targets(facts)
-    extra, steps = ExtraInputs.of_facts(facts), facts.get("standardise")
+    extra, steps = ExtraInputs.of_facts(facts), facts.get("standardize")
     rows += [("from", f"the molecule, {extra.in_words()}")] if len(extra) else []
-    rows += [("standardised", f"first of all, by {listed(steps)}")] if steps else []
+    rows += [("standardized", f"first of all, by {listed(steps)}")] if steps else []
     rows += _model(checkpoint)
     if (plain := checkpoint.get(CONFIDENCE)) is not None:
         rows += _uncertainty(plain, facts["task"]["kind"])
     rows += _training(checkpoint)
     if file is not None and file.parent.name == CHECKPOINTS:
         rows += _run(facts, file)
-    featuriser, packages = facts["featuriser"], facts.get("packages", {})
+    featurizer, packages = facts["featurizer"], facts.get("packages", {})
     return [
         *rows,
-        ("from SMILES", f"by {featuriser}" if featuriser else "not possible"),
+        ("from SMILES", f"by {featurizer}" if featurizer else "not possible"),
         ("made with", ", ".join(f"{name} {version}" for name, version in packages.items())),
     ]
 

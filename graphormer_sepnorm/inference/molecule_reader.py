@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphormer_sepnorm.chem.features import get_featuriser
-from graphormer_sepnorm.chem.featuriser import CodeTable, Featuriser
+from graphormer_sepnorm.chem.features import get_featurizer
+from graphormer_sepnorm.chem.featurizer import CodeTable, Featurizer
 from graphormer_sepnorm.chem.molecules import MAX_ATOMS, ParsedMolecule, count_pieces
-from graphormer_sepnorm.chem.standardise import standardised
+from graphormer_sepnorm.chem.standardize import standardized
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs, packed_blocks
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
@@ -34,7 +34,7 @@ class MoleculeReader:
         refuse_new_elements: See `Predictor`.
 
     Attributes:
-        steps: What is done to a molecule first, see `standardised`.
+        steps: What is done to a molecule first, see `standardized`.
 
     Raises:
         ConfigError: It was trained by features that this version does not make.
@@ -44,16 +44,16 @@ class MoleculeReader:
     def __init__(
         self, facts: dict[str, Any], vocabulary: GraphVocabulary, refuse_new_elements: bool
     ) -> None:
-        self.steps = tuple(facts.get("standardise", ()))
+        self.steps = tuple(facts.get("standardize", ()))
         self._refuse_new_elements = refuse_new_elements
         self._dataset, self._vocabulary = facts["dataset"], vocabulary
         summary = facts.get("training_summary") or {}
         self._largest_seen = summary["atoms"]["max"] if "atoms" in summary else None
         self._only_connected = summary.get("connected", False)
-        self._featuriser: Featuriser | None = None
-        if facts["featuriser"] is None:
+        self._featurizer: Featurizer | None = None
+        if facts["featurizer"] is None:
             return
-        self._featuriser = made = get_featuriser(facts["featuriser"])
+        self._featurizer = made = get_featurizer(facts["featurizer"])
         refusal = f"is not one of {made.name}"
         self._atoms = _seen_codes(vocabulary.atoms, made.atom_tables, f"vocabulary.atoms {refusal}")
         self._bonds = _seen_codes(vocabulary.bonds, made.bond_tables, f"vocabulary.bonds {refusal}")
@@ -64,23 +64,23 @@ class MoleculeReader:
             self._tuned_on[[code for code in elements if code in vocabulary.atoms.seen[0]]] = True
 
     @property
-    def featuriser(self) -> Featuriser:
+    def featurizer(self) -> Featurizer:
         """What makes graphs of molecules.
 
         Raises:
             CheckpointError: The model was trained on graphs that are not made from SMILES.
         """
-        if self._featuriser is None:
+        if self._featurizer is None:
             raise CheckpointError(
                 f"this model was trained on the graphs of {self._dataset}, which are not made from "
                 "SMILES: evaluate it with train.py test, or from Python give graphs to "
                 "predict_graphs"
             )
-        return self._featuriser
+        return self._featurizer
 
     def prepared(self, molecules: Sequence[ParsedMolecule]) -> Sequence[ParsedMolecule]:
-        """Return the molecules in the form that the model was trained on, see `standardised`."""
-        return [standardised(one, self.steps) for one in molecules] if self.steps else molecules
+        """Return the molecules in the form that the model was trained on, see `standardized`."""
+        return [standardized(one, self.steps) for one in molecules] if self.steps else molecules
 
     def with_remarks(
         self, molecules: Sequence[ParsedMolecule], warnings: Sequence[str]
@@ -91,7 +91,7 @@ class MoleculeReader:
 
     def atom_order(self, molecule: Any) -> np.ndarray:
         """Return which atom of its graph each atom of a molecule is, int64 ``[atoms]``."""
-        return np.asarray(self.featuriser.atom_order(molecule), dtype=np.int64)
+        return np.asarray(self.featurizer.atom_order(molecule), dtype=np.int64)
 
     def featurize(
         self, molecules: Sequence[ParsedMolecule], max_atoms: int = MAX_ATOMS
@@ -104,20 +104,20 @@ class MoleculeReader:
                 errors[place] = f"too large: {atoms} atoms, the limit is {max_atoms} (--max_atoms)"
         places = [place for place, parsed in enumerate(molecules) if not errors[place]]
         readable: list[Any] = [molecules[place].molecule for place in places]
-        graphs, reasons = self.featuriser.featurise_many(readable)
+        graphs, reasons = self.featurizer.featurize_many(readable)
         for place, reason in zip(places, reasons, strict=True):
             errors[place] = reason
         places = [place for place in places if not errors[place]]
         if graphs is None:
-            none = np.zeros((1, len(self.featuriser.atom_tables)), np.int64)
-            bonds = np.zeros((0, len(self.featuriser.bond_tables)), np.int64)
+            none = np.zeros((1, len(self.featurizer.atom_tables)), np.int64)
+            bonds = np.zeros((0, len(self.featurizer.bond_tables)), np.int64)
             graph = MolecularGraph(none, np.zeros((2, 0), np.int64), bonds)
             graphs = next(packed_blocks([graph])).take(np.empty(0, np.int64))
         new = self._with_unseen_codes(graphs)
         for number, place in enumerate(places):
             molecule: Any = molecules[place].molecule
             atoms = int(graphs.num_atoms[number])
-            remarks = [self.featuriser.remarks(molecule)]
+            remarks = [self.featurizer.remarks(molecule)]
             if number in new:
                 errors[place], remark = self._what_is_new(graphs[number], molecule)
                 remarks.insert(0, remark)
@@ -149,7 +149,7 @@ class MoleculeReader:
         """
 
         def named(atoms: np.ndarray) -> str:
-            labels = self.featuriser.atom_labels(molecule)
+            labels = self.featurizer.atom_labels(molecule)
             found = sorted({labels[atom] for atom in np.flatnonzero(atoms)})
             hydrogen = "H (written as an atom, as deuterium is)"
             return ", ".join(hydrogen if label == "H" else label for label in found)
@@ -161,8 +161,8 @@ class MoleculeReader:
             return (reason, "") if self._refuse_new_elements else ("", reason)
         atoms, bonds = self._unseen(graph)
         words = [
-            *_words(graph.atom_codes, atoms, self.featuriser.atom_tables),
-            *_words(graph.bond_codes, bonds, self.featuriser.bond_tables),
+            *_words(graph.atom_codes, atoms, self.featurizer.atom_tables),
+            *_words(graph.bond_codes, bonds, self.featurizer.bond_tables),
         ]
         remarks = [f"not seen in training: {', '.join(words)}"] if words else []
         foreign = ~self._tuned_on[graph.atom_codes[:, 0]]

@@ -154,7 +154,7 @@ class Embeddings(Rows):
             molecule with an error has none.
         counts: int64 ``[n]``, how many atoms these are of each; None as `atoms`.
         note: What to know about [CLS] of this network; mostly the empty string.
-        read_as: What the model read, in whose order the atoms stand, of a model that standardises
+        read_as: What the model read, in whose order the atoms stand, of a model that standardizes
             molecules; else empty, and it is `smiles`.
     """
 

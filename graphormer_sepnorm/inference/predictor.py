@@ -159,7 +159,7 @@ class Predictor:
             f"{' and trees' if self.blend is not None else ''}, on {self.device})"
         )
 
-    def ask(self, interval: float | None = None, neighbours: int = 0) -> Self:
+    def ask(self, interval: float | None = None, neighbors: int = 0) -> Self:
         """Set what predictions come with from now on.
 
         A model with uncertainty gives intervals of level 0.9 for real values by default. For
@@ -167,7 +167,7 @@ class Predictor:
 
         Args:
             interval: Level, above 0 and below 1; None: no intervals.
-            neighbours: How many of the most similar molecules of training to name.
+            neighbors: How many of the most similar molecules of training to name.
 
         Returns:
             Itself.
@@ -178,13 +178,11 @@ class Predictor:
         known = self.uncertainty
         if interval is not None and not (is_number(interval) and 0 < interval < 1):
             raise ConfigError(f"--interval is {interval!r}: give a number between 0 and 1, as 0.9")
-        if not (is_whole(neighbours) and 0 <= neighbours <= MOST_NEIGHBORS):
-            raise ConfigError(
-                f"--neighbours is {neighbours!r}: give a number up to {MOST_NEIGHBORS}"
-            )
+        if not (is_whole(neighbors) and 0 <= neighbors <= MOST_NEIGHBORS):
+            raise ConfigError(f"--neighbors is {neighbors!r}: give a number up to {MOST_NEIGHBORS}")
         for name, asked, there in (
             ("interval", interval, known),
-            ("neighbours", neighbours or None, known and known.neighbors),
+            ("neighbors", neighbors or None, known and known.neighbors),
         ):
             if asked is not None and there is None:
                 raise ConfigError(
@@ -196,7 +194,7 @@ class Predictor:
                 f"--interval {interval:g}: the model was tried on too few molecules for it; the "
                 f"highest is {math.floor(known.highest_level * 1000) / 1000:g}"
             )
-        self.interval, self.neighbors = interval, neighbours
+        self.interval, self.neighbors = interval, neighbors
         return self
 
     def predict(

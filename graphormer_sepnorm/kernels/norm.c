@@ -57,8 +57,8 @@ INLINE void batch_statistics(const Norm *a, const Stretch *s, int64_t first, int
         for (int64_t c = 0; c < own; c++) mean[c] /= end - r;
         for (int64_t i = r; i < end; i++)
             for (int64_t c = 0; c < own; c++) {
-                const float centred = input[i * a->width + c] - origin[c] - mean[c];
-                squares[c] += centred * centred;
+                const float centered = input[i * a->width + c] - origin[c] - mean[c];
+                squares[c] += centered * centered;
             }
         const double share = (double)(end - r) / (end - s->first);
         const double between = share * (r - s->first);
@@ -103,7 +103,7 @@ INLINE float lane_sum(floats values) {
     return sum;
 }
 
-INLINE void normalise_over_channels(const Norm *a, const Stretch *s, int64_t row) {
+INLINE void normalize_over_channels(const Norm *a, const Stretch *s, int64_t row) {
     const int64_t width = a->width;
     const float *restrict input = a->input + row * width;
     float *restrict output = a->output + row * width;
@@ -115,8 +115,8 @@ INLINE void normalise_over_channels(const Norm *a, const Stretch *s, int64_t row
     const float mean = (sum + lane_sum(lanes)) / width;
     lanes = all_equal(0), sum = 0;
     for (c = 0; c + LANES <= width; c += LANES) {
-        const floats centred = load(input + c) - mean;
-        lanes += centred * centred;
+        const floats centered = load(input + c) - mean;
+        lanes += centered * centered;
     }
     for (; c < width; c++) sum += (input[c] - mean) * (input[c] - mean);
     const float scale = 1 / sqrtf((sum + lane_sum(lanes)) / width + s->eps);
@@ -137,7 +137,7 @@ INLINE int norm_forward_body(const Norm *a, int64_t first, int64_t last) {
             for (int64_t c = 0; c < width; c++) factor[c] = s->scale[c] * s->weight[c];
         for (int64_t r = greater(first, s->first); r < lesser(last, s->last); r++) {
             if (s->kind == OF_ROWS) {
-                normalise_over_channels(a, s, r);
+                normalize_over_channels(a, s, r);
                 continue;
             }
             const float *restrict input = a->input + r * width;

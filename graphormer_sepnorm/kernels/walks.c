@@ -2,7 +2,7 @@
  *
  *     bias_h(i, j) += sum_k weight_hk P_k(i, j)
  *
- * P of walks is 1, M, M^2, ... with M = D^-1 A. An atom has few neighbours: a step of all walks adds
+ * P of walks is 1, M, M^2, ... with M = D^-1 A. An atom has few neighbors: a step of all walks adds
  * a few vectors for each atom, where a product of matrices would multiply mostly zeros.
  *
  * P of paths is 1, then log(1 + n) of the n simple paths of k bonds from i to j, for j = i of the

@@ -37,7 +37,7 @@ EXTENSIONS = (
 ATOMS_ALONE = ("sum", "mean")
 # Options that act in training only: a network trained with some can continue with others, and
 # fine-tuning has its own.
-REGULARISATION = ("dropout", "attention_dropout", "input_dropout", "drop_path")
+REGULARIZATION = ("dropout", "attention_dropout", "input_dropout", "drop_path")
 # No options: the data decide.
 FROM_DATA = ("num_targets", "mean_atoms", "extra_inputs", "exclusive")
 

@@ -1,4 +1,4 @@
-"""Graphormer (Ying et al., NeurIPS 2021) whose graph token may be normalised separately.
+"""Graphormer (Ying et al., NeurIPS 2021) whose graph token may be normalized separately.
 
 B graphs · M atoms · R = B + M packed rows, graph tokens first · C channels (width)
 """
@@ -36,7 +36,7 @@ _STD = 0.02  # of initial values
 class ExtraReadout(nn.Module):
     """Joins extra features of a graph to what its prediction is read from.
 
-    ``h + W3 gelu(W1 h + W2 z + b) + c``, of what is read, h, and the standardised features, z. Not
+    ``h + W3 gelu(W1 h + W2 z + b) + c``, of what is read, h, and the standardized features, z. Not
     ``h + W2 z``: behind a linear readout, a temperature would then move the predictions of all
     molecules by the same amount.
 
@@ -62,8 +62,8 @@ class ExtraReadout(nn.Module):
         self.numbers = Linear(count, width)
         self.hidden = Linear(width, width)
 
-    def standardise_by(self, mean: Tensor, factor: Tensor) -> None:
-        """Take the scaling that `standardisation` found."""
+    def standardize_by(self, mean: Tensor, factor: Tensor) -> None:
+        """Take the scaling that `standardization` found."""
         self.training_mean.copy_(mean)
         self.training_factor.copy_(factor)
 
@@ -83,7 +83,7 @@ class ExtraReadout(nn.Module):
         scores = scores.clamp(-CLIPPED, CLIPPED).nan_to_num(0.0)
         if self.training:
             scores = dropout(scores, self.dropout)
-        # Standardised in float32, whatever the model's precision.
+        # Standardized in float32, whatever the model's precision.
         hidden = gelu(self.read(read) + self.numbers(scores.to(read.dtype)))
         if self.training:
             hidden = dropout(hidden, self.dropout)
@@ -134,7 +134,7 @@ class Graphormer(nn.Module):
         initialize(self, self.config.layers, seed)
 
     def encode(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-        """Return the last graph tokens ``[B, C]`` and atoms ``[M, C]``, normalised."""
+        """Return the last graph tokens ``[B, C]`` and atoms ``[M, C]``, normalized."""
         if "rings" in self.config.local_mpnn:
             batch = batch.with_ring_pairs()
         parts = batch.num_graphs, batch.real_atoms
@@ -220,7 +220,7 @@ def branch_scales(batch: GraphBatch, layers: int, probability: float) -> Tensor:
 
 @torch.no_grad()
 def initialize(model: nn.Module, layers: int, seed: int) -> None:
-    """Initialise as version 1 of the reference does, each parameter from (seed, its name).
+    """Initialize as version 1 of the reference does, each parameter from (seed, its name).
 
     So two models that differ in a norm start with the same values in everything else, whatever the
     order in which their parts are built: a comparison of the two is paired.

@@ -146,7 +146,7 @@ class BondMessages(nn.Module):
             sums, states = state_message_sums(rows, self.ends(rows), kinds, states, batch.bonds)
         update = self.output(sums)
         if self.rings is not None and self.ring_output is not None:
-            pairs, neighbors = batch.ring_pairs, batch.ring_neighbours
+            pairs, neighbors = batch.ring_pairs, batch.ring_neighbors
             assert pairs is not None  # `Graphormer.encode` has asked for them
             assert neighbors is not None
             sums = message_sums(rows, self.rings(self.ring_factors), pairs)

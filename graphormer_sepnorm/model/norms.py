@@ -1,4 +1,4 @@
-"""The norms, and their arms: how the graph token ([CLS]) and the atoms are normalised.
+"""The norms, and their arms: how the graph token ([CLS]) and the atoms are normalized.
 
 ShareNorm sends every token through one norm; SepNorm (Chen et al., NeurIPS 2023, Eq. 5) sends the
 graph token through one of its own. An arm is written [CLS] + atoms:
@@ -33,12 +33,12 @@ class LayerNorm(nn.LayerNorm):
     """`nn.LayerNorm` that takes (and needs not) the mask of real rows."""
 
     def forward(self, rows: Tensor, real: Tensor | None = None) -> Tensor:
-        """Normalise each row of ``[M, D]`` over its channels."""
+        """Normalize each row of ``[M, D]`` over its channels."""
         return super().forward(rows)
 
 
 class MaskedBatchNorm(nn.Module):
-    """Batch normalisation (Ioffe & Szegedy 2015) over the real rows of all processes.
+    """Batch normalization (Ioffe & Szegedy 2015) over the real rows of all processes.
 
     `nn.BatchNorm1d` counts padding rows, and `nn.SyncBatchNorm` neither knows a mask nor runs on a
     CPU. This is no subclass of theirs: converting a model to SyncBatchNorm would replace it and
@@ -69,10 +69,10 @@ class MaskedBatchNorm(nn.Module):
         self.register_buffer("num_batches_tracked", torch.tensor(0))
 
     def forward(self, rows: Tensor, real: Tensor | None = None) -> Tensor:
-        """Normalise each channel of ``[M, D]``.
+        """Normalize each channel of ``[M, D]``.
 
         Args:
-            rows: What is normalised, in any dtype.
+            rows: What is normalized, in any dtype.
             real: bool ``[M]``, rows that count; None: all do. Other rows are transformed alike
                 but enter no statistic.
 
@@ -96,7 +96,7 @@ class MaskedBatchNorm(nn.Module):
 
     @property
     def follows_batches(self) -> bool:
-        """Whether a batch is normalised by its own statistics, and the running ones follow."""
+        """Whether a batch is normalized by its own statistics, and the running ones follow."""
         return self.training and not self.fixed
 
     @staticmethod
@@ -104,7 +104,7 @@ class MaskedBatchNorm(nn.Module):
         """Refuse, with a DataError, to take the variance of fewer rows."""
         if count < 2:
             raise DataError(
-                f"BatchNorm met {count} of what it normalises (graphs and atoms, or sequences and "
+                f"BatchNorm met {count} of what it normalizes (graphs and atoms, or sequences and "
                 "tokens) in a training batch, and needs at least 2: use larger batches, or "
                 "evaluation mode"
             )
@@ -123,16 +123,16 @@ class MaskedBatchNorm(nn.Module):
         count, mean = sums[:1], sums[1:] / sums[:1]
         if not torch.compiler.is_compiling() and values.device.type == "cpu":
             self.require_two(int(count))
-        centred = values - mean
-        squares = sum_over_processes(torch.where(mask, centred, 0).square().sum(0))
+        centered = values - mean
+        squares = sum_over_processes(torch.where(mask, centered, 0).square().sum(0))
         variance = squares / count
         with torch.no_grad():
             self.num_batches_tracked.add_(1)
             unbiased = variance * (count / (count - 1))
             self.running_mean.lerp_((mean + shift).to(self.running_mean), self.momentum)
             self.running_var.lerp_(unbiased.to(self.running_var), self.momentum)
-        normalised = centred * torch.rsqrt(variance + self.eps)
-        return (normalised * self.weight + self.bias).to(rows.dtype)
+        normalized = centered * torch.rsqrt(variance + self.eps)
+        return (normalized * self.weight + self.bias).to(rows.dtype)
 
 
 def sum_over_processes(sums: Tensor) -> Tensor:
@@ -170,7 +170,7 @@ class SharedNorm(nn.Module):
         self.norm = norm
 
     def forward(self, rows: Tensor, num_graphs: int, real_atoms: Tensor | None = None) -> Tensor:
-        """Normalise rows ``[B + M, D]``, graph tokens first.
+        """Normalize rows ``[B + M, D]``, graph tokens first.
 
         Args:
             rows: Graph tokens, then atoms, ``[B + M, D]``.
@@ -191,7 +191,7 @@ class SeparateNorm(nn.Module):
         self.atom_norm = atom_norm
 
     def forward(self, rows: Tensor, num_graphs: int, real_atoms: Tensor | None = None) -> Tensor:
-        """Normalise rows ``[B + M, D]``, graph tokens first; see `SharedNorm`."""
+        """Normalize rows ``[B + M, D]``, graph tokens first; see `SharedNorm`."""
         lengths = [num_graphs, rows.shape[0] - num_graphs]
         return _normalize(rows, [self.graph_token_norm, self.atom_norm], lengths, real_atoms)
 
@@ -199,7 +199,7 @@ class SeparateNorm(nn.Module):
 def _normalize(
     rows: Tensor, norms: Sequence[nn.Module], lengths: Sequence[int], real: Tensor | None
 ) -> Tensor:
-    """Normalise stretches of packed rows; `real` is the mask of the last one."""
+    """Normalize stretches of packed rows; `real` is the mask of the last one."""
     if (
         not torch.compiler.is_compiling()
         and real is None
@@ -290,7 +290,7 @@ class _Norm(ctypes.Structure):
 def packed_norm(
     rows: Tensor, norms: Sequence[nn.LayerNorm | MaskedBatchNorm], lengths: Sequence[int]
 ) -> Tensor:
-    """Normalise the stretches of packed rows by the compiled functions, as the norms one by one.
+    """Normalize the stretches of packed rows by the compiled functions, as the norms one by one.
 
     Args:
         rows: ``[R, C]``, float32 on a CPU; every row counts.

@@ -135,7 +135,7 @@ class TokenNorm(nn.Module):
 
 
 class ShareNorm(TokenNorm):
-    """Normalises [CLS] and the other tokens by one norm, all alike.
+    """Normalizes [CLS] and the other tokens by one norm, all alike.
 
     Args:
         hidden_size: D, channels of a token.
@@ -161,16 +161,16 @@ class ShareNorm(TokenNorm):
         return cls(_width(norm), kind)._begin_as(norm)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Normalise ``[N, L, D]``; see `SepNorm.forward`."""
+        """Normalize ``[N, L, D]``; see `SepNorm.forward`."""
         real = self._real(tokens, self._checked(tokens, mask), self.norm_layer)
         rows = self.norm_layer(tokens.flatten(0, 1), None if real is None else real.flatten())
         return rows.reshape(tokens.shape)
 
 
 class SepNorm(TokenNorm):
-    """Normalises the [CLS] token and the other tokens separately (Chen et al. 2023, Eq. 5).
+    """Normalizes the [CLS] token and the other tokens separately (Chen et al. 2023, Eq. 5).
 
-    A drop-in for the ``nn.LayerNorm`` of a transformer. BatchNorm on tokens normalises channels
+    A drop-in for the ``nn.LayerNorm`` of a transformer. BatchNorm on tokens normalizes channels
     over all real tokens of the batch.
 
     Args:
@@ -231,7 +231,7 @@ class SepNorm(TokenNorm):
         return cls(_width(norm), cls_norm, tok_norm, cls_position)._begin_as(norm)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Normalise a batch of sequences.
+        """Normalize a batch of sequences.
 
         Args:
             tokens: N sequences of L tokens, ``[N, L, D]``.
@@ -239,7 +239,7 @@ class SepNorm(TokenNorm):
                 Face's ``attention_mask``; None: all are real. The entry of [CLS] is not looked at.
 
         Returns:
-            The same tokens normalised, ``[N, L, D]``.
+            The same tokens normalized, ``[N, L, D]``.
 
         Raises:
             DataError: Tokens or mask are of another shape, or the mask of floats; in training, for

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 def require_smiles(data: MoleculeDataModule) -> None:
     """Raise a ConfigError for a blend that cannot be made: trees take SMILES."""
-    if data.splits.smiles is None or data.splits.featuriser is None:
+    if data.splits.smiles is None or data.splits.featurizer is None:
         raise ConfigError(
             f"--blend true: {data.splits.name} is made of graphs, and trees take SMILES: leave it "
             "out"

@@ -32,7 +32,7 @@ from graphormer_sepnorm.uncertainty.domain import (
 from graphormer_sepnorm.uncertainty.quality import (
     evaluate_intervals,
     evaluate_probabilities,
-    summarised,
+    summarized,
 )
 from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 
@@ -173,7 +173,7 @@ def _test(
         columns["distance"] = inputs.distance
     outcome.outside = domain.outside(columns["similarity"], inputs.distance)
     outcome.columns, outcome.test = columns, dataclasses.replace(test, values=values)
-    outcome.summary["confidence"] = summarised(outcome.quality.values())
+    outcome.summary["confidence"] = summarized(outcome.quality.values())
     if task.kind == "binary":
         found = task.evaluate(labels, values)
         outcome.summary |= {f"test_{name}": value for name, value in found.items()}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphormer_sepnorm.config import DataConfig, FitConfig
-from graphormer_sepnorm.datasets.catalogue import DATASETS, PRETRAINING, TABLE
+from graphormer_sepnorm.datasets.catalog import DATASETS, PRETRAINING, TABLE
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.files import cannot_be_written, write_columns

@@ -266,7 +266,7 @@ class _Fit:
             self.files, self.selected, tested, dict(tested.summary), unseen=out_of_fold
         )
         outcome.out_of_fold = out_of_fold is not None
-        known = data.splits.smiles is not None and data.splits.featuriser is not None
+        known = data.splits.smiles is not None and data.splits.featurizer is not None
         known = known and len(data.numbers.validated) > 0
         whole = tested.predictions is not None or not len(data.indices("test"))
         calibrated = config.keep != "none" and known and whole

@@ -27,7 +27,7 @@ from graphormer_sepnorm.pipeline.predicted import Outcome
 from graphormer_sepnorm.process import command
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.module import GraphormerModule
-from graphormer_sepnorm.uncertainty.quality import in_words, summarised
+from graphormer_sepnorm.uncertainty.quality import in_words, summarized
 from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
 
 
@@ -81,7 +81,7 @@ def report_fit(outcome: Outcome, module: GraphormerModule) -> str:
         f"{summary['seconds']:.0f} s, {summary['graphs_per_second']:.0f} graphs/s"
     )
     text.append(f"checkpoint  {summary['checkpoint']}")
-    if module.facts["featuriser"] is not None:
+    if module.facts["featurizer"] is not None:
         needed = ExtraInputs.of_facts(module.facts).columns
         given = f"-i TABLE   (with {listed(needed)})" if needed else '"CCO"'
         run = shlex.quote(str(outcome.run.path))
@@ -189,7 +189,7 @@ def compared_with_baselines(outcome: Outcome, metric: Metric, unit: str = "") ->
 def _uncertainty(outcome: Outcome, uncertainty: Uncertainty, task: Task) -> str:
     unit = task.units[0] if len(set(task.units)) == 1 else ""
     lines = []
-    if words := in_words(summarised(outcome.quality.values()), unit):
+    if words := in_words(summarized(outcome.quality.values()), unit):
         lines.append(f"uncertainty {words}")
     highest, domain = uncertainty.highest_level, uncertainty.domain
     if task.kind == "regression" and highest < LEVEL:

@@ -41,7 +41,7 @@ def measure_batch_norm(model: Graphormer, batches: Iterable[GraphBatch]) -> None
     """Set the running statistics of every BatchNorm to those of the model as it is evaluated.
 
     The mean over the batches, which are of about equal size, of their means and of their unbiased
-    variances, each layer fed by normalised layers before it, without dropout; those that are fixed
+    variances, each layer fed by normalized layers before it, without dropout; those that are fixed
     are measured too. Under several processes each gives its share of every batch, as in training.
     """
     norms = batch_norms(model)

@@ -13,7 +13,7 @@ from torch import Tensor
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
-from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
+from graphormer_sepnorm.model.config import FROM_DATA, REGULARIZATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 
 # Parts that belong to the targets of a network and not to its molecules.
@@ -52,8 +52,8 @@ class Backbone:
         return cls(facts["model"], vocabulary, facts["feature_version"], weights, str(path))
 
     def architecture(self, **own: float) -> dict[str, Any]:
-        """Return the options of a network that takes these weights, with `REGULARISATION` given."""
-        others = (*FROM_DATA, *REGULARISATION, "atom_rows", "bond_rows")
+        """Return the options of a network that takes these weights, with `REGULARIZATION` given."""
+        others = (*FROM_DATA, *REGULARIZATION, "atom_rows", "bond_rows")
         stored = {name: value for name, value in self.options.items() if name not in others}
         return stored | own
 
@@ -80,7 +80,7 @@ class Backbone:
         return sized.for_vocabulary(vocabulary), vocabulary
 
     def load_into(self, model: Graphormer, vocabulary: GraphVocabulary) -> None:
-        """Give an initialised network these weights, but for the readout and rows of new codes.
+        """Give an initialized network these weights, but for the readout and rows of new codes.
 
         Args:
             model: With a configuration of `extended`.

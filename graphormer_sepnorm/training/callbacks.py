@@ -163,7 +163,7 @@ def draw_learning_curve(
     losses, metrics = figure.subplots(2, sharex=True)
     shown, column = METRICS[metric], f"validation_{metric}"
     for axes, key, label, color in (
-        (losses, "train_loss_epoch", "training", "tab:grey"),
+        (losses, "train_loss_epoch", "training", "tab:gray"),
         (losses, "validation_loss", "validation", "tab:orange"),
         (metrics, column, f"validation {shown.label}", "tab:blue"),
     ):

@@ -30,7 +30,7 @@ from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.metrics import Metric
-from graphormer_sepnorm.model.config import FROM_DATA, REGULARISATION, GraphormerConfig
+from graphormer_sepnorm.model.config import FROM_DATA, REGULARIZATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.loss import LossName, summed_loss
 
@@ -271,13 +271,13 @@ def check_same_data(facts: Mapping[str, Any], trainer: Trainer) -> None:
 
 
 def check_same_network(facts: Mapping[str, Any], asked_for: GraphormerConfig) -> None:
-    """Raise a CheckpointError where a network differs in more than regularisation."""
+    """Raise a CheckpointError where a network differs in more than regularization."""
     saved, own = (
         dataclasses.asdict(one) for one in (GraphormerConfig(**facts["model"]), asked_for)
     )
     # What the data decide is not asked for: rows of tables, unless given.
     open_rows = [name for name in ("atom_rows", "bond_rows") if own[name] is None]
     for name, there in saved.items():
-        if own[name] != there and name not in (*FROM_DATA, *REGULARISATION, *open_rows):
+        if own[name] != there and name not in (*FROM_DATA, *REGULARIZATION, *open_rows):
             what = f"the checkpoint's network has {name} {there}, this one {own[name]}"
             raise CheckpointError(f"{what}: training cannot continue with another network")

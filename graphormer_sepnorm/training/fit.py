@@ -98,7 +98,7 @@ def monitored_metric(
 
     If nothing is chosen, the main metric, unless it is a mean of errors of several targets, or one
     that no target's labels define (its nan would be beaten by nothing, and the first epoch would
-    stay the best): then the loss, which is of standardised values or of probabilities.
+    stay the best): then the loss, which is of standardized values or of probabilities.
 
     Args:
         task: What is predicted.

@@ -58,10 +58,10 @@ def summed_loss(
 
     Args:
         name: Name of the loss.
-        outputs: Standardised predictions or logits, float ``[B, T]``.
-        targets: Standardised values or 0/1, float ``[B, T]``; nan where a label is missing.
+        outputs: Standardized predictions or logits, float ``[B, T]``.
+        targets: Standardized values or 0/1, float ``[B, T]``; nan where a label is missing.
         weights: Weight of each graph, ``[B]``, with a mean of 1 over the training graphs; None: 1.
-        bounds: Of missing labels what they are at least, then what they are at most, standardised,
+        bounds: Of missing labels what they are at least, then what they are at most, standardized,
             ``[B, 2 T]``; nan where nothing is known. None or ``[B, 0]``: of none.
 
     Returns:
@@ -96,8 +96,8 @@ def uniformity_loss(
     says nothing about directions, and has no lower bound.
 
     Args:
-        graph_token: Last graph tokens, normalised, ``[B, C]``.
-        atoms: Last atoms, normalised, ``[M, C]``.
+        graph_token: Last graph tokens, normalized, ``[B, C]``.
+        atoms: Last atoms, normalized, ``[M, C]``.
         batch: The graphs, and which of their rows are real atoms.
         on: Which embeddings are pushed apart.
     """

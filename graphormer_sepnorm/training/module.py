@@ -31,7 +31,7 @@ from graphormer_sepnorm.inference.checkpoint import (
     package_versions,
     read_checkpoint,
 )
-from graphormer_sepnorm.model.config import REGULARISATION, GraphormerConfig
+from graphormer_sepnorm.model.config import REGULARIZATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.averaging import TRAINED_WEIGHTS, batch_norms, measure_batch_norm
 from graphormer_sepnorm.training.backbone import Backbone
@@ -74,7 +74,7 @@ class GraphormerModule(EvaluatedModule):
         self.backbone = None
         if config.from_pretrained is not None:
             self.backbone = Backbone.read(config.from_pretrained)
-            own = {name: getattr(config, name) for name in REGULARISATION}
+            own = {name: getattr(config, name) for name in REGULARIZATION}
             config = dataclasses.replace(config, **self.backbone.architecture(**own))
         # Validated before any data are touched; what the data decide comes later.
         self.architecture = config.network
@@ -166,10 +166,10 @@ class GraphormerModule(EvaluatedModule):
             "target_mean": mean,
             "target_std": deviation,
             "vocabulary": vocabulary.to_plain(),
-            "featuriser": splits.featuriser,
+            "featurizer": splits.featurizer,
             "feature_version": splits.feature_version,
             "extra_inputs": splits.extra_inputs.to_plain(),
-            "standardise": list(splits.standardise),
+            "standardize": list(splits.standardize),
             "dataset": splits.name,
             "dataset_fingerprint": splits.fingerprint,
             "training_graphs": len(data.numbers.described),
@@ -185,7 +185,7 @@ class GraphormerModule(EvaluatedModule):
         if self.backbone is not None:
             self.backbone.load_into(self.model, self.vocabulary)
         if self.model.extra_readout is not None:
-            self.model.extra_readout.standardise_by(*map(torch.from_numpy, data.extra_scaling()))
+            self.model.extra_readout.standardize_by(*map(torch.from_numpy, data.extra_scaling()))
 
     def _build(self, facts: dict[str, Any]) -> None:
         """Build everything that depends on the data, from the facts that a checkpoint stores."""
@@ -237,7 +237,7 @@ class GraphormerModule(EvaluatedModule):
         facts = checkpoint[KEY]
         if asked_for is not None:
             check_same_network(facts, asked_for)
-            own = {name: getattr(asked_for, name) for name in REGULARISATION}
+            own = {name: getattr(asked_for, name) for name in REGULARIZATION}
             facts = {**facts, "model": {**facts["model"], **own}}
         others = checkpoint.get("members", ()) if members else ()
         self.members = tuple(build_network(facts["model"], weights) for weights in others)

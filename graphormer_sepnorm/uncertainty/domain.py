@@ -282,7 +282,7 @@ class Neighbors:
         columns, sizes = (plain[name].numpy() for name in ("environments", "sizes"))
         if len(columns) and not 0 <= columns.min() <= columns.max() < ENVIRONMENTS:
             raise CheckpointError(
-                f"confidence.neighbours has an environment that is not below {ENVIRONMENTS}"
+                f"confidence.neighbors has an environment that is not below {ENVIRONMENTS}"
             )
         starts = np.cumsum([0, *sizes], dtype=np.int64)
         parts = np.ones(len(columns), bool), columns.astype(np.int32), starts
@@ -299,24 +299,24 @@ class Cloud:
     """The [CLS] of the training molecules of one network, along their first principal axes.
 
     Attributes:
-        centre: float32 ``[C]``, their mean.
+        center: float32 ``[C]``, their mean.
         axes: float32 ``[C, D]``, divided by the root of the total variance.
         points: float16 ``[m, D]``.
     """
 
-    centre: np.ndarray
+    center: np.ndarray
     axes: np.ndarray
     points: np.ndarray
 
     @classmethod
     def of(cls, tokens: np.ndarray) -> Self:
         """Make it of ``[m, C]``, two molecules or more."""
-        centre = tokens.mean(axis=0, dtype=np.float64)
-        variances, vectors = np.linalg.eigh(np.cov((tokens - centre).T))
+        center = tokens.mean(axis=0, dtype=np.float64)
+        variances, vectors = np.linalg.eigh(np.cov((tokens - center).T))
         factor = 1 / np.sqrt(max(float(variances.sum()), _SMALLEST))
         axes = (vectors[:, ::-1][:, :AXES] * factor).astype(np.float32)
-        centre = centre.astype(np.float32)
-        return cls(centre, axes, ((tokens - centre) @ axes).astype(np.float16))
+        center = center.astype(np.float32)
+        return cls(center, axes, ((tokens - center) @ axes).astype(np.float16))
 
     @cached_property
     def _tree(self) -> KDTree:
@@ -327,7 +327,7 @@ class Cloud:
         found = np.full(len(tokens), np.nan)
         finite = np.isfinite(tokens).all(axis=1)
         count = min(_NEAREST, len(self.points))
-        each, _ = self._tree.query((tokens[finite] - self.centre) @ self.axes, k=count)
+        each, _ = self._tree.query((tokens[finite] - self.center) @ self.axes, k=count)
         found[finite] = np.reshape(each, (-1, count)).mean(axis=1)
         return found
 

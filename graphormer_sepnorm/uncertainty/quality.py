@@ -102,7 +102,7 @@ def evaluate_probabilities(
     }
 
 
-def summarised(found: Iterable[dict[str, Any]]) -> dict[str, float]:
+def summarized(found: Iterable[dict[str, Any]]) -> dict[str, float]:
     """Return means over the targets, flat, as the summary of a run stores them."""
     found = [*found]
     intervals = [one for one in found if "inside" in one]
@@ -132,7 +132,7 @@ def summarised(found: Iterable[dict[str, Any]]) -> dict[str, float]:
 
 
 def in_words(values: Mapping[str, float], unit: str = "") -> str:
-    """Return a sentence on what `summarised` gave; empty where that is nothing."""
+    """Return a sentence on what `summarized` gave; empty where that is nothing."""
     if "calibration_error" in values:
         error, before = values["calibration_error"], values["calibration_error_before"]
         text = f"expected calibration error of the test probabilities {error:.3f}"

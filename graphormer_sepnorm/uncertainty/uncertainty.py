@@ -294,7 +294,7 @@ class Uncertainty:
         if self.domain is not None:
             plain["domain"] = asdict(self.domain)
         if self.neighbors is not None:
-            plain["neighbours"] = self.neighbors.to_plain()
+            plain["neighbors"] = self.neighbors.to_plain()
         if self.errors is not None:
             plain["errors"] = torch.from_numpy(self.errors.astype(np.float32))
         if self.tokens is not None:
@@ -323,7 +323,7 @@ class Uncertainty:
         return cls(
             tuple(one and typed(made, one) for one in plain["targets"]),
             part("domain", partial(typed, Domain)),
-            part("neighbours", Neighbors.from_plain),
+            part("neighbors", Neighbors.from_plain),
             part("errors", lambda errors: errors.numpy().astype(np.float64)),
             tuple(plain["uses"]),
             part("tokens", partial(typed, TokenDistance)),

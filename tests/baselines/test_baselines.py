@@ -152,16 +152,16 @@ def test_with_folds_molecules_are_predicted_by_models_that_have_not_seen_them() 
     table.labels[73] = np.nan  # has no label: neither trained on nor predicted
     found = fit_baselines(table, "binary")
     assert list(found.predictions) == ["forest", "boosting"]
-    labelled = np.delete(np.arange(85), 73)
-    np.testing.assert_array_equal(found.rows["validation"], labelled)
-    y = table.labels[labelled, 0]
+    labeled = np.delete(np.arange(85), 73)
+    np.testing.assert_array_equal(found.rows["validation"], labeled)
+    y = table.labels[labeled, 0]
     np.testing.assert_array_equal(found.labels["validation"][:, 0], y)
     x = features_of(range(84), [*np.delete(SMILES, 73)])
     forest = RandomForestClassifier(7, min_samples_leaf=2, random_state=0)
     expected = forest.fit(x[:84], y).predict_proba(x[84:])[:, 1]
     np.testing.assert_allclose(found.predictions["forest"]["test"][:, 0], expected, rtol=1e-12)
     for fold in range(3):
-        own = FOLDS[labelled] == fold
+        own = FOLDS[labeled] == fold
         expected = forest.fit(x[:84][~own], y[~own]).predict_proba(x[:84][own])[:, 1]
         values = found.predictions["forest"]["validation"][own, 0]
         np.testing.assert_allclose(values, expected, rtol=1e-12)

@@ -142,7 +142,7 @@ def test_a_damaged_blend_is_one_line(place: tuple, value: Any, said: str, tmp_pa
     assert str(path) in str(caught.value)
 
 
-def labelled(rows: int = 100) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def labeled(rows: int = 100) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Labels ``[n, 1]``, and two predictions that are wrong independently, the first less so."""
     random = np.random.default_rng(0)
     labels = random.normal(size=(rows, 1))
@@ -151,7 +151,7 @@ def labelled(rows: int = 100) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def test_the_weight_has_the_smallest_loss() -> None:
-    labels, network, trees = labelled()
+    labels, network, trees = labeled()
     weight = fit_weight(labels, network, trees, np.ones(1))
     losses = {}
     for tenth in range(11):
@@ -165,7 +165,7 @@ def test_the_weight_has_the_smallest_loss() -> None:
 
 
 def test_targets_count_by_their_deviation_and_only_where_there_are_trees() -> None:
-    labels, network, trees = labelled()
+    labels, network, trees = labeled()
     own = fit_weight(labels, network, trees, np.ones(1))
     # Of the second target, in other units, the trees are the better ones.
     both = [np.hstack([one, 1000 * two]) for one, two in ((labels, labels), (network, trees))]
@@ -176,7 +176,7 @@ def test_targets_count_by_their_deviation_and_only_where_there_are_trees() -> No
 
 
 def test_each_target_counts_alike_and_the_one_with_fewest_labels_says_how_much() -> None:
-    labels, network, _ = labelled()
+    labels, network, _ = labeled()
     noise = network - labels
     some = np.hstack([labels, labels])
     some[20:, 1] = np.nan
@@ -190,7 +190,7 @@ def test_each_target_counts_alike_and_the_one_with_fewest_labels_says_how_much()
 
 @pytest.mark.parametrize("side", [0, 1])
 def test_what_lies_beyond_a_bound_costs_nothing(side: int) -> None:
-    labels, network, trees = labelled()
+    labels, network, trees = labeled()
     hidden = labels < -0.5 if side else labels > 0.5
     some = np.where(hidden, np.nan, labels)
     bounds = np.full((100, 2), np.nan)
@@ -211,7 +211,7 @@ def test_what_lies_beyond_a_bound_costs_nothing(side: int) -> None:
 
 
 def test_few_labels_change_little() -> None:
-    labels, network, trees = labelled(2000)
+    labels, network, trees = labeled(2000)
     chosen = {}
     for rows in (2, 20, 200, 2000):
         some = labels.copy()
@@ -246,7 +246,7 @@ def several(network: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize(("rows", "exclusive"), [(20, False), (300, False), (300, True)])
 def test_the_weights_of_classes_are_the_likeliest(rows: int, exclusive: bool) -> None:
-    """By the plain sum over labels, which no neighbour makes smaller."""
+    """By the plain sum over labels, which no neighbor makes smaller."""
     labels, network, trees = classes(rows)
     weight, (slope, constants) = fit_stacking(labels, several(network), trees, exclusive)
 

@@ -23,7 +23,7 @@ def test_counts_are_rdkits() -> None:
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=ENVIRONMENTS)
     expected = [list(generator.GetCountFingerprint(molecule)) for molecule in molecules]
     np.testing.assert_array_equal(counts, expected)
-    # Benzene: six equal atoms, and their neighbourhoods of radius one and two.
+    # Benzene: six equal atoms, and their neighborhoods of radius one and two.
     assert sorted(counts[1][counts[1] > 0]) == [6.0, 6.0, 6.0]
     assert morgan_counts([]).shape == (0, ENVIRONMENTS)
 

@@ -23,7 +23,7 @@ def test_codes_equal_ogb(sample):
 
     for text in ODD + sample[::20]:
         molecule = parse_smiles(text).molecule
-        graph = MOLECULE_1.featurise(molecule)
+        graph = MOLECULE_1.featurize(molecule)
         atoms = [atom_to_feature_vector(atom) for atom in molecule.GetAtoms()]
         ends, bonds = [], []
         for bond in molecule.GetBonds():
@@ -49,7 +49,7 @@ def test_stereo_that_ogb_does_not_know():
     [ends] = molecule.GetSubstructMatches(Chem.MolFromSmarts("c!@c"))
     bond = molecule.GetBondBetweenAtoms(*ends)
     bond.SetStereo(Chem.BondStereo.STEREOATROPCW)
-    assert MOLECULE_1.featurise(molecule).bond_codes[2 * bond.GetIdx(), 1] == 5
+    assert MOLECULE_1.featurize(molecule).bond_codes[2 * bond.GetIdx(), 1] == 5
 
 
 @pytest.mark.parametrize(
@@ -64,13 +64,13 @@ def test_stereo_that_ogb_does_not_know():
     ],
 )
 def test_stereo_centers_do_not_depend_on_the_spelling(smiles: str) -> None:
-    graphs = [MOLECULE_1.featurise(Chem.MolFromSmiles(text)) for text in spellings(smiles, 20)]
+    graphs = [MOLECULE_1.featurize(Chem.MolFromSmiles(text)) for text in spellings(smiles, 20)]
     assert len({tuple(sorted(map(tuple, one.atom_codes.tolist()))) for one in graphs}) == 1
 
 
 def test_mirror_images_are_told_apart() -> None:
     left, right = (
-        MOLECULE_1.featurise(Chem.MolFromSmiles(text)).atom_codes
+        MOLECULE_1.featurize(Chem.MolFromSmiles(text)).atom_codes
         for text in ("C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O")
     )
     assert not np.array_equal(left, right)

@@ -158,7 +158,7 @@ def test_labels_of_atoms_make_no_other_molecule(smiles, label):
         assert canonical_smiles(molecule) == canonical_smiles(plain)
         assert murcko_scaffold(molecule) == murcko_scaffold(plain)
         assert (morgan_counts([molecule]) != morgan_counts([plain])).nnz == 0
-        codes = (MOLECULE_1.featurise(one).atom_codes.tolist() for one in (molecule, plain))
+        codes = (MOLECULE_1.featurize(one).atom_codes.tolist() for one in (molecule, plain))
         assert sorted(next(codes)) == sorted(next(codes))
     symbols = [atom.GetSymbol() for atom in parse_smiles(text).molecule.GetAtoms()]
     assert symbols == [atom.GetSymbol() for atom in plain.GetAtoms()]

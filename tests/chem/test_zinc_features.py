@@ -12,12 +12,12 @@ import pytest
 from rdkit import Chem
 from reference.molecules import spellings
 
-from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.chem.features import get_featurizer
 from graphormer_sepnorm.chem.molecules import parse_molblock, parse_smiles
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph
 
-ZINC_1 = get_featuriser("zinc-1")
+ZINC_1 = get_featurizer("zinc-1")
 # Positions in the data set's list, from the data set's description and not from the code.
 TYPES = {"C": 0, "O": 1, "N": 2, "F": 3, "C H1": 4, "S": 5, "O -": 7, "N H1 +": 8, "N +": 12}
 
@@ -25,7 +25,7 @@ TYPES = {"C": 0, "O": 1, "N": 2, "F": 3, "C H1": 4, "S": 5, "O -": 7, "N H1 +": 
 def graph(smiles: str) -> MolecularGraph:
     molecule = Chem.MolFromSmiles(smiles)
     before = contents(molecule)
-    made = ZINC_1.featurise(molecule)
+    made = ZINC_1.featurize(molecule)
     labels = ZINC_1.atom_labels(molecule)
     assert [ZINC_1.atom_tables[0].code(name) for name in labels] == made.atom_codes[:, 0].tolist()
     ZINC_1.remarks(molecule)
@@ -34,7 +34,7 @@ def graph(smiles: str) -> MolecularGraph:
 
 
 def contents(molecule: Chem.Mol) -> tuple[object, ...]:
-    """What a featuriser has to leave alone: structure, numbering, stereo labels."""
+    """What a featurizer has to leave alone: structure, numbering, stereo labels."""
     labels = [atom.HasProp("_CIPCode") for atom in molecule.GetAtoms()]
     return Chem.MolToCXSmiles(molecule), molecule.ToBinary(), labels
 
@@ -45,7 +45,7 @@ def drugs() -> list[str]:
 
 
 def fingerprint(made: MolecularGraph) -> str:
-    """A canonical name of a graph with coloured atoms and bonds, by RDKit's canonical SMILES."""
+    """A canonical name of a graph with colored atoms and bonds, by RDKit's canonical SMILES."""
     bonds = {1: Chem.BondType.SINGLE, 2: Chem.BondType.DOUBLE, 3: Chem.BondType.TRIPLE}
     molecule = Chem.RWMol()
     for code in made.atom_codes[:, 0].tolist():
@@ -111,8 +111,8 @@ def test_remarks_count_the_types_that_a_flat_smiles_loses(smiles, flat):
     without = Chem.Mol(given)
     Chem.RemoveStereochemistry(without)
     lost = Counter(ZINC_1.atom_labels(given)) - Counter(ZINC_1.atom_labels(without))
-    centres = [count for count in (1, 2) if f"{count} stereo" in ZINC_1.remarks(given)]
-    assert lost.total() == flat - sum(centres)
+    centers = [count for count in (1, 2) if f"{count} stereo" in ZINC_1.remarks(given)]
+    assert lost.total() == flat - sum(centers)
     assert (ZINC_1.remarks(without).split() or ["0"])[0] == str(flat)
 
 
@@ -124,7 +124,7 @@ def test_a_wavy_bond_is_no_configuration():
     )
     assert wavy != block
     assert ZINC_1.remarks(parse_molblock(block).molecule) == ""
-    assert ZINC_1.remarks(parse_molblock(wavy).molecule).startswith("1 stereo centre is")
+    assert ZINC_1.remarks(parse_molblock(wavy).molecule).startswith("1 stereo center is")
 
 
 def test_spellings_of_one_molecule_give_one_graph():
@@ -205,7 +205,7 @@ def mutated(smiles: str, generator: random.Random) -> str:
 
 @pytest.mark.parametrize("name", ["molecule-1", "zinc-1"])
 def test_mutated_smiles_give_a_graph_or_a_reason(name):
-    featuriser, generator = get_featuriser(name), random.Random(1)
+    featurizer, generator = get_featurizer(name), random.Random(1)
     readable, refused = 0, 0
     for smiles in 2 * drugs():
         parsed = parse_smiles(mutated(smiles, generator))
@@ -214,13 +214,13 @@ def test_mutated_smiles_give_a_graph_or_a_reason(name):
             continue
         readable += 1
         try:
-            made = featuriser.featurise(parsed.molecule)
+            made = featurizer.featurize(parsed.molecule)
         except DataError:  # the predictor makes it the row's reason
             refused += 1
             continue
         assert made.num_atoms == parsed.molecule.GetNumAtoms()
-        assert len(featuriser.atom_labels(parsed.molecule)) == made.num_atoms
-        assert "\n" not in featuriser.remarks(parsed.molecule)
+        assert len(featurizer.atom_labels(parsed.molecule)) == made.num_atoms
+        assert "\n" not in featurizer.remarks(parsed.molecule)
     assert readable > 60
     assert refused < 10
 
@@ -228,7 +228,7 @@ def test_mutated_smiles_give_a_graph_or_a_reason(name):
 def test_a_molecule_that_cannot_be_read_again_is_refused():
     molecule = Chem.MolFromSmiles("CC(C)(C)(C)C", sanitize=False)
     with pytest.raises(DataError, match="cannot be read again") as caught:
-        ZINC_1.featurise(molecule)
+        ZINC_1.featurize(molecule)
     assert "\n" not in str(caught.value)
 
 
@@ -240,6 +240,6 @@ def test_a_molecule_that_cannot_be_read_again_is_refused():
 def test_odd_molecules_have_codes(name, smiles):
     parsed = parse_smiles(smiles)
     assert parsed.molecule is not None, parsed.reason
-    made = get_featuriser(name).featurise(parsed.molecule)
+    made = get_featurizer(name).featurize(parsed.molecule)
     assert made.num_atoms == parsed.molecule.GetNumAtoms()
     assert len(made.bond_codes) == 2 * parsed.molecule.GetNumBonds()

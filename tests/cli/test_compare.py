@@ -370,8 +370,8 @@ def test_other_data_are_refused(
     try:
         seed = ["--seeds", "7", "-o", str(straight.directory)]
         assert "other data" in refused(capsys, main, "compare", *seed)
-        analysed = ["--report-only", "-o", str(straight.directory)]
-        assert "other data" in refused(capsys, main, "compare", *analysed)
+        analyzed = ["--report-only", "-o", str(straight.directory)]
+        assert "other data" in refused(capsys, main, "compare", *analyzed)
     finally:
         table.write_text(before)
 

@@ -82,7 +82,7 @@ def copied(whole: Path, trained: list[str], tmp_path: Path) -> Path:
 
 def test_each_fold_is_a_run_and_every_row_is_predicted_once(whole: Path) -> None:
     rows = read_csv(whole / "out_of_fold.csv")
-    target = "penalised_logp"
+    target = "penalized_logp"
     own_columns = ["row", "smiles", *(f"{of}_{target}" for of in ("label", "pred", "low", "high"))]
     assert list(rows[0]) == [*own_columns, "repeat", "fold"]
     assert (whole / "out_of_fold.png").read_bytes().startswith(b"\x89PNG")

@@ -77,7 +77,7 @@ def copied(seeds: Fitted, tmp_path: Path) -> Path:
 
 def predictions_of(run: Path) -> np.ndarray:
     rows = read_csv(run / "test_predictions.csv")
-    return np.array([float(row["pred_penalised_logp"]) for row in rows])
+    return np.array([float(row["pred_penalized_logp"]) for row in rows])
 
 
 def test_members_by_folds_say_what_they_have_not_seen(by_folds: Fitted, capsys) -> None:
@@ -185,7 +185,7 @@ def test_result_is_that_of_the_mean(seeds: Fitted, capsys) -> None:
     found, each = seeds.summary, [summary(member_of(seeds, seed)) for seed in SEEDS]
     mean = np.mean([predictions_of(member_of(seeds, seed)) for seed in SEEDS], axis=0)
     np.testing.assert_allclose(predictions_of(seeds.run), mean, rtol=1e-6)
-    labels = [float(row["label_penalised_logp"]) for row in seeds.predictions]
+    labels = [float(row["label_penalized_logp"]) for row in seeds.predictions]
     assert found["test_mae"] == pytest.approx(np.abs(mean - labels).mean(), rel=1e-5)
     assert [one["seed"] for one in found["members"]] == [*SEEDS]
     for member, own in zip(found["members"], each, strict=True):

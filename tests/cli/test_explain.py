@@ -161,9 +161,9 @@ def test_records_of_sdf_get_their_smiles(model, tmp_path):
     assert "O 3" in one
 
 
-def test_of_a_standardised_molecule_it_is_said_which_atoms_are_explained(tmp_path):
+def test_of_a_standardized_molecule_it_is_said_which_atoms_are_explained(tmp_path):
     checkpoint = make_checkpoint()
-    checkpoint[KEY]["standardise"] = ["fragment"]
+    checkpoint[KEY]["standardize"] = ["fragment"]
     torch.save(checkpoint, tmp_path / "a.ckpt")
     assert explain(tmp_path / "a.ckpt", tmp_path / "why.html", "Cl.OCC", "xx", "--quiet") == 0
     one, bad = rows_of(tmp_path / "why.html")

@@ -151,17 +151,17 @@ def test_with_folds_it_is_measured_on_all_but_the_test_split(
     assert kept(folds)["molecules_held_out"] == 120
     parts = [read_checkpoint(run.run)[CONFIDENCE] for run in (blend, folds)]
     assert [part["targets"][0]["labels"] for part in parts] == [40, 120]
-    # Errors of neighbours are known where each molecule was held out once.
+    # Errors of neighbors are known where each molecule was held out once.
     assert ["errors" in part for part in parts] == [False, True]
     assert [part["uses"] for part in parts] == [["apart"], ["apart"]]
     assert read_checkpoint(seeds.run)[CONFIDENCE]["uses"] == ["spread", "apart"]
-    assert [len(part["neighbours"]["sizes"]) for part in parts] == [80, 120]
+    assert [len(part["neighbors"]["sizes"]) for part in parts] == [80, 120]
     members = [folds.run / "members" / f"seed{seed}" for seed in (0, 1)]
     assert not any(CONFIDENCE in read_checkpoint(one) for one in members)
 
 
-def test_rows_and_labels_of_neighbours_are_those_of_the_table(blend: Fitted) -> None:
-    sketch = read_checkpoint(blend.run)[CONFIDENCE]["neighbours"]
+def test_rows_and_labels_of_neighbors_are_those_of_the_table(blend: Fitted) -> None:
+    sketch = read_checkpoint(blend.run)[CONFIDENCE]["neighbors"]
     table = read_csv(blend.folder / "a.csv")
     for row, smiles, label in zip(
         sketch["numbers"].tolist(), sketch["smiles"], sketch["labels"][:, 0].tolist(), strict=True
@@ -191,7 +191,7 @@ def test_probabilities_are_calibrated_in_all_that_is_said(classes: Fitted, capsy
 
 def test_a_table_has_the_same_columns_and_is_evaluated(blend: Fitted, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
-    options = ["--interval", "0.8", "--neighbours", "1", "--evaluate", "a", "--jobs", "1"]
+    options = ["--interval", "0.8", "--neighbors", "1", "--evaluate", "a", "--jobs", "1"]
     source = str(blend.folder / "a.csv")
     assert predict([str(blend.run), "-i", source, "-o", str(out), *options]) == 0
     rows = read_csv(out)
@@ -209,7 +209,7 @@ def test_a_table_has_the_same_columns_and_is_evaluated(blend: Fitted, tmp_path: 
         "warning",
         "error",
     ]
-    expected = Predictor.load(blend.run, "cpu").ask(interval=0.8, neighbours=1)
+    expected = Predictor.load(blend.run, "cpu").ask(interval=0.8, neighbors=1)
     found = expected.predict([row["smiles"] for row in rows])
     written = [[float(row[name]) for name in ("pred_a", "low_a", "high_a")] for row in rows]
     np.testing.assert_allclose(written, found.numbers[:, :3], rtol=1e-4)
@@ -228,7 +228,7 @@ def test_what_leaves_the_house_is_what_was_asked_for(
         assert not (tmp_path / "run" / "confidence.json").exists()
         assert "intervals " not in capsys.readouterr().out
     else:
-        assert set(checkpoint[CONFIDENCE]["neighbours"]) == {"environments", "sizes", "numbers"}
+        assert set(checkpoint[CONFIDENCE]["neighbors"]) == {"environments", "sizes", "numbers"}
     assert "sample" not in checkpoint[KEY]
     assert checkpoint[KEY]["dataset"]
 

@@ -15,7 +15,7 @@ from reference.checkpoints import make_checkpoint
 from tiny_run import TINY, Run, read_csv, refused, summary, throughput_of
 
 from graphormer_sepnorm.cli.train import main
-from graphormer_sepnorm.datasets.catalogue import DATASETS
+from graphormer_sepnorm.datasets.catalog import DATASETS
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.kernels.library import library
@@ -172,8 +172,8 @@ def test_the_checkpoint_decides_on_the_network(
             "was trained on mine, which is not among {names}",
         ),
         (
-            {"data_options": {"colour": "red"}},
-            "--data.colour",
+            {"data_options": {"color": "red"}},
+            "--data.color",
         ),
     ],
 )

@@ -163,10 +163,10 @@ def test_probe_by_leaving_each_row_out():
     mean, deviation = x.mean(0), x.std(0)
 
     def predict(rows, labels, new, penalty):
-        centre = rows.mean(0)
-        gram = (rows - centre).T @ (rows - centre) + penalty * np.eye(6)
-        slope = np.linalg.solve(gram, (rows - centre).T @ (labels - labels.mean()))
-        return labels.mean() + (new - centre) @ slope
+        center = rows.mean(0)
+        gram = (rows - center).T @ (rows - center) + penalty * np.eye(6)
+        slope = np.linalg.solve(gram, (rows - center).T @ (labels - labels.mean()))
+        return labels.mean() + (new - center) @ slope
 
     standard, new = (x - mean) / deviation, (other - mean) / deviation
     errors = [
@@ -188,9 +188,9 @@ def test_probe_misses_a_length_that_was_normalized_away():
     rng = np.random.default_rng(0)
     size = rng.integers(5, 40, 900)
     x = size[:, None] * (np.ones(8) + 0.1 * rng.standard_normal((900, 8)))
-    normalised = (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)
+    normalized = (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)
     assert linear_probe(x[:600], size[:600], x[600:], size[600:]) > 0.95
-    assert linear_probe(normalised[:600], size[:600], normalised[600:], size[600:]) < 0.05
+    assert linear_probe(normalized[:600], size[:600], normalized[600:], size[600:]) < 0.05
     # Nothing is read from noise, not even with as many channels as rows: the penalty is chosen.
     y = rng.standard_normal(600)
     for width in (10, 300):

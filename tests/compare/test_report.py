@@ -132,7 +132,7 @@ def test_what_is_missing_or_has_failed_comes_first() -> None:
 def test_one_arm_or_one_seed_is_enough(arms: int, seeds: int) -> None:
     results = regression(arms=arms, seeds=seeds)
     for text in (summary(results), Page(page(results)).cells):
-        assert "nan" not in str(text).lower().replace("penalised", "")
+        assert "nan" not in str(text).lower().replace("penalized", "")
         assert "None" not in text
 
 

@@ -40,7 +40,7 @@ def write(path: Path, molecules: list[str]) -> Path:
     return path
 
 
-def test_targets_are_standardised_descriptors(
+def test_targets_are_standardized_descriptors(
     tmp_path: Path, root: Path, molecules: list[str]
 ) -> None:
     splits = load_pretraining(write(tmp_path / "m.smi", molecules), root)

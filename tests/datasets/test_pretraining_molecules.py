@@ -29,7 +29,7 @@ def zinc(tmp_path: Path) -> list[str]:
 
 
 def test_all_but_test_molecules_are_listed(script, zinc, tiny_molhiv, tmp_path, capsys) -> None:
-    from graphormer_sepnorm.datasets.catalogue import load_dataset
+    from graphormer_sepnorm.datasets.catalog import load_dataset
 
     smiles = load_dataset("ogbg-molhiv", tiny_molhiv).smiles
     output = tmp_path / "molecules.smi"

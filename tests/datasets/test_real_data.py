@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.chem.features import get_featurizer
 from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.datasets import DatasetSplits, load_dataset
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
@@ -120,7 +120,7 @@ def test_seven_molecules_cannot_be_read(molhiv):
 
 def test_features_from_smiles_are_the_stored_ones(molhiv):
     """Equal for 40,735 of 41,127 (99.0 %); the rest are mostly metal complexes and odd valences."""
-    featurise = get_featuriser(molhiv.featuriser).featurise
+    featurize = get_featurizer(molhiv.featurizer).featurize
     equal = total = 0
     for split, graphs in molhiv.parts.items():
         assert len(graphs) == len(molhiv.smiles[split])
@@ -129,7 +129,7 @@ def test_features_from_smiles_are_the_stored_ones(molhiv):
             total += 1
             if parsed.molecule is None:
                 continue
-            made = featurise(parsed.molecule)
+            made = featurize(parsed.molecule)
             assert made.num_atoms == stored.num_nodes
             assert np.array_equal(made.atom_codes[:, 0], stored.x[:, 0])  # elements
             equal += (

@@ -12,7 +12,7 @@ import torch
 from rdkit import Chem
 from table_files import RINGS, SPLIT, everything, failure, load, plain_rows, report_of, write_csv
 
-from graphormer_sepnorm.chem.features import OF_SMILES, get_featuriser
+from graphormer_sepnorm.chem.features import OF_SMILES, get_featurizer
 from graphormer_sepnorm.datasets import raw_graphs
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import SPLITS
@@ -22,23 +22,23 @@ from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 # What a table becomes.
 
 
-def test_graphs_are_the_featurisers(tmp_path: Path) -> None:
+def test_graphs_are_the_featurizers(tmp_path: Path) -> None:
     splits = load(write_csv(tmp_path / "my.table.csv", plain_rows()), **SPLIT)
     assert splits.name == "my.table"
-    assert splits.feature_version == splits.featuriser == "molecule-1"
+    assert splits.feature_version == splits.featurizer == "molecule-1"
     assert splits.task.to_plain() == {
         "kind": "regression",
         "targets": ["value"],
         "units": [""],
         "metric": "mae",
     }
-    featurise = get_featuriser("molecule-1").featurise
+    featurize = get_featurizer("molecule-1").featurize
     labels = dict(plain_rows())
     met = []
     for name, part in splits.parts.items():
         assert len(part) == len(splits.smiles[name]) > 0
         for data, smiles in zip(part, splits.smiles[name], strict=True):
-            graph = featurise(Chem.MolFromSmiles(smiles))
+            graph = featurize(Chem.MolFromSmiles(smiles))
             np.testing.assert_array_equal(data.x.numpy(), graph.atom_codes)
             np.testing.assert_array_equal(data.edge_index.numpy(), graph.edge_index)
             np.testing.assert_array_equal(data.edge_attr.numpy(), graph.bond_codes)
@@ -116,7 +116,7 @@ def test_what_may_be_forgotten_is_a_warning(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "c.csv", [*plain_rows(), ("CCN.Cl", 1.5), ("CCN.Br", 2)])
     warned = report_of(load(path, **SPLIT)).warnings
     assert any(one.startswith("2 of the molecules are of several pieces") for one in warned)
-    warned = report_of(load(path, standardise=("fragment",), **SPLIT)).warnings
+    warned = report_of(load(path, standardize=("fragment",), **SPLIT)).warnings
     assert not any("pieces" in one for one in warned)
 
 
@@ -171,7 +171,7 @@ def test_many_graphs_are_made_with_what_stands_beside_each(monkeypatch: pytest.M
     random = np.random.default_rng(0)
     given = {"targets": (12, 2), "weights": 12, "columns": (12, 3), "bounds": (12, 4)}
     arrays = {name: random.random(shape).astype(np.float32) for name, shape in given.items()}
-    graphs = LazyGraphs(RINGS, featuriser=get_featuriser(OF_SMILES), **arrays)
+    graphs = LazyGraphs(RINGS, featurizer=get_featurizer(OF_SMILES), **arrays)
     made = PackedGraphs.concatenate([*graphs.packed()])
     assert made.num_atoms.tolist() == [graph.num_nodes for graph in graphs]
     for name, array in arrays.items():
@@ -323,7 +323,7 @@ def test_fingerprint_follows_contents_and_options_but_not_the_place(tmp_path: Pa
     rows = plain_rows()
     path = write_csv(tmp_path / "a.csv", rows)
     moved = write_csv(tmp_path / "b.csv", rows)
-    relabelled = write_csv(tmp_path / "c.csv", [(s, v + 1) for s, v in rows])
+    relabeled = write_csv(tmp_path / "c.csv", [(s, v + 1) for s, v in rows])
     both = write_csv(tmp_path / "d.csv", [(s, v, v) for s, v in rows], "smiles,value,w")
 
     def print_of(path: Path, **options: Any) -> str:
@@ -335,7 +335,7 @@ def test_fingerprint_follows_contents_and_options_but_not_the_place(tmp_path: Pa
     assert first == print_of(path, on_invalid="error", smiles_column="smiles", task="regression")
     others = [
         first,
-        print_of(relabelled),
+        print_of(relabeled),
         print_of(path, split_seed=1),
         print_of(path, split_fractions=(0.6, 0.2, 0.2)),
         print_of(path, split="scaffold"),
@@ -343,7 +343,7 @@ def test_fingerprint_follows_contents_and_options_but_not_the_place(tmp_path: Pa
         print_of(path, descriptors="rdkit"),
         print_of(both, target_columns=("w",)),
         print_of(path, **files, test_table=moved),
-        print_of(path, **files, test_table=relabelled),
+        print_of(path, **files, test_table=relabeled),
     ]
     assert len(set(others)) == len(others)
 

@@ -31,7 +31,7 @@ def test_sd_file(tmp_path: Path) -> None:
     assert splits.task.targets == ("logP",)
     canonical = {Chem.CanonSmiles(smiles): [value] for smiles, value in plain_rows()}
     assert dict(everything(splits)) == canonical
-    for made in (splits, load(path, standardise=("neutralise",), **SPLIT)):
+    for made in (splits, load(path, standardize=("neutralize",), **SPLIT)):
         for smiles, data in zip(made.smiles["train"], made.train, strict=True):
             atoms = Chem.MolFromSmiles(smiles).GetNumAtoms()  # hydrogens are implicit
             assert data.num_nodes == atoms
@@ -241,7 +241,7 @@ def test_two_columns_of_one_name_are_refused(
     assert "rename all but one" in message
 
 
-def test_a_table_without_a_header_is_recognised(tmp_path: Path) -> None:
+def test_a_table_without_a_header_is_recognized(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "a.csv", plain_rows()[1:], ",".join(map(str, plain_rows()[0])))
     message = failure(path)
     assert f"its first line has '{plain_rows()[0][0]}', which is a molecule" in message

@@ -17,7 +17,7 @@ def test_options_of_a_table_go_to_plain_values_and_back() -> None:
         "units": ["m", ""],
         "split": "random",
         "split_fractions": [0.7, 0.2, 0.1],
-        "standardise": ["fragment"],
+        "standardize": ["fragment"],
         "descriptor_columns": "temperature",
     }
     config = DataConfig(**given)
@@ -68,7 +68,7 @@ def test_auto_split(given: dict[str, Any], split: str) -> None:
         ({"split": "random", "test_table": "c"}, "random takes no --data.test_table"),
         ({"split_column": "set", "test_table": "c"}, "files takes no --data.split_column"),
         ({"duplicates": "first"}, "--data.duplicates is 'first'"),
-        ({"standardise": ["salts"]}, "--data.standardise names 'salts'"),
+        ({"standardize": ["salts"]}, "--data.standardize names 'salts'"),
         ({"positive": "yes"}, "--data.target_columns"),
         ({"positive": "yes", "task": "regression"}, "binary, and this is regression: leave one"),
         ({"split_fractions": (0.8, 0.1, 0.2)}, "--data.split_fractions"),

@@ -343,7 +343,7 @@ def test_a_recipe_of_ones_own(tmp_path: Path, facts_of) -> None:
     config = yaml.safe_load(config_path("table_regression").read_text())
     config["model"] |= {"layers": 1, "width": 16, "heads": 2, "ffn_width": 16, "optimizer": "muon"}
     config["trainer"]["max_epochs"] = 1
-    config["data"]["standardise"] = ["fragment"]
+    config["data"]["standardize"] = ["fragment"]
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(config).replace("1.0e-06", "1e-6"))
     estimator = GraphormerRegressor(str(path), device="cpu").fit([*SMILES, "CCN.Cl"], [*ATOMS, 3])

@@ -1,4 +1,4 @@
-"""How numbers beside a graph are standardised, and what is said where they are missing."""
+"""How numbers beside a graph are standardized, and what is said where they are missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from reference.molecules import molecule
 
 from graphormer_sepnorm.graphs.batch import Collator
-from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs, standardisation
+from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs, standardization
 from graphormer_sepnorm.graphs.packed_graphs import packed_blocks
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
 from graphormer_sepnorm.graphs.store import GraphStore
@@ -27,7 +27,7 @@ def test_an_outlier_leaves_the_others_as_far_apart_as_they_are(
     values[::7, 0] = np.nan
     values[3] = outlier
     others = np.arange(number) != 3
-    mean, factor = standardisation(values)
+    mean, factor = standardization(values)
     scores = (values - mean) * factor
     # The outlier still counts as six deviations, which of 86 values is a quarter of the spread.
     spread = np.nanstd(scores[others], axis=0)
@@ -43,14 +43,14 @@ def test_a_rare_flag_keeps_a_factor() -> None:
     values[:, 1] = 7 + np.random.default_rng(0).normal(0, 1e-9, 1000)
     values[:2, 1] = 8
     values[:2, 2] = 1e30, -1e30
-    factor = standardisation(values)[1]
+    factor = standardization(values)[1]
     plain = 1 / values.std(axis=0)
     assert ((factor > plain) & (factor < 20 * plain)).all()
 
 
 def test_what_says_nothing_is_left_out() -> None:
     columns = np.array([[np.nan, 7.4, 1 / 3, 1], [np.nan, np.nan, 1 / 3 + 1e-9, 2]], np.float64)
-    mean, factor = standardisation(columns)
+    mean, factor = standardization(columns)
     assert factor.tolist() == [0, 0, 0, 2]
     assert mean.tolist() == pytest.approx([0, 7.4, 1 / 3, 1.5])
 
@@ -60,7 +60,7 @@ def test_missing_numbers_are_named() -> None:
     values = np.array([[1, 2, 7, 298, 1], [np.nan, 2, np.nan, 310, 1], [np.nan, np.nan, 8, 298, 1]])
     assert inputs.remarks(values[0]) == []
     assert inputs.remarks(values[1]) == ["training means in place of pH, 1 of 2 descriptors"]
-    _, factors = standardisation(values)
+    _, factors = standardization(values)
     assert inputs.in_report(values, factors) == [
         "missing, the training mean stands for it: pH of 1, descriptors of 2 molecules",
         "one value throughout the training split: c",

@@ -120,8 +120,8 @@ def test_numpy_arrays_booleans_and_any_integer_type():
 
 
 def test_targets_may_be_missing_or_absent():
-    labelled = [changed(y=torch.tensor([[1.0, float("nan")]])), changed(y=torch.tensor([0.0, 2.0]))]
-    store = GraphStore.from_graphs(labelled, 5)
+    labeled = [changed(y=torch.tensor([[1.0, float("nan")]])), changed(y=torch.tensor([0.0, 2.0]))]
+    store = GraphStore.from_graphs(labeled, 5)
     assert store.targets.shape == (2, 2)
     assert np.isnan(store.targets[0, 1])
     assert GraphStore.from_graphs([changed(y=None)], 5).targets.shape == (1, 0)

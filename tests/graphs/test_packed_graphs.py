@@ -8,7 +8,7 @@ from rdkit import Chem
 from reference.molecules import TIED, molecule
 from reference.structures import assert_same_stores
 
-from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.chem.features import get_featurizer
 from graphormer_sepnorm.datasets import raw_graphs
 from graphormer_sepnorm.datasets.raw_graphs import RawGraphs
 from graphormer_sepnorm.errors import DataError
@@ -60,9 +60,9 @@ def test_a_bond_of_no_atom_names_the_graph(atom):
 
 
 def test_parts_and_selections():
-    featurise = get_featuriser("molecule-1").featurise
+    featurize = get_featurizer("molecule-1").featurize
     smiles = ["CCO", "N", TIED["caffeine"], "C.C", "CC#N"]
-    graphs = [featurise(Chem.MolFromSmiles(text)) for text in smiles]
+    graphs = [featurize(Chem.MolFromSmiles(text)) for text in smiles]
     (packed,) = packed_blocks(graphs)
     in_parts = PackedGraphs.concatenate([*packed_blocks(graphs[:2]), *packed_blocks(graphs[2:])])
     chosen = [4, 1, 2, 1]

@@ -15,7 +15,7 @@ from reference.structure_in_numpy import in_numpy
 from reference.structures import assert_same_stores
 from torch_geometric.data import Data
 
-from graphormer_sepnorm.datasets.catalogue import load_dataset
+from graphormer_sepnorm.datasets.catalog import load_dataset
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs import structure
 from graphormer_sepnorm.graphs.store import GraphStore

@@ -101,7 +101,7 @@ def test_weights_are_those_of_the_network(tmp_path: Path) -> None:
         ((KEY, "model", "walk_steps"), 10**8, "100000000]"),
         ((KEY, "model", "color"), 3, "color.*: use the version .* or train again$"),
         ((KEY, "model", "norm"), "cn", "'cn'.*: use the version .* or train again$"),
-        ((KEY, "featuriser"), "molecule-9", "molecule-9.*: use the version .* or train again$"),
+        ((KEY, "featurizer"), "molecule-9", "molecule-9.*: use the version .* or train again$"),
         ((KEY, "vocabulary", "atoms"), [[1], [2]], "vocabulary.atoms"),
         ((KEY, "vocabulary", "bonds"), [[1], [0], [99]], "vocabulary.bonds"),
         (("members",), "x", "the weights are of 0"),

@@ -12,7 +12,7 @@ from reference.checkpoints import make_checkpoint
 from reference.models import EVERYTHING
 from reference.molecules import spellings
 
-from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.chem.features import get_featurizer
 from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.graphs.batch import Collator
 from graphormer_sepnorm.graphs.store import GraphStore
@@ -27,7 +27,7 @@ GOOD = [0, 1, 3, 6, 7]
 def test_embeddings_are_what_the_network_encodes(options, monkeypatch):
     """All molecules in one batch, by the network; and whatever the company and the chunks."""
     predictor = Predictor(make_checkpoint(**options), device="cpu")
-    featurize = predictor.reader.featuriser.featurise
+    featurize = predictor.reader.featurizer.featurize
     graphs = [featurize(Chem.MolFromSmiles(SMILES[place])) for place in GOOD]
     store = GraphStore.from_graphs(graphs, predictor.model.config.max_path_length)
     with torch.no_grad():
@@ -76,12 +76,12 @@ def test_nothing_and_what_is_not_finite():
 @pytest.mark.parametrize("name", ["molecule-1", "zinc-1"])
 def test_atoms_of_a_graph_are_found_again(name):
     """The graphs of ZINC's features have their atoms in an order of their own."""
-    featuriser = get_featuriser(name)
+    featurizer = get_featurizer(name)
     molecules = ("CC(=O)Oc1ccccc1C(=O)[O-]", "C[C@H](N)c1c[nH]cn1", "OC1CC2CCC1(C)C2", "FC#N")
     for text in itertools.chain(*(spellings(smiles, 3) for smiles in molecules)):
         parsed = parse_smiles(text)
-        prepared = featuriser.prepare(parsed.molecule)
-        places = featuriser.atom_order(parsed.molecule)
+        prepared = featurizer.prepare(parsed.molecule)
+        places = featurizer.atom_order(parsed.molecule)
         assert sorted(places) == list(range(prepared.GetNumAtoms()))
         for atom, place in zip(parsed.molecule.GetAtoms(), places, strict=True):
             other = prepared.GetAtomWithIdx(place)

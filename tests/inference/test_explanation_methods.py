@@ -95,7 +95,7 @@ def test_integrated_gradients_are_complete(case, monkeypatch):
     assert np.abs(value - baseline).max() > 0.5
     assert missing[2] > 1e-3
     assert missing[32] < 0.1 * missing[2]
-    # Messages have a kink where a neighbour's channel changes its sign.
+    # Messages have a kink where a neighbor's channel changes its sign.
     assert missing[128] < (1e-2 if network.config.local_mpnn == "gine" else 1e-4)
 
 

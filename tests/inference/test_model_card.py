@@ -89,7 +89,7 @@ def test_it_holds_what_predicting_needs_to_know(checkpoint: dict[str, Any], tmp_
     ("options", "said"),
     [
         ({}, "predicts"),  # without a summary
-        ({"featuriser": None}, "not possible"),
+        ({"featurizer": None}, "not possible"),
         ({"kind": "binary"}, "probability of class 1"),
         ({"readout": "both", "encodings": "rings"}, "encodings rings, readout both\n"),
         (FLAGS, "encodings rings, ring_bias, local_mpnn gine, bond_states\n"),

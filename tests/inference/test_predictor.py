@@ -94,11 +94,11 @@ def test_values_depend_on_neither_company_nor_batch_size_nor_spelling(predictor)
 
 def test_values_are_in_real_units_and_probabilities():
     checkpoint = make_checkpoint()
-    standardised = make_checkpoint()
-    standardised["state_dict"] = checkpoint["state_dict"]
-    standardised[KEY].update(target_mean=[0.0], target_std=[1.0])
+    standardized = make_checkpoint()
+    standardized["state_dict"] = checkpoint["state_dict"]
+    standardized[KEY].update(target_mean=[0.0], target_std=[1.0])
     real = Predictor(checkpoint, "cpu").predict(CAFFEINE).values
-    plain = Predictor(standardised, "cpu").predict(CAFFEINE).values
+    plain = Predictor(standardized, "cpu").predict(CAFFEINE).values
     np.testing.assert_allclose(real, plain * 2 + 3, rtol=1e-9)
 
     binary = make_checkpoint(kind="binary")
@@ -109,14 +109,14 @@ def test_values_are_in_real_units_and_probabilities():
 
 @pytest.mark.parametrize("verb", ["predict", "embed", "explain"])
 def test_a_model_of_graphs_without_smiles_says_so(verb):
-    predictor = Predictor(make_checkpoint(featuriser=None), "cpu")
+    predictor = Predictor(make_checkpoint(featurizer=None), "cpu")
     with pytest.raises(CheckpointError, match="predict_graphs"):
         getattr(predictor, verb)(["CCO"])
 
 
 def graphs_of(predictor, smiles):
     """PyG's graphs, as a researcher has them."""
-    graphs = (predictor.reader.featuriser.featurise(Chem.MolFromSmiles(one)) for one in smiles)
+    graphs = (predictor.reader.featurizer.featurize(Chem.MolFromSmiles(one)) for one in smiles)
     return [
         Data(
             x=torch.from_numpy(one.atom_codes),
@@ -130,7 +130,7 @@ def graphs_of(predictor, smiles):
 def test_graphs_are_predicted_as_their_molecules(predictor):
     smiles = ["CCO", CAFFEINE, "C", "[Si]C"]
     graphs = graphs_of(predictor, smiles)
-    own = Predictor(make_checkpoint(featuriser=None), "cpu")
+    own = Predictor(make_checkpoint(featurizer=None), "cpu")
     own.networks, own.vocabulary = predictor.networks, predictor.vocabulary
     found = own.predict_graphs(graphs)
     expected = predictor.predict(smiles)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from reference.models import randomise, relative_error
+from reference.models import randomize, relative_error
 from torch import nn
 
 from graphormer_sepnorm.errors import DataError
@@ -15,7 +15,7 @@ EXACT = 1e-12
 
 def pair(channels: int = 6, dtype: torch.dtype = torch.float64):
     ours, theirs = MaskedBatchNorm(channels).to(dtype), nn.BatchNorm1d(channels).to(dtype)
-    randomise(theirs)
+    randomize(theirs)
     ours.load_state_dict(theirs.state_dict())
     return ours, theirs
 
@@ -104,7 +104,7 @@ def test_conversion_to_sync_batch_norm_leaves_it_alone():
     assert isinstance(nn.SyncBatchNorm.convert_sync_batchnorm(model)[0], MaskedBatchNorm)
 
 
-def test_masked_rows_are_normalised_after_a_batch_that_was_not_finite():
+def test_masked_rows_are_normalized_after_a_batch_that_was_not_finite():
     """As a step that is skipped because its gradients overflowed; torch's own norms do."""
     norm, rows = MaskedBatchNorm(3), torch.randn(8, 3)
     real = torch.arange(8) < 7

@@ -13,7 +13,7 @@ from reference.models import (
     batch_of,
     batch_of_smiles,
     name_of,
-    randomise,
+    randomize,
     relative_error,
     small_config,
     small_model,
@@ -80,7 +80,7 @@ def test_outputs_and_gradients_are_those_of_the_plain_path(channels, heads, opti
     for seed in range(3):
         torch.manual_seed(seed)
         model = Graphormer(config.for_vocabulary(vocabulary)).double()
-        randomise(model)
+        randomize(model)
 
         def outputs_and_gradients(model: Graphormer = model) -> list[Tensor]:
             outputs = model(batch)

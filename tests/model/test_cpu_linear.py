@@ -9,7 +9,7 @@ from reference.models import (
     EVERYTHING,
     batch_of,
     batch_of_smiles,
-    randomise,
+    randomize,
     small_config,
     small_model,
     stored,
@@ -137,7 +137,7 @@ def test_all_products_go_this_way(monkeypatch):
     """Of a layer: three projections at once, what leaves them, two of the FFN, the messages."""
     vocabulary, batch = batch_of_smiles("CCO", "c1ccccc1")
     model = Graphormer(small_config(local_mpnn="gine").for_vocabulary(vocabulary))
-    randomise(model)
+    randomize(model)
     calls = []
     plain = ops._LinearFunction.apply
     monkeypatch.setattr(

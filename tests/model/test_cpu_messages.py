@@ -66,7 +66,7 @@ def test_the_number_of_threads_changes_nothing():
     assert_threads_change_nothing(lambda: output_and_gradients(message_sums, given))
 
 
-def test_an_undefined_row_is_heard_by_its_neighbours_alone():
+def test_an_undefined_row_is_heard_by_its_neighbors_alone():
     rows = torch.ones(3, 8)
     rows[0] = torch.nan
     sums = message_sums(rows, torch.zeros(1, 8), torch.tensor([[0, 1], [1, 2], [0, 0]]))

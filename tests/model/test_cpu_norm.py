@@ -7,7 +7,7 @@ import copy
 import pytest
 import torch
 from reference.compiled import assert_threads_change_nothing, norm_of, norm_results
-from reference.models import ARMS, batch_of_smiles, randomise, relative_error, small_config
+from reference.models import ARMS, batch_of_smiles, randomize, relative_error, small_config
 from torch import nn
 
 from graphormer_sepnorm.errors import DataError
@@ -117,7 +117,7 @@ def test_with_constants_no_row_hears_of_another(value, what, calls):
 def test_a_single_row_is_an_error_that_leaves_no_trace(arm, graphs, rows, calls):
     norm = norm_of(arm, 4)
     before = copy.deepcopy(norm.state_dict())
-    with pytest.raises(DataError, match="met 1 of what it normalises"):
+    with pytest.raises(DataError, match="met 1 of what it normalizes"):
         norm(torch.randn(rows, 4), graphs)
     assert calls
     assert all(torch.equal(tensor, before[name]) for name, tensor in norm.state_dict().items())
@@ -158,7 +158,7 @@ def test_other_norms_are_called_themselves(calls):
 def test_a_network_takes_it_and_stays_what_it_is(arm, calls):
     vocabulary, batch = batch_of_smiles("CCO", "c1ccccc1", "CC(=O)C", "C")
     model = Graphormer(small_config(norm=arm).for_vocabulary(vocabulary)).train()
-    randomise(model)
+    randomize(model)
     truth = copy.deepcopy(model).double()(batch)
     assert not calls
     torch.testing.assert_close(model(batch).double(), truth, rtol=1e-3, atol=1e-4)

@@ -65,11 +65,11 @@ def test_masks_are_random():
     spread = (0.09 / masks[0].numel()) ** 0.5
     assert (masks.mean(1) - 0.9).abs().max() < 4.5 * spread
     assert abs(float(masks.mean()) - 0.9) < 4.5 * spread / 20**0.5
-    centred = (masks - 0.9) / 0.3
-    for distance in (1, 2, 7, 8, 80, 1024):  # neighbours, lanes, rows
-        products = centred[:, distance:] * centred[:, :-distance]
+    centered = (masks - 0.9) / 0.3
+    for distance in (1, 2, 7, 8, 80, 1024):  # neighbors, lanes, rows
+        products = centered[:, distance:] * centered[:, :-distance]
         assert abs(float(products.mean())) < 4.5 / products.numel() ** 0.5
-    between = centred @ centred.T / masks.shape[1]
+    between = centered @ centered.T / masks.shape[1]
     assert float((between - torch.eye(20)).abs().max()) < 4.5 / masks.shape[1] ** 0.5 + 0.02
 
 

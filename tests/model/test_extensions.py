@@ -205,7 +205,7 @@ def test_walks_bring_nothing_to_graph_tokens(molecules):
     assert not torch.equal(new_biases[0], biases[0])
 
 
-def test_rings_of_unseen_sizes_are_between_their_neighbours_or_the_largest():
+def test_rings_of_unseen_sizes_are_between_their_neighbors_or_the_largest():
     """Trained on sizes 5 and 9: each gradient step moves the rows between alike, none beyond."""
     sizes = [5, 7, 9, 20, 40]
     graphs = [molecule("C1" + "C" * (size - 2) + "C1") for size in sizes]

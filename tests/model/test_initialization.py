@@ -16,7 +16,7 @@ from graphormer_sepnorm.model.graphormer import Graphormer
 SLIM = {"atom_rows": 64, "bond_rows": 64}
 
 
-def initialised(seed: int = 0, **options) -> Graphormer:
+def initialized(seed: int = 0, **options) -> Graphormer:
     model = Graphormer(small_config(**(SLIM | options)))
     model.initialize(seed)
     return model
@@ -24,7 +24,7 @@ def initialised(seed: int = 0, **options) -> Graphormer:
 
 @pytest.mark.parametrize("position", ["pre", "post"])
 def test_arms_share_all_parameters_that_are_not_norms_bit_for_bit(position):
-    states = [initialised(3, norm=arm, norm_position=position).state_dict() for arm in ARMS]
+    states = [initialized(3, norm=arm, norm_position=position).state_dict() for arm in ARMS]
     names = [{name for name in state if "norm" not in name} for state in states]
     assert all(own == names[0] for own in names)
     assert len(names[0]) > 30
@@ -34,11 +34,11 @@ def test_arms_share_all_parameters_that_are_not_norms_bit_for_bit(position):
 
 
 def test_values_depend_on_seed_and_name_only():
-    first = initialised(1).state_dict()
+    first = initialized(1).state_dict()
     torch.manual_seed(123)
-    again = initialised(1).state_dict()
-    other = initialised(2).state_dict()
-    deeper = initialised(1, layers=5).state_dict()
+    again = initialized(1).state_dict()
+    other = initialized(2).state_dict()
+    deeper = initialized(1, layers=5).state_dict()
     for name, values in first.items():
         assert torch.equal(values, again[name])
         if values.is_floating_point() and values.std() > 0:
@@ -51,7 +51,7 @@ def test_values_depend_on_seed_and_name_only():
     assert not torch.equal(*weights)
 
 
-def test_initialising_again_forgets_training():
+def test_initializing_again_forgets_training():
     vocabulary, batch = batch_of_smiles("CCO", "CN")
     model = Graphormer(small_config(norm="bn+bn").for_vocabulary(vocabulary))
     model.initialize(4)
@@ -68,8 +68,8 @@ def test_initialising_again_forgets_training():
         assert torch.equal(tensor, fresh[name]), name
 
 
-def test_initialising_draws_nothing_from_the_global_generator():
-    model = initialised()
+def test_initializing_draws_nothing_from_the_global_generator():
+    model = initialized()
     state = torch.get_rng_state()
     model.initialize(2)
     assert torch.equal(torch.get_rng_state(), state)
@@ -100,7 +100,7 @@ def test_the_default_device_changes_nothing_of_a_model_on_the_cpu():
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_every_dtype_starts_from_the_same_draws(dtype):
-    plain = initialised(5)
+    plain = initialized(5)
     model = Graphormer(small_config(**SLIM)).to(dtype)
     model.initialize(5)
     for name, tensor in model.state_dict().items():

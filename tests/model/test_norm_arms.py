@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from reference.models import ARMS, randomise, relative_error
+from reference.models import ARMS, randomize, relative_error
 from torch import Tensor
 
 from graphormer_sepnorm.errors import ConfigError
@@ -59,7 +59,7 @@ def padded_formula(
 @pytest.mark.parametrize("arm", ARMS)
 def test_packed_rows_equal_the_padded_formula(arm, training, first, filler):
     norm = make_norm(arm, CHANNELS, first=first).double().train(training)
-    randomise(norm)
+    randomize(norm)
     longest = 1 + max(SIZES)
     mask = torch.arange(longest) <= torch.tensor(SIZES)[:, None]
     # Garbage at padding: it must not enter anything.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from reference.models import randomise, relative_error
+from reference.models import randomize, relative_error
 from torch import Tensor, nn
 
 from graphormer_sepnorm import replace_norms
@@ -79,9 +79,9 @@ def _one_of_two(rank: int, folder: str) -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_normalise_what_they_have_together(tmp_path: Path) -> None:
+def test_two_processes_normalize_what_they_have_together(tmp_path: Path) -> None:
     norm = MaskedBatchNorm(D)
-    randomise(norm)
+    randomize(norm)
     data = {"norm": norm.state_dict(), "encoder": an_encoder().state_dict()}
     data |= {name: torch.randn(len(REAL), D).double() for name in ("rows", "slope")}
     data |= {"src": torch.randn(N, L, D).double()}

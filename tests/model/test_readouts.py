@@ -42,7 +42,7 @@ def test_prediction_restated(given: tuple[GraphBatch, GraphVocabulary], readout:
     batch, vocabulary = given
     model = small_model(vocabulary, extra_inputs=3, readout=readout, mean_atoms=2.5)
     assert model.extra_readout is not None
-    model.extra_readout.standardise_by(MEAN, FACTOR)
+    model.extra_readout.standardize_by(MEAN, FACTOR)
     of = model.state_dict()
     with torch.no_grad():
         token, atoms = model.encode(batch)
@@ -73,7 +73,7 @@ def test_numbers_in_float32_for_a_model_of_another_precision(
     for kind in (torch.float32, dtype):
         model = small_model(vocabulary, extra_inputs=3).to(kind)
         assert model.extra_readout is not None
-        model.extra_readout.standardise_by(MEAN, FACTOR)
+        model.extra_readout.standardize_by(MEAN, FACTOR)
         predictions.append(model(batch))
     assert predictions[1].dtype == dtype
     assert relative_error(predictions[1].float(), predictions[0]) < 0.1
@@ -127,7 +127,7 @@ def test_in_training_numbers_and_what_is_made_of_them_are_dropped(
     plain = small_model(vocabulary, extra_inputs=3)
     for one in (model, plain):
         assert one.extra_readout is not None
-        one.extra_readout.standardise_by(MEAN, FACTOR)
+        one.extra_readout.standardize_by(MEAN, FACTOR)
     assert torch.equal(model(batch), plain(batch))
     readout = model.extra_readout
     assert readout is not None
@@ -145,7 +145,7 @@ def test_values_do_not_depend_on_company(given: tuple[GraphBatch, GraphVocabular
     batch, vocabulary = given
     model = small_model(vocabulary, extra_inputs=3)
     assert model.extra_readout is not None
-    model.extra_readout.standardise_by(MEAN, FACTOR)
+    model.extra_readout.standardize_by(MEAN, FACTOR)
     with torch.no_grad():
         together = model(batch)
         for place, smiles in enumerate(SMILES):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from reference.models import randomise
+from reference.models import randomize
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.export import Dim
@@ -106,14 +106,14 @@ WITH_MASK = pytest.mark.parametrize("name", ["bert", "masked_bert", "roberta", "
 def made(name: str) -> nn.Module:
     """A model with parameters far from their initial values."""
     model = MODELS[name][0]().eval()
-    randomise(model)
+    randomize(model)
     return model
 
 
 def small_bert() -> BertModel:
     """One layer, for what takes long to compile."""
     model = BertModel(BertConfig(**TEXT | {"num_hidden_layers": 1})).eval()
-    randomise(model)
+    randomize(model)
     return model
 
 
@@ -617,7 +617,7 @@ def test_what_was_saved_by_transformers_comes_back(tmp_path):
     model, again = small_bert(), small_bert()
     for one in (model, again):
         replace_norms(one, "bn", "bn")
-    randomise(model)
+    randomize(model)
     model.save_pretrained(tmp_path)
     again.load_state_dict(load_file(tmp_path / "model.safetensors"))
     given = an_input("bert")
@@ -788,7 +788,7 @@ class LayerNorm(nn.LayerNorm):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_a_subclass_that_computes_what_layer_norm_does_is_replaced(in_float32, dtype):
     model = nn.Sequential(nn.Linear(D, D), LayerNorm(in_float32), nn.Linear(D, D)).to(dtype)
-    randomise(model)
+    randomize(model)
     tokens = torch.randn(N, L, D, dtype=dtype)
     truth = model(tokens)
     assert replace_norms(model, "ln", "ln", example=tokens).replaced == {"1": "ln+ln"}

@@ -77,8 +77,8 @@ def test_exact_batch_is_the_collators(graphs, blocks):
     rings = truth.with_ring_pairs()
     ring_pairs = [pair for pair in batch.ring_pairs.T.tolist() if pair[1] < len(batch.unpad)]
     assert sorted(ring_pairs) == sorted(rings.ring_pairs.T.tolist())
-    assert torch.equal(batch.ring_neighbours, rings.ring_neighbours)
-    assert rings.ring_neighbours.max() > 6  # adamantane's, of which every atom is in two rings
+    assert torch.equal(batch.ring_neighbors, rings.ring_neighbors)
+    assert rings.ring_neighbors.max() > 6  # adamantane's, of which every atom is in two rings
     for one, other in zip(batch.blocks, truth.blocks, strict=True):
         assert torch.equal(one.rows, other.rows)
     assert torch.equal(types_of(batch), types_of(truth))

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 import torch
-from reference.models import randomise, relative_error
+from reference.models import randomize, relative_error
 from torch import Tensor, nn
 
 from graphormer_sepnorm import SepNorm
@@ -45,7 +45,7 @@ def formula(module: SepNorm, tokens: Tensor, classes, position: int, mask: Tenso
 @PAIRS
 def test_agrees_with_the_published_algorithm(classes, position, training, masked):
     module = SepNorm(D, *classes, cls_position=position).double().train(training)
-    randomise(module)
+    randomize(module)
     mask = None
     if masked:
         mask = torch.rand(N, L) < 0.6
@@ -59,7 +59,7 @@ def test_agrees_with_the_published_algorithm(classes, position, training, masked
     assert relative_error(out[looked_at], truth[looked_at]) < EXACT
 
 
-def test_batch_norm_on_tokens_normalises_channels_when_there_are_as_many_tokens():
+def test_batch_norm_on_tokens_normalizes_channels_when_there_are_as_many_tokens():
     """With L - 1 == D, nn.BatchNorm1d on [N, L - 1, D] takes the tokens for channels."""
     module = SepNorm(D, tok_norm=nn.BatchNorm1d).train()
     tokens = torch.randn(N, D + 1, D) * torch.arange(1, D + 1) + 3
@@ -99,7 +99,7 @@ def test_another_class_is_a_config_error(wrong, place):
 @pytest.mark.parametrize("masked", [False, True])
 def test_share_norm_is_one_norm_of_all_tokens(kind, masked):
     module = ShareNorm(D, kind).double().train()
-    randomise(module)
+    randomize(module)
     norm = (nn.BatchNorm1d if kind == "bn" else nn.LayerNorm)(D).double()
     norm.load_state_dict(module.norm_layer.state_dict())
     tokens = torch.randn(N, L, D, dtype=torch.float64) + 1
@@ -112,7 +112,7 @@ def test_share_norm_is_one_norm_of_all_tokens(kind, masked):
 @PAIRS
 def test_from_layer_norm_takes_over_what_it_has(classes, options):
     norm = nn.LayerNorm(D, eps=0.1, **options).double().eval()
-    randomise(norm)
+    randomize(norm)
     module = SepNorm.from_layer_norm(norm, *classes, cls_position=1)
     assert not module.training
     assert module.cls_position == 1
@@ -160,7 +160,7 @@ def test_state_dicts_of_the_papers_class_load(classes):
     """Strictly, inside a larger model, and without a change to what is given."""
     names = ("cls_norm_layer", "tok_norm_layer")
     theirs = nn.ModuleDict({name: cls(D) for name, cls in zip(names, classes, strict=True)})
-    randomise(theirs)
+    randomize(theirs)
     given = nn.ModuleDict({"norm": theirs}).state_dict()
     keys = list(given)
     model = nn.ModuleDict({"norm": SepNorm(D, *classes)}).eval()

@@ -6,7 +6,7 @@ import copy
 
 import pytest
 import torch
-from reference.models import randomise
+from reference.models import randomize
 from torch import Tensor
 from torch._dynamo.testing import CompileCounter
 from torch.export import Dim
@@ -43,7 +43,7 @@ def a_batch(n: int, length: int, masked: bool) -> tuple[Tensor, ...]:
 @TRAINING
 def test_one_graph_serves_all_lengths(pair, position, masked, training):
     eager = SepNorm(D, *pair.split("+"), cls_position=position).train(training)
-    randomise(eager)
+    randomize(eager)
     module = copy.deepcopy(eager)
     counter = CompileCounter()
     compiled = torch.compile(module, backend=counter, dynamic=True, fullgraph=True)
@@ -59,7 +59,7 @@ def test_one_graph_serves_all_lengths(pair, position, masked, training):
 @TRAINING
 def test_export_keeps_batch_and_length_open(pair, position, masked, training):
     module = SepNorm(D, *pair.split("+"), cls_position=position).train(training)
-    randomise(module)
+    randomize(module)
     # From 3 on: torch takes the size 1, here of all tokens but [CLS], for a constant.
     sizes = {0: Dim("n"), 1: Dim("length", min=3)}
     example = a_batch(3, 7, masked)

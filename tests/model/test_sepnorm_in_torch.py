@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from reference.models import randomise
+from reference.models import randomize
 from torch import Tensor, nn
 
 from graphormer_sepnorm import SepNorm
@@ -68,7 +68,7 @@ PADDED = pytest.mark.parametrize("padded", [None, padding()], ids=["whole", "pad
 @pytest.mark.parametrize("grad", [False, True], ids=["no-grad", "grad"])
 def test_a_layer_evaluates_with_the_norms_that_it_has(places, norm_first, padded, grad, fast_calls):
     layer = a_layer(norm_first, places).eval()
-    randomise(layer)
+    randomize(layer)
     x = torch.randn(N, L, D)
     with torch.set_grad_enabled(grad):
         out = layer(x, src_key_padding_mask=padded)
@@ -88,7 +88,7 @@ def test_an_encoder_evaluates_with_the_norms_that_it_has(replaced, norm_first, p
         for layer in encoder.layers:
             for place in places:
                 setattr(layer, place, SepNorm(D))
-    randomise(encoder.eval())
+    randomize(encoder.eval())
     x = truth = torch.randn(N, L, D)
     with torch.no_grad():
         for layer in encoder.layers:
@@ -99,7 +99,7 @@ def test_an_encoder_evaluates_with_the_norms_that_it_has(replaced, norm_first, p
 
 def test_a_compiled_layer_evaluates_with_the_norms_that_it_has():
     layer = a_layer(False, ("norm1", "norm2")).eval()
-    randomise(layer)
+    randomize(layer)
     x = torch.randn(N, L, D)
     compiled = torch.compile(layer, backend="eager", fullgraph=True)
     with torch.no_grad():

@@ -14,7 +14,7 @@ from graphormer_sepnorm.model.graphormer import Graphormer
 
 
 def make_checkpoint(
-    featuriser: str | None = "molecule-1",
+    featurizer: str | None = "molecule-1",
     kind: Literal["regression", "binary"] = "regression",
     targets: tuple[str, ...] = ("property",),
     **options: Any,
@@ -46,7 +46,7 @@ def make_checkpoint(
         "target_mean": [3.0] * len(targets),
         "target_std": [2.0] * len(targets),
         "vocabulary": vocabulary,
-        "featuriser": featuriser,
+        "featurizer": featurizer,
         "feature_version": "molecule-1",
         "dataset": "a test",
         "dataset_fingerprint": "none",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphormer_sepnorm.kernels.library import _FORMS, library
 from graphormer_sepnorm.model.norms import MaskedBatchNorm, NormArm, make_norm
-from reference.models import randomise
+from reference.models import randomize
 
 
 def compiled_forms() -> tuple[str, ...]:
@@ -51,7 +51,7 @@ def assert_threads_change_nothing(run: Callable[[], Sequence[Tensor]]) -> None:
 def norm_of(arm: str, channels: int, state: str = "batch") -> NormArm:
     """A random norm arm in a state: its BatchNorms see a "batch", are "fixed", or "evaluation"."""
     norm = make_norm(arm, channels).train(state != "evaluation")
-    randomise(norm)
+    randomize(norm)
     for module in norm.modules():
         if isinstance(module, MaskedBatchNorm):
             module.fixed = state == "fixed"

@@ -53,14 +53,14 @@ class LiteralWithExtensions(Literal):
     def walks(self, graph: PlainGraph) -> list[list[list[float]]]:
         """Probability of being at j after k steps from i: [K][n][n], each step along a bond."""
         n = len(graph.atoms)
-        neighbours = [[j for j in range(n) if (i, j) in graph.bonds] for i in range(n)]
+        neighbors = [[j for j in range(n) if (i, j) in graph.bonds] for i in range(n)]
         powers = [torch.eye(n, dtype=torch.float64).tolist()]
         for _ in range(1, self.config.walk_steps):
             after = [[0.0] * n for _ in range(n)]
             for i in range(n):
                 for here in range(n):
-                    for there in neighbours[here]:
-                        share = powers[-1][i][here] / len(neighbours[here])
+                    for there in neighbors[here]:
+                        share = powers[-1][i][here] / len(neighbors[here])
                         after[i][there] += share
             powers.append(after)
         return powers
@@ -161,7 +161,7 @@ class LiteralWithExtensions(Literal):
         return update
 
     def scaled(self, name: str, graph: PlainGraph, update: Tensor) -> Tensor:
-        """x theta_1 + log(1 + d) x theta_2; a graph token has as many neighbours as atoms."""
+        """x theta_1 + log(1 + d) x theta_2; a graph token has as many neighbors as atoms."""
         plain = self.parameters[f"{name}.plain"]
         by_degree = self.parameters[f"{name}.by_degree"]
         degrees = [len(graph.atoms), *([0] * len(graph.atoms))]

@@ -302,7 +302,7 @@ class Literal:
         return normal * self.parameters[f"{name}.weight"] + self.parameters[f"{name}.bias"]
 
     def batch_norm(self, name: str, rows: list[Tensor]) -> list[Tensor]:
-        """Normalise each channel over the rows of the batch, or by the running statistics."""
+        """Normalize each channel over the rows of the batch, or by the running statistics."""
         if self.training:
             mean = sum(rows) / len(rows)
             variance = sum((row - mean) ** 2 for row in rows) / len(rows)
@@ -319,7 +319,7 @@ class Literal:
             return [self.layer_norm(name, row) for row in rows]
         return self.batch_norm(name, rows)
 
-    def normalise(self, name: str, graphs: list[Tensor], first: bool = False) -> list[Tensor]:
+    def normalize(self, name: str, graphs: list[Tensor], first: bool = False) -> list[Tensor]:
         """A norm arm over the tokens of all graphs.
 
         The first norm of a model has LayerNorm on its token branch, whatever the arm, and so have
@@ -349,28 +349,28 @@ class Literal:
         states = [self.tokens(graph) for graph in graphs]
         pre = self.norm_position == "pre"
         if not pre:
-            states = self.normalise("input_norm", states, first=True)
+            states = self.normalize("input_norm", states, first=True)
         for layer in range(self.layers):
             name, local = f"layers.{layer}", layer < self.local_layers
             before = states
             if pre:
                 first = layer <= self.local_layers
-                before = self.normalise(f"{name}.attention_norm", states, first=first)
+                before = self.normalize(f"{name}.attention_norm", states, first=first)
             mixed = [
                 self.mix(name, graph, tokens, bias)
                 for graph, tokens, bias in zip(graphs, before, biases, strict=True)
             ]
             states = [tokens + update for tokens, update in zip(states, mixed, strict=True)]
             if not pre:
-                states = self.normalise(f"{name}.attention_norm", states, first=local)
-            before = self.normalise(f"{name}.ffn_norm", states, first=local) if pre else states
+                states = self.normalize(f"{name}.attention_norm", states, first=local)
+            before = self.normalize(f"{name}.ffn_norm", states, first=local) if pre else states
             states = [
                 tokens + self.ffn(f"{name}.ffn", inner)
                 for tokens, inner in zip(states, before, strict=True)
             ]
             if not pre:
-                states = self.normalise(f"{name}.ffn_norm", states, first=local)
-        return self.normalise("output_norm", states) if pre else states
+                states = self.normalize(f"{name}.ffn_norm", states, first=local)
+        return self.normalize("output_norm", states) if pre else states
 
     def read_out(self, states: list[Tensor]) -> Tensor:
         """Predictions [B, targets] from the graph tokens."""

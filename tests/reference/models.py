@@ -90,7 +90,7 @@ def batch_of_smiles(*smiles: str, attention_blocks: int = 1) -> tuple[GraphVocab
 
 
 @torch.no_grad()
-def randomise(model: torch.nn.Module, seed: int = 0, scale: float = 0.4) -> None:
+def randomize(model: torch.nn.Module, seed: int = 0, scale: float = 0.4) -> None:
     """Make every parameter and running statistic matter; rows for unknown codes stay zero."""
     generator = torch.Generator().manual_seed(seed)
     kept = model.state_dict()  # other buffers are constants
@@ -111,7 +111,7 @@ def randomise(model: torch.nn.Module, seed: int = 0, scale: float = 0.4) -> None
 def small_model(vocabulary: GraphVocabulary, seed: int = 0, **options) -> Graphormer:
     """A random model in float64, in evaluation mode."""
     model = Graphormer(small_config(**options).for_vocabulary(vocabulary)).double().eval()
-    randomise(model, seed)
+    randomize(model, seed)
     return model
 
 

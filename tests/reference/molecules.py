@@ -99,7 +99,7 @@ def shuffled_bonds(data: Data, order: torch.Tensor) -> Data:
 
 def zinc_validation(root: Path, number: int) -> list[Data]:
     """The first molecules of the validation split of ZINC-subset."""
-    from graphormer_sepnorm.datasets.catalogue import load_dataset
+    from graphormer_sepnorm.datasets.catalog import load_dataset
 
     split = load_dataset("zinc-subset", root).validation
     return [split[i] for i in range(number)]

@@ -264,8 +264,8 @@ def _levels(
     ends: np.ndarray,
     first: np.ndarray,
     states: int,
-    neighbour: np.ndarray,
-    neighbour_start: np.ndarray,
+    neighbor: np.ndarray,
+    neighbor_start: np.ndarray,
 ) -> np.ndarray:
     """Search breadth-first from `starts`, never straight from there to `ends`, until these.
 
@@ -278,9 +278,9 @@ def _levels(
     level = 1
     while len(search):
         level += 1
-        steps = np.diff(neighbour_start)[here]
+        steps = np.diff(neighbor_start)[here]
         parent = np.repeat(np.arange(len(here)), steps)
-        begun, after = search[parent], neighbour[ranges(neighbour_start[here], steps)]
+        begun, after = search[parent], neighbor[ranges(neighbor_start[here], steps)]
         straight = (here[parent] == starts[begun]) & (after == ends[begun])
         new = ~straight & (levels[first[begun] + after] == 0)
         begun, after = begun[new], after[new]

@@ -34,7 +34,7 @@ from graphormer_sepnorm.tables.columns import (
         (["InChI", "structure SMILES"], 1),
     ],
 )
-def test_the_column_of_smiles_is_recognised(columns: list[str], position: int) -> None:
+def test_the_column_of_smiles_is_recognized(columns: list[str], position: int) -> None:
     assert find_smiles_column(columns, None, "a.csv") == position
 
 
@@ -50,7 +50,7 @@ def test_a_column_of_smiles_that_cannot_be_told_is_refused() -> None:
 
 
 @pytest.mark.parametrize("columns", [["CCO"], ["7", "CCO"], ["CCO", "-0.77"]])
-def test_a_table_without_a_header_is_recognised(columns: list[str]) -> None:
+def test_a_table_without_a_header_is_recognized(columns: list[str]) -> None:
     molecules = {"CCO", "C"}
     with refused("its first line has 'CCO', which is a molecule and not the name", "--the_smiles"):
         find_smiles_column(columns, None, "a.csv", "--the_smiles", molecules.__contains__)

@@ -36,7 +36,7 @@ TRAININGS: dict[str, dict[str, Any]] = {
 
 
 class Record(Callback):
-    """Records the loss of every optimiser step and the graphs that are seen."""
+    """Records the loss of every optimizer step and the graphs that are seen."""
 
     def __init__(self) -> None:
         self.losses: list[float] = []
@@ -114,7 +114,7 @@ def train(
         learning_rate=3e-3,
         warmup_steps=2,
         precise_bn_graphs=30,
-        # What BatchNorm has centred has no gradient here, and Adam would follow its rounding.
+        # What BatchNorm has centered has no gradient here, and Adam would follow its rounding.
         uniformity_weight=0.1 if accumulated and "bn" not in norm else 0.0,
         uniformity_on="both",
         **sizes,

@@ -18,7 +18,7 @@ from graphormer_sepnorm.training.module import TRAINED_WEIGHTS, GraphormerModule
 
 
 class History(Callback):
-    """Records the weights after every optimiser step, and those that are validated."""
+    """Records the weights after every optimizer step, and those that are validated."""
 
     def __init__(self) -> None:
         self.trained: list[dict[str, torch.Tensor]] = []

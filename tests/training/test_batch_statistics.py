@@ -33,7 +33,7 @@ def whole_split(data: MoleculeDataModule, batch_size: int = 37) -> Any:
     return make_loader(data.store, data.fit_vocabulary(), batches)
 
 
-def test_statistics_are_those_of_the_rows_that_evaluation_normalises(
+def test_statistics_are_those_of_the_rows_that_evaluation_normalizes(
     trained: tuple[GraphormerModule, MoleculeDataModule],
 ) -> None:
     """Nearly: a layer is fed by norms that divide by the biased variance of their batch here, by

@@ -111,7 +111,7 @@ def test_first_calls_leave_no_trace(
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_step_is_torchs_own(name: OptimizerName, make_step: Callable) -> None:
-    """Loss, the optimiser with rates from a tensor, and the average, against plain torch."""
+    """Loss, the optimizer with rates from a tensor, and the average, against plain torch."""
     steady = {"dropout": 0.0, "attention_dropout": 0.0, "input_dropout": 0.0}
     step, module, average = make_step(name, **steady)
     twin, other, _ = make_step(name, **steady)

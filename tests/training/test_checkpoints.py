@@ -64,7 +64,7 @@ def test_checkpoint_knows_its_parts_and_is_plain(tmp_path: Path, train: Callable
     assert facts["task"] == data.splits.task.to_plain()
     assert (facts["target_mean"], facts["target_std"]) == data.target_scaling()
     assert facts["vocabulary"] == data.fit_vocabulary().to_plain()
-    assert (facts["featuriser"], facts["feature_version"]) == (None, "paths")
+    assert (facts["featurizer"], facts["feature_version"]) == (None, "paths")
     assert (facts["dataset"], facts["dataset_fingerprint"]) == ("paths", "paths-1")
     assert facts["training_graphs"] == 37
     assert {"torch", "lightning", "graphormer-sepnorm"} <= facts["packages"].keys()
@@ -410,7 +410,7 @@ def test_a_resumed_run_may_have_other_dropout(
     assert read_checkpoint(tmp_path / "b.ckpt")[KEY]["model"]["dropout"] == 0.3
 
 
-def test_a_resumed_run_may_have_other_options_of_the_optimiser(
+def test_a_resumed_run_may_have_other_options_of_the_optimizer(
     saved: Callable, train: Callable
 ) -> None:
     rates = []

@@ -217,7 +217,7 @@ def test_data_sets_that_come_with_the_package_answer_for_their_fingerprints(tmp_
     data.setup("fit")
     [record] = tmp_path.glob("store/sample-*/store.json")
     assert "labels" not in json.loads(record.read_text())["key"]
-    # What a recipe adds to the catalogue need not.
+    # What a recipe adds to the catalog need not.
     data._splits = dataclasses.replace(data.splits, test=[data.splits.test[0]])
     data._store = None
     data.setup("fit")

@@ -230,7 +230,7 @@ def test_undefined_metric_is_nan_with_a_message(
 
 
 class Steps(Callback):
-    """Records of each optimiser step its graphs, its loss, its gradients and its learning rate."""
+    """Records of each optimizer step its graphs, its loss, its gradients and its learning rate."""
 
     def __init__(self) -> None:
         self.graphs: list[list[int]] = [[]]

@@ -18,7 +18,7 @@ from graphormer_sepnorm.training.module import GraphormerModule
 
 
 class StepLosses(Callback):
-    """Notes the loss of every optimiser step, as the log files have it."""
+    """Notes the loss of every optimizer step, as the log files have it."""
 
     def __init__(self) -> None:
         self.values: list[float] = []

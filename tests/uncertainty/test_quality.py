@@ -11,7 +11,7 @@ from graphormer_sepnorm.uncertainty.quality import (
     evaluate_intervals,
     evaluate_probabilities,
     in_words,
-    summarised,
+    summarized,
 )
 
 CALIBRATED = np.array([0.05, 0.05, 0.5, 0.95, 0.05, 0.95])
@@ -24,7 +24,7 @@ def evaluated(labels: list[int]) -> dict[str, float]:
     given = np.array(labels), CALIBRATED / 2, CALIBRATED, calibration, "temperature"
     found = evaluate_probabilities(*given)
     assert (found["labels"], found["map"]) == (6, "temperature")
-    return summarised([found])
+    return summarized([found])
 
 
 def test_sets_of_classes_are_counted_for_each_class() -> None:
@@ -77,7 +77,7 @@ def test_open_ends_and_bounds_that_contradict_them_are_counted() -> None:
     assert (found["bounds"], found["contradicted"]) == (4, [1] * 4)
     assert found["widths"] == [pytest.approx((2 + 1 + 4) / 3)] * 4
     assert found["open"] == [0.5] * 4
-    assert in_words(summarised([found])).endswith(
+    assert in_words(summarized([found])).endswith(
         "those of 90 % are 2.33 wide on average, but for 50 %, which an assay's limit leaves "
         "without an end; 1 of 4 bounds contradict theirs"
     )
@@ -87,7 +87,7 @@ def test_widths_of_several_targets_have_no_mean() -> None:
     one = {"labels": 9, "rank_correlation": 0.5, "bounds": 0, "open": [0.0] * 4}
     one |= {"inside": [0.5, 0.8, 0.9, 1.0], "widths": [1.0, 2.0, 3.0, 4.0]}
     both = one | {"inside": [0.7, 0.8, 1.0, 1.0]}
-    assert in_words(summarised([one]), "m").endswith("those of 90 % are 3 m wide on average")
-    assert in_words(summarised([one, both])) == (
+    assert in_words(summarized([one]), "m").endswith("those of 90 % are 3 m wide on average")
+    assert in_words(summarized([one, both])) == (
         "intervals of level 50, 80, 90, 95 % hold 60, 80, 95, 100 % of the test labels"
     )

@@ -161,7 +161,7 @@ def test_targets_count_for_the_domain_by_their_deviation() -> None:
     assert made.domain.larger == pytest.approx(mean[-25:].mean() / mean.mean(), abs=0.01)
 
 
-def test_the_error_of_a_neighbour_is_that_of_the_same_molecule_if_it_was_tried() -> None:
+def test_the_error_of_a_neighbor_is_that_of_the_same_molecule_if_it_was_tried() -> None:
     labels = np.array([[1.0], [-2.0], [4.0]])
     inputs = Inputs(np.zeros((3, 1)), fingerprints=fingerprints(["CO", "CCO", "CCCO"]))
     sketch, own = _sketch(["CCCO", "CN", "CO"]), np.array([2, 1, 0])
@@ -280,22 +280,22 @@ def test_classes_are_calibrated_and_come_with_sets_where_asked() -> None:
         assert held == {(1, 0): "0", (0, 1): "1", (1, 1): "0/1", (0, 0): "none"}[(zero, first)]
 
 
-def test_neighbours_are_named_with_what_is_kept_of_them() -> None:
+def test_neighbors_are_named_with_what_is_kept_of_them() -> None:
     checkpoint = model()
-    predictor = Predictor(checkpoint, "cpu").ask(neighbours=2)
+    predictor = Predictor(checkpoint, "cpu").ask(neighbors=2)
     names = ("nearest_1", "similarity_1", "nearest_property_1")
     assert [*predictor.predict([]).cells][:4] == ["in_domain", *names]
     row = predictor.predict("CCCO").texts[0]
     assert row[1:3] == ("CCCO", "1.000")
-    sketch = checkpoint[CONFIDENCE]["neighbours"]
+    sketch = checkpoint[CONFIDENCE]["neighbors"]
     label = float(sketch["labels"][TRAINED.index("CCCO"), 0])
     assert float(row[3]) == pytest.approx(label, rel=1e-5)
     del sketch["smiles"]
     checkpoint[KEY]["task"]["targets"] = ["row"]
-    named = Predictor(checkpoint, "cpu").ask(neighbours=1).predict("CCCO").cells
+    named = Predictor(checkpoint, "cpu").ask(neighbors=1).predict("CCCO").cells
     assert [*named][1:] == ["nearest_row_1", "similarity_1", "nearest_row_1_2"]
     del sketch["labels"]
-    predictor = Predictor(checkpoint, "cpu").ask(neighbours=1)
+    predictor = Predictor(checkpoint, "cpu").ask(neighbors=1)
     assert [*predictor.predict([]).cells] == ["in_domain", "nearest_row_1", "similarity_1"]
     assert predictor.predict("CCCO").texts[0][1] == str(TRAINED.index("CCCO"))
 
@@ -306,8 +306,8 @@ def test_neighbours_are_named_with_what_is_kept_of_them() -> None:
         ({"interval": 0.99}, "--interval 0.99: the model was tried on too few .* highest is 0.971"),
         ({"interval": 1.0}, "--interval is 1"),
         ({"interval": "0.9"}, "--interval is '0.9'"),
-        ({"neighbours": 1.5}, "--neighbours is 1.5"),
-        ({"neighbours": 21}, "--neighbours is 21"),
+        ({"neighbors": 1.5}, "--neighbors is 1.5"),
+        ({"neighbors": 21}, "--neighbors is 21"),
     ],
 )
 def test_what_cannot_be_had_is_an_error(asked: dict, said: str) -> None:
@@ -315,7 +315,7 @@ def test_what_cannot_be_had_is_an_error(asked: dict, said: str) -> None:
         Predictor(model(), "cpu").ask(**asked)
 
 
-@pytest.mark.parametrize("asked", [{"interval": 0.9}, {"neighbours": 3}])
+@pytest.mark.parametrize("asked", [{"interval": 0.9}, {"neighbors": 3}])
 def test_a_model_without_uncertainty_has_none_of_it(asked: dict) -> None:
     with pytest.raises(ConfigError, match=r"--\w+ .*: the model does not know it"):
         Predictor(make_checkpoint(), "cpu").ask(**asked)
@@ -331,6 +331,6 @@ def test_trees_without_weight_are_asked_where_intervals_need_them() -> None:
 
 def test_an_environment_that_cannot_be_is_one_line() -> None:
     checkpoint = model()
-    checkpoint[CONFIDENCE]["neighbours"]["environments"][0] = 2048
+    checkpoint[CONFIDENCE]["neighbors"]["environments"][0] = 2048
     with pytest.raises(CheckpointError, match="an environment that is not below 2048"):
         Predictor(checkpoint, "cpu")

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from graphormer_sepnorm.chem.descriptors import descriptor_names
-from graphormer_sepnorm.chem.features import OF_SMILES, get_featuriser
+from graphormer_sepnorm.chem.features import OF_SMILES, get_featurizer
 from graphormer_sepnorm.chem.molecules import parse_molblock, parse_smiles
 from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs, fingerprint_of
@@ -38,7 +38,7 @@ from graphormer_sepnorm.tables.columns import parse_class, readable
 
 _MOST_CLASSES = 100  # more different values are no classes, but numbers or names
 # A label is far from the others if it is so many times the range of their middle half away from
-# their median. The penalised logP of ZINC, which has a long tail, comes to 25.
+# their median. The penalized logP of ZINC, which has a long tail, comes to 25.
 _FAR, _FEW = 50, 20
 _MANY_BOUNDS = 0.05  # share of labels from which on it is said that they are bounds
 
@@ -91,9 +91,9 @@ def load_table(config: DataConfig) -> DatasetSplits:
         return LazyGraphs(
             [row.text for row in rows],
             labels[name],
-            get_featuriser(OF_SMILES),
+            get_featurizer(OF_SMILES),
             np.array([row.weight for row in rows]) if weighted else None,
-            parse_molblock if in_records and not config.standardise else parse_smiles,
+            parse_molblock if in_records and not config.standardize else parse_smiles,
             descriptors,
             np.array([row.extra for row in rows], np.float32) if rows else None,
             bounds[name],
@@ -111,13 +111,13 @@ def load_table(config: DataConfig) -> DatasetSplits:
         task=task,
         fingerprint=fingerprint_of(made, OF_SMILES, task),
         feature_version=OF_SMILES,
-        featuriser=OF_SMILES,
+        featurizer=OF_SMILES,
         smiles={name: [row.smiles for row in rows] for name, rows in parts.items()},
         groups={
             name: [(group(row), row.canonical) for row in rows] for name, rows in parts.items()
         },
         extra_inputs=ExtraInputs(descriptors, columns.extra_names),
-        standardise=tuple(config.standardise or ()),
+        standardize=tuple(config.standardize or ()),
         report=report_on(
             name=name,
             config=config,
@@ -340,10 +340,10 @@ def _warnings(
 ) -> Iterator[str]:
     """Say what should perhaps be treated in another way, and which labels look like slips."""
     salts = sum("." in row.canonical for table in tables.values() for row in table.valid)
-    if salts and "fragment" not in (config.standardise or ()):
+    if salts and "fragment" not in (config.standardize or ()):
         yield (
             f"{salts:,} of the molecules are of several pieces, as salts are: to a duplicate "
-            "and to a split each salt is a molecule of its own; --data.standardise "
+            "and to a split each salt is a molecule of its own; --data.standardize "
             "'[fragment]' takes the largest piece"
         )
     if unsettled := sum(table.unsettled for table in tables.values()):

@@ -235,7 +235,7 @@ def report_on(
     """Report on a table, with these warnings."""
     targets = tuple(
         TargetReport(
-            target, unit, {one: summarise(of[:, at], task.kind) for one, of in labels.items()}
+            target, unit, {one: summarize(of[:, at], task.kind) for one, of in labels.items()}
         )
         for at, (target, unit) in enumerate(zip(task.targets, task.units, strict=True))
     )
@@ -285,7 +285,7 @@ def report_on(
     )
 
 
-def summarise(values: np.ndarray, kind: Kind) -> LabelSummary:
+def summarize(values: np.ndarray, kind: Kind) -> LabelSummary:
     """Summarize the labels of a target in a split, ``[n]``; nan = missing."""
     known = values[~np.isnan(values)]
     mean, std, low, high = (

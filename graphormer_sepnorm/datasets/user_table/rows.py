@@ -18,7 +18,7 @@ from graphormer_sepnorm.chem.molecules import (
     parse_smiles,
 )
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
-from graphormer_sepnorm.chem.standardise import UNSETTLED, standardised
+from graphormer_sepnorm.chem.standardize import UNSETTLED, standardized
 from graphormer_sepnorm.data_config import ALL, DataConfig
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed, shortened
@@ -214,7 +214,7 @@ def read_rows(path: Path, config: DataConfig, split: str, targets: Sequence[str]
             left_out.append(InvalidRow(str(path), row.number, row.line, *own, error.column))
     progress.finish()
     if read.changed:
-        steps = listed(config.standardise or ())
+        steps = listed(config.standardize or ())
         table.notes = (f"{read.changed:,} molecules: their parent structure, by {steps}",)
     return table
 
@@ -354,7 +354,7 @@ class _RowReader:
         """
         if row.problem:
             raise Unusable("malformed", row.problem)
-        columns, steps = self._columns, self._config.standardise or ()
+        columns, steps = self._columns, self._config.standardize or ()
         from_record = columns.smiles is None
         if not from_record and all(cell is None or cell == "" for cell in row.cells):
             raise Unusable("empty", "the row is empty")
@@ -365,7 +365,7 @@ class _RowReader:
         if given.empty:
             raise Unusable("no structure", given.reason)
         before = canonical_smiles(given.molecule) if steps and given.molecule is not None else ""
-        parsed = standardised(given, steps)
+        parsed = standardized(given, steps)
         if parsed.molecule is None:
             raise Unusable("unreadable structure", parsed.reason)
         labels, bounds, class_name = (), (), ""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from graphormer_sepnorm.datasets import DATASETS, load_dataset
-from graphormer_sepnorm.datasets.catalogue import canonical_name
+from graphormer_sepnorm.datasets.catalog import canonical_name
 from graphormer_sepnorm.errors import ConfigError
 
 
@@ -59,10 +59,10 @@ import sys
 def heavy():
     names = "torch_geometric", "lightning", "rdkit", "pandas", "ogb", "networkx"
     print(*[name for name in names if name in sys.modules])
-from graphormer_sepnorm.datasets import catalogue
-catalogue.canonical_name("zinc")
+from graphormer_sepnorm.datasets import catalog
+catalog.canonical_name("zinc")
 heavy()
-catalogue.load_dataset("zinc", sys.argv[1])
+catalog.load_dataset("zinc", sys.argv[1])
 import graphormer_sepnorm.datasets.molhiv
 heavy()
 """

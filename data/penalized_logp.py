@@ -1,7 +1,7 @@
-"""Penalised logP, the target of ZINC as a benchmark of graph networks.
+"""Penalized logP, the target of ZINC as a benchmark of graph networks.
 
 The sum of three z-scores, logP - SA - cycle (Gomez-Bombarelli et al. 2018, arXiv 1610.02415; Jin et
-al. 2018, arXiv 1802.04364), standardised over the 220,011 training molecules of the latter:
+al. 2018, arXiv 1802.04364), standardized over the 220,011 training molecules of the latter:
 
 * logP: Crippen's octanol-water partition coefficient (dimensionless);
 * SA: synthetic accessibility after Ertl and Schuffenhauer 2009, 1 (easy) to 10 (hard);
@@ -28,8 +28,8 @@ CYCLE_WEIGHT = -3.47513914
 OFFSET = 2.11182998
 
 
-def penalised_logp(molecule: Chem.Mol) -> float:
-    """Return the penalised logP of a molecule, in standard deviations summed over three terms.
+def penalized_logp(molecule: Chem.Mol) -> float:
+    """Return the penalized logP of a molecule, in standard deviations summed over three terms.
 
     The cycle term looks at one cycle basis, which depends on the atoms' numbers where rings are
     bridged: two spellings of such a molecule can have different values. This is the benchmark's
@@ -50,7 +50,7 @@ def longest_basis_cycle(molecule: Chem.Mol) -> int:
     """Return the number of atoms in the longest cycle of a cycle basis; 0 without rings.
 
     The basis is that of Paton's algorithm (1969, doi 10.1145/363219.363232), as the benchmark has
-    it of networkx; here started at the lowest atom number of each fragment, neighbours in rising
+    it of networkx; here started at the lowest atom number of each fragment, neighbors in rising
     order, so that it depends on nothing but these numbers.
     """
     bonds = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds()]

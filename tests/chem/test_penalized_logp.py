@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from penalised_logp import (
+from penalized_logp import (
     CYCLE_WEIGHT,
     LOGP_WEIGHT,
     OFFSET,
     SA_WEIGHT,
     longest_basis_cycle,
-    penalised_logp,
+    penalized_logp,
     synthetic_accessibility,
 )
 from rdkit import Chem
@@ -40,7 +40,7 @@ def test_terms_add_up():
         + CYCLE_WEIGHT
         + OFFSET
     )
-    assert penalised_logp(molecule) == pytest.approx(terms)
+    assert penalized_logp(molecule) == pytest.approx(terms)
 
 
 def test_formula_gives_zincs_targets(zinc):
@@ -48,5 +48,5 @@ def test_formula_gives_zincs_targets(zinc):
     for row in zinc[:500]:
         molecule = Chem.MolFromSmiles(row["smiles"])
         cycles += longest_basis_cycle(molecule) > 6
-        assert penalised_logp(molecule) == pytest.approx(float(row["y"]), abs=2e-6), row["smiles"]
+        assert penalized_logp(molecule) == pytest.approx(float(row["y"]), abs=2e-6), row["smiles"]
     assert cycles > 0

@@ -1,4 +1,4 @@
-"""A model of standardised molecules takes them so at prediction too, in whatever form they come."""
+"""A model of standardized molecules takes them so at prediction too, in whatever form they come."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphormer_sepnorm.inference.predictor import Predictor
 
 ACIDS = [f"{'C' * length}C(=O)O" for length in range(1, 25)]
 SALTS = [f"{'C' * length}C(=O)[O-].[Na+]" for length in range(1, 25)]
-STEPS = "--data.standardise=[fragment,neutralise]"
+STEPS = "--data.standardize=[fragment,neutralize]"
 
 
 def table(path: Path, smiles: list[str]) -> Path:
@@ -38,14 +38,14 @@ def test_salt_and_acid_are_one_molecule(tmp_path: Path, capsys: pytest.CaptureFi
     )
     capsys.readouterr()
     assert predict(["info", str(tmp_path / "run")]) == 0
-    assert "standardised  first of all, by fragment, neutralise" in capsys.readouterr().out
+    assert "standardized  first of all, by fragment, neutralize" in capsys.readouterr().out
     # The test split is predicted as the model predicts it.
     assert train(["test", str(tmp_path / "run")]) == 0
 
 
 def test_nothing_but_what_is_left_is_known_of_a_molecule(tmp_path: Path) -> None:
-    steps, path = ("fragment", "neutralise"), table(tmp_path / "a.csv", SALTS)
-    splits = load_table(DataConfig(table=str(path), split="random", standardise=steps))
+    steps, path = ("fragment", "neutralize"), table(tmp_path / "a.csv", SALTS)
+    splits = load_table(DataConfig(table=str(path), split="random", standardize=steps))
     assert splits.smiles is not None
     assert sorted(itertools.chain(*splits.smiles.values())) == sorted(ACIDS)
     assert {int(graph.num_nodes) for graph in splits.train} <= set(range(4, 28))

@@ -1,4 +1,4 @@
-"""What a featuriser is: molecules to graphs of integer codes, by versioned tables."""
+"""What a featurizer is: molecules to graphs of integer codes, by versioned tables."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CodeTable:
         return self._codes.get(value, len(self.values) - 1)
 
 
-class Featuriser:
+class Featurizer:
     """A named way from molecules to graphs of codes.
 
     Atoms of a graph stand in the order of the molecule that was prepared, each bond in both
@@ -94,11 +94,11 @@ class Featuriser:
         """Return which atom of the graph each atom of a molecule is, before it is prepared."""
         return [*range(molecule.GetNumAtoms())]
 
-    def featurise(self, molecule: Chem.Mol) -> MolecularGraph:
+    def featurize(self, molecule: Chem.Mol) -> MolecularGraph:
         """Return the graph of one molecule; DataError: it has none."""
         return self._pack([self.prepare(molecule)])[0]
 
-    def featurise_many(
+    def featurize_many(
         self, molecules: Sequence[Chem.Mol]
     ) -> tuple[PackedGraphs | None, list[str]]:
         """Return the graphs of molecules, many times faster than one by one.

@@ -38,17 +38,17 @@ def _steps() -> dict[str, Step]:
 
     return {
         "fragment": rdMolStandardize.LargestFragmentChooser().choose,
-        "neutralise": rdMolStandardize.Uncharger().uncharge,
+        "neutralize": rdMolStandardize.Uncharger().uncharge,
         "tautomer": canonical_tautomer,
     }
 
 
 # In the order in which they are taken: the largest fragment without its salts and solvents, charges
 # that protons can remove, RDKit's canonical tautomer.
-STEPS = ("fragment", "neutralise", "tautomer")
+STEPS = ("fragment", "neutralize", "tautomer")
 
 
-def standardised(parsed: ParsedMolecule, steps: Sequence[str]) -> ParsedMolecule:
+def standardized(parsed: ParsedMolecule, steps: Sequence[str]) -> ParsedMolecule:
     """Return a molecule in one form by some of `STEPS`, or the reason why that cannot be made.
 
     One that is in its form already stays.
@@ -69,10 +69,10 @@ def standardised(parsed: ParsedMolecule, steps: Sequence[str]) -> ParsedMolecule
             text = canonical_smiles(molecule)
     except (RuntimeError, ValueError) as error:
         said = " ".join(str(error).split()) or type(error).__name__
-        return ParsedMolecule(None, f"it cannot be standardised: {shortened(said, 100)}")
+        return ParsedMolecule(None, f"it cannot be standardized: {shortened(said, 100)}")
     # Read again, so that it is what the same SMILES in a table would be.
     found = parse_smiles(text)
     if not found.readable:
-        return ParsedMolecule(None, f"it cannot be standardised: {found.reason}")
+        return ParsedMolecule(None, f"it cannot be standardized: {found.reason}")
     remarks = filter(None, (parsed.remark, remark))
     return replace(found, standard=text, remark="; ".join(remarks))

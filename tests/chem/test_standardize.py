@@ -6,11 +6,11 @@ import pytest
 from rdkit import Chem
 
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, canonical_smiles, parse_smiles
-from graphormer_sepnorm.chem.standardise import STEPS, UNSETTLED, standardised
+from graphormer_sepnorm.chem.standardize import STEPS, UNSETTLED, standardized
 
 
 def after(smiles: str, *steps: str) -> str:
-    found = standardised(parse_smiles(smiles), steps)
+    found = standardized(parse_smiles(smiles), steps)
     return canonical_smiles(found.molecule) if found.molecule is not None else found.reason
 
 
@@ -19,11 +19,11 @@ def after(smiles: str, *steps: str) -> str:
     [
         ("CC(=O)[O-].[Na+]", ["fragment"], "CC(=O)[O-]"),
         # A charge that another one needs stays.
-        ("CC(=O)[O-].[Na+]", ["neutralise"], "CC(=O)[O-].[Na+]"),
+        ("CC(=O)[O-].[Na+]", ["neutralize"], "CC(=O)[O-].[Na+]"),
         # In the order of the steps, not in that of their names.
-        ("CC(=O)[O-].[Na+]", ["neutralise", "fragment"], "CC(=O)O"),
-        ("C[NH3+].[Cl-]", ["neutralise", "fragment"], "CN"),
-        ("C[N+](C)(C)CC(=O)[O-]", ["neutralise"], "C[N+](C)(C)CC(=O)[O-]"),
+        ("CC(=O)[O-].[Na+]", ["neutralize", "fragment"], "CC(=O)O"),
+        ("C[NH3+].[Cl-]", ["neutralize", "fragment"], "CN"),
+        ("C[N+](C)(C)CC(=O)[O-]", ["neutralize"], "C[N+](C)(C)CC(=O)[O-]"),
         ("Oc1ccccn1", ["tautomer"], "O=c1cccc[nH]1"),
         ("CC(O)=CC", ["tautomer"], "CCC(C)=O"),
         ("CCO.O", ["fragment"], "CCO"),
@@ -46,8 +46,8 @@ def test_what_is_in_one_form_stays_in_it() -> None:
 
 def test_without_steps_or_molecule_nothing_happens() -> None:
     molecule, none = parse_smiles("CC(=O)[O-].[Na+]"), ParsedMolecule(None, "why not")
-    assert standardised(molecule, ()) is molecule
-    assert standardised(none, STEPS) is none
+    assert standardized(molecule, ()) is molecule
+    assert standardized(none, STEPS) is none
 
 
 # Where a proton makes or leaves no molecule, RDKit's sanitized form or the ion as it is written.
@@ -63,8 +63,8 @@ def test_without_steps_or_molecule_nothing_happens() -> None:
     ],
 )
 def test_an_ion_is_a_molecule_without_its_charge_or_stays(smiles: str, expected: str) -> None:
-    assert after(smiles, "neutralise") == Chem.CanonSmiles(expected)
-    assert after(after(smiles, "neutralise"), "neutralise") == Chem.CanonSmiles(expected)
+    assert after(smiles, "neutralize") == Chem.CanonSmiles(expected)
+    assert after(after(smiles, "neutralize"), "neutralize") == Chem.CanonSmiles(expected)
 
 
 def test_a_molecule_with_too_many_tautomers_stays_and_says_so() -> None:
@@ -73,7 +73,7 @@ def test_a_molecule_with_too_many_tautomers_stays_and_says_so() -> None:
         "Nc1nc2ncc(CNc3ccc(cc3)C(=O)NC(CCC(=O)O)C(=O)O)nc2c(=O)[nH]1",
         "Nc1nc2ncc(CNc3ccc(cc3)C(O)=NC(CCC(=O)O)C(=O)O)nc2c(=O)[nH]1",
     ):
-        found = standardised(parse_smiles(smiles), ["tautomer"])
+        found = standardized(parse_smiles(smiles), ["tautomer"])
         assert found.standard == Chem.CanonSmiles(smiles)
         assert found.remark == UNSETTLED
-    assert standardised(parse_smiles("Oc1ccccn1"), ["tautomer"]).remark == ""
+    assert standardized(parse_smiles("Oc1ccccn1"), ["tautomer"]).remark == ""

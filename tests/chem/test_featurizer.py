@@ -8,8 +8,8 @@ from rdkit import Chem, rdBase
 from rdkit.Chem.EnumerateStereoisomers import EnumerateStereoisomers, StereoEnumerationOptions
 from reference.molecules import TIE_FREE, TIED
 
-from graphormer_sepnorm.chem import featuriser, zinc_features
-from graphormer_sepnorm.chem.features import get_featuriser
+from graphormer_sepnorm.chem import featurizer, zinc_features
+from graphormer_sepnorm.chem.features import get_featurizer
 from graphormer_sepnorm.chem.molecule_features import MOLECULE_1
 from graphormer_sepnorm.chem.records import read_records
 from graphormer_sepnorm.chem.zinc_features import ZINC_1
@@ -43,12 +43,12 @@ def agree(made: MolecularGraph, expected: MolecularGraph) -> bool:
 @pytest.mark.parametrize("name", ["molecule-1", "zinc-1"])
 def test_codes_of_many_molecules_are_those_of_single_atoms(name, sample, monkeypatch):
     smiles = [*ODD[:20], *NOT_READ, *ODD[20:], *sample[::30]]
-    graphs, reasons = get_featuriser(name).featurise_many([*map(read, smiles)])
+    graphs, reasons = get_featurizer(name).featurize_many([*map(read, smiles)])
     assert reasons == [""] * len(smiles)
     assert len(graphs) == len(smiles)
-    monkeypatch.setattr(featuriser, "read_records", lambda molecule: None)
+    monkeypatch.setattr(featurizer, "read_records", lambda molecule: None)
     for index, text in enumerate(smiles):
-        assert agree(graphs[index], get_featuriser(name).featurise(read(text))), text
+        assert agree(graphs[index], get_featurizer(name).featurize(read(text))), text
 
 
 def test_ordinary_molecules_have_records():
@@ -83,9 +83,9 @@ def test_what_is_not_read():
 
 def test_few_records_are_remembered(monkeypatch):
     made = type(MOLECULE_1)()
-    monkeypatch.setattr(featuriser, "_MOST_RECORDS", 3)
+    monkeypatch.setattr(featurizer, "_MOST_RECORDS", 3)
     for smiles in (*ODD[:20], *ODD[:20]):
-        assert agree(made.featurise(read(smiles)), MOLECULE_1.featurise(read(smiles)))
+        assert agree(made.featurize(read(smiles)), MOLECULE_1.featurize(read(smiles)))
         assert len(made._known) < 20
 
 
@@ -94,12 +94,12 @@ def test_a_molecule_without_a_graph_is_left_out():
     bad, good = Chem.MolFromSmiles("c1cccc1", sanitize=False), read("CCO")
     bad.UpdatePropertyCache(strict=False)
     with pytest.raises(DataError) as failure:
-        ZINC_1.featurise(bad)
-    graphs, reasons = ZINC_1.featurise_many([good, bad, good])
+        ZINC_1.featurize(bad)
+    graphs, reasons = ZINC_1.featurize_many([good, bad, good])
     assert reasons == ["", str(failure.value), ""]
     assert graphs.num_atoms.tolist() == [3, 3]
-    assert ZINC_1.featurise_many([bad]) == (None, [str(failure.value)])
-    assert ZINC_1.featurise_many([]) == (None, [])
+    assert ZINC_1.featurize_many([bad]) == (None, [str(failure.value)])
+    assert ZINC_1.featurize_many([]) == (None, [])
 
 
 def test_stereo_centers_are_those_of_the_molecule_read_again(sample):
@@ -112,7 +112,7 @@ def test_stereo_centers_are_those_of_the_molecule_read_again(sample):
     centers, table = 0, MOLECULE_1.atom_tables[1]
     for smiles in (*ODD, *isomers):
         molecule = read(smiles)
-        codes = MOLECULE_1.featurise(molecule).atom_codes[:, 1]
+        codes = MOLECULE_1.featurize(molecule).atom_codes[:, 1]
         again = read(Chem.MolToSmiles(molecule))
         order = list(molecule.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"])
         expected = [table.code(atom.GetChiralTag()) for atom in again.GetAtoms()]
@@ -122,20 +122,20 @@ def test_stereo_centers_are_those_of_the_molecule_read_again(sample):
 
 
 def test_kekule_forms_are_those_of_the_molecule_read_again(sample, monkeypatch):
-    made = {smiles: ZINC_1.featurise(read(smiles)) for smiles in (*ODD, *NOT_READ, *sample[::15])}
+    made = {smiles: ZINC_1.featurize(read(smiles)) for smiles in (*ODD, *NOT_READ, *sample[::15])}
     monkeypatch.setattr(zinc_features, "parse_canonical", Chem.MolFromSmiles)
     for smiles, graph in made.items():
         with rdBase.BlockLogs():
-            assert agree(graph, ZINC_1.featurise(read(smiles))), smiles
+            assert agree(graph, ZINC_1.featurize(read(smiles))), smiles
 
 
 def test_codes_can_be_changed_without_harm():
-    graph = MOLECULE_1.featurise(read("CCO"))
+    graph = MOLECULE_1.featurize(read("CCO"))
     before = graph.atom_codes.copy()
     graph.atom_codes[:] = 0
-    assert np.array_equal(MOLECULE_1.featurise(read("CCO")).atom_codes, before)
+    assert np.array_equal(MOLECULE_1.featurize(read("CCO")).atom_codes, before)
 
 
-def test_unknown_featuriser():
+def test_unknown_featurizer():
     with pytest.raises(ConfigError, match=r"did you mean 'molecule-1'\?"):
-        get_featuriser("molecule1")
+        get_featurizer("molecule1")
