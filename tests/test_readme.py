@@ -367,6 +367,12 @@ def test_the_dialect_is_noticed(tmp_path, monkeypatch):
     assert list(dialect(page)) == ["is told", "how sure", "beside", "normalised"]
 
 
+def test_code_is_spelled_as_torch_is():
+    british = re.compile(r"colour|centre|neighbour|(normal|standard|featur|penal|random)is(e|ing)")
+    files = [*(REPOSITORY / "graphormer_sepnorm").rglob("*.py"), *REPOSITORY.glob("configs/*.yaml")]
+    assert [file.name for file in files if british.search(file.read_text(encoding="utf-8"))] == []
+
+
 def broken_lines(page):
     """Yield lines of prose in which code does not end."""
     prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)

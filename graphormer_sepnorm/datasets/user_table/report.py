@@ -113,6 +113,7 @@ class DataReport:
         files: Paths of its files.
         sha256: Of the contents of each of them.
         kind: ``regression`` or ``binary``.
+        one_of: As `Task.one_of`.
         split: How it was split, in words.
         splits: The rows of each split.
         invalid: Rows that cannot be used.
@@ -134,6 +135,7 @@ class DataReport:
     files: tuple[str, ...]
     sha256: tuple[str, ...]
     kind: Kind
+    one_of: str
     split: str
     splits: dict[str, SplitRows]
     invalid: tuple[InvalidRow, ...]
@@ -259,6 +261,7 @@ def report_on(
         files=tuple(map(str, config.files.values())),
         sha256=sha256,
         kind=task.kind,
+        one_of=task.one_of,
         split=split,
         splits={
             one: SplitRows(
@@ -444,17 +447,14 @@ def _targets(report: DataReport) -> Iterator[str]:
     rows = [(title(target), target.splits["train"]) for target in shown]
     if alone:
         rows = [(f"  {_SPLIT_WORDS[split]}", summary) for split, summary in alone.splits.items()]
-    statistics = ("mean", "std", "min", "max") if alone else ("mean", "min", "max")
-    names = statistics
+    statistics = names = ("mean", "std", "min", "max") if alone else ("mean", "min", "max")
     if report.kind == "binary":
         statistics, names = ("positives", "mean"), ("class 1", "share")
     table = [[title(alone) if alone else "training", "labels", "missing", *names]]
     for name, summary in rows:
-        values = [getattr(summary, which) for which in statistics]
-        numbers = ["-" if value is None else f"{value:.4g}" for value in values]
-        if report.kind == "binary":
-            numbers[0] = f"{summary.positives:,}"
-        table.append([name, f"{summary.labels:,}", f"{summary.missing:,}", *numbers])
+        values = (getattr(summary, which) for which in statistics)
+        row = ["-" if v is None else f"{v:,}" if isinstance(v, int) else f"{v:.4g}" for v in values]
+        table.append([name, f"{summary.labels:,}", f"{summary.missing:,}", *row])
     yield aligned([[shortened(name, 24), *cells] for name, *cells in table], numbers_from=1)
     if len(report.targets) > len(shown):
         yield f"and {len(report.targets) - len(shown)} more targets"
