@@ -9,12 +9,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 # Folder -> lines of Python that it may have, and what it is to have.
 LINES = {
-    "graphormer_sepnorm": (29_057, 26_000),
+    "graphormer_sepnorm": (29_045, 26_000),
     "graphormer_sepnorm/cli": (1_693, 1_693),
     "graphormer_sepnorm/compare": (1_903, 1_900),
     "graphormer_sepnorm/datasets": (3_340, 2_200),
     "graphormer_sepnorm/tables": (1_758, 1_700),
-    "graphormer_sepnorm/inference": (3_134, 2_800),
+    "graphormer_sepnorm/inference": (2_967, 2_800),
     "graphormer_sepnorm/training": (3_038, 2_900),
     "tests": (31_950, 26_000),
 }

@@ -60,9 +60,9 @@ def explain(arguments: list[str]) -> int:
     check_molecules(options, "explain", (*LAYOUT, "input_format", "jobs"))
     check_least(options, COUNTS)
     from graphormer_sepnorm.inference.explain import Explainer
-    from graphormer_sepnorm.inference.explanation_page import explain_smiles, explain_table
     from graphormer_sepnorm.inference.predictor import Predictor
     from graphormer_sepnorm.inference.table_job import Outcome, check_places
+    from graphormer_sepnorm.pages.explanation import explain_smiles, explain_table
 
     job, outcome = job_of(options, output_format="html", verb="explained"), Outcome()
     check_places(job)  # before the model is loaded

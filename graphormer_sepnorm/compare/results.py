@@ -37,7 +37,7 @@ from graphormer_sepnorm.runs.plan import COMPARISON, Plan, RunSpec, other_format
 
 log = logging.getLogger(__name__)
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 RESULTS = "results.json"
 
 

@@ -3,7 +3,7 @@
 In addition to Lightning's entries there is one plain dictionary under the key
 ``graphormer_sepnorm``:
 
-* ``format_version``: 2;
+* ``format_version``: 3;
 * ``model``: the fields of `GraphormerConfig`, table sizes filled in;
 * ``task``, ``target_mean``, ``target_std``: what is predicted, and how its values were scaled;
 * ``weight_scale``: what brings the weights of the training graphs to a mean of 1;
@@ -50,7 +50,7 @@ from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.resources import model_names, model_path
 from graphormer_sepnorm.runs.directory import BEST, LAST, RunDirectory
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 # Where a checkpoint has what this package needs, a `Blend` and an `Uncertainty`.
 KEY, BLEND, CONFIDENCE = "graphormer_sepnorm", "blend", "confidence"
 REQUIRED = (

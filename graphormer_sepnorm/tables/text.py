@@ -39,7 +39,7 @@ _COMMA_LINES = 1000  # in which numbers with a decimal comma are looked for
 
 
 class TextSource:
-    """An iterator over the lines of a file or of standard input (``-``), with their ends.
+    """An iterator over the lines of a file, of standard input (``-``) or of `opened`, with their ends.
 
     Bytes that are not UTF-8 become lone surrogates, and these the same bytes again when they are
     written with ``errors="surrogateescape"``. A byte-order mark is dropped; UTF-16 is known by it.
@@ -49,8 +49,6 @@ class TextSource:
         separator: What separates cells, if a line ``sep=;`` says so; it is not one of the lines.
         marked: Whether it begins with a byte-order mark.
         place: How far the table has been read, for messages: ``after row 7``.
-
-    Where it is open already, `opened` is read in its place, and closed.
 
     Raises:
         DataError: It is not there, cannot be opened, is damaged or not text.

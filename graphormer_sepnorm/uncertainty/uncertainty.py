@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.files import typed
 from graphormer_sepnorm.metrics import Kind
 from graphormer_sepnorm.uncertainty.calibration import (
@@ -305,16 +304,7 @@ class Uncertainty:
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any], kind: Kind) -> Self:
-        """Make it from what `to_plain` gave.
-
-        Raises:
-            CheckpointError: Its probabilities are calibrated in a way that there is no more.
-        """
-        if any(one and len(one.get("map", {}).get("knots", ())) for one in plain["targets"]):
-            raise CheckpointError(
-                "its probabilities are calibrated by isotonic regression: use the version that "
-                "wrote it, or train again"
-            )
+        """Make it from what `to_plain` gave, whose contents have been checked."""
         made = Calibration if kind == "binary" else Intervals
 
         def part(name: str, make: Callable[[Any], Any]) -> Any:

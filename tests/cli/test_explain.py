@@ -18,10 +18,10 @@ from graphormer_sepnorm.baselines.blend import Blend
 from graphormer_sepnorm.chem.fragments import fragment_smiles
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
-from graphormer_sepnorm.inference import explanation_page
 from graphormer_sepnorm.inference.checkpoint import BLEND, KEY
 from graphormer_sepnorm.inference.explain import METHODS
 from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.pages import explanation
 
 GOOD = [n for n, text in enumerate(SMILES) if text not in ("xx", "", "[Si]", "C1CC")]
 
@@ -68,7 +68,7 @@ def numbers_in(path, row):
 
 
 def test_a_page_says_what_python_says(model, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(explanation_page, "CHUNK_ROWS", 4)
+    monkeypatch.setattr(explanation, "CHUNK_ROWS", 4)
     output, method = tmp_path / "why.html", "integrated_gradients"
     assert explain(model, output, "-i", table(tmp_path), "--jobs", "2", "--method", method) == 0
     found = Predictor.load(model, "cpu").explain(SMILES, method=method)
@@ -88,7 +88,7 @@ def test_a_page_says_what_python_says(model, tmp_path, capsys, monkeypatch):
 
 
 def test_colors_of_a_page_are_chosen_by_its_first_molecules(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(explanation_page, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(explanation, "CHUNK_ROWS", 2)
     scales = []
     for number, smiles in enumerate((["xx", "yy", "zz", "CCO", "C#N"], ["CCO"])):
         folder = tmp_path / str(number)

@@ -172,7 +172,7 @@ def test_results_that_cannot_be_read_are_an_error(tmp_path: Path) -> None:
         write_report(tmp_path)
     written(regression(), tmp_path)
     plain = require_json(tmp_path / "results.json")
-    write_json(tmp_path / "results.json", plain | {"format_version": 2})
+    write_json(tmp_path / "results.json", plain | {"format_version": 1})
     with pytest.raises(DataError, match="format 2"):
         write_report(tmp_path)
 

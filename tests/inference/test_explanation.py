@@ -18,8 +18,8 @@ from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.inference import batching, explain
 from graphormer_sepnorm.inference.checkpoint import BLEND, KEY, joined
 from graphormer_sepnorm.inference.explain import METHODS, STEPS, Explainer
-from graphormer_sepnorm.inference.explanation_page import page_of
 from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.pages.explanation import page_of
 from graphormer_sepnorm.uncertainty.calibration import Calibration, Map
 from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
 

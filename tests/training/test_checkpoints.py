@@ -58,7 +58,7 @@ def test_checkpoint_knows_its_parts_and_is_plain(tmp_path: Path, train: Callable
     trainer.save_checkpoint(tmp_path / "a.ckpt")
     checkpoint = read_checkpoint(tmp_path / "a.ckpt")  # with weights_only=True
     facts = checkpoint[KEY]
-    assert facts["format_version"] == 2
+    assert facts["format_version"] == 3
     assert facts["model"] == dataclasses.asdict(module.model.config)
     assert facts["model"]["norm"] == "bn+bn"
     assert facts["task"] == data.splits.task.to_plain()

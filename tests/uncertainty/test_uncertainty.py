@@ -264,7 +264,7 @@ def test_far_molecules_have_wide_intervals_and_say_so() -> None:
 def test_classes_are_calibrated_and_come_with_sets_where_asked() -> None:
     checkpoint = model("binary")
     calibration = checkpoint[CONFIDENCE]["targets"][0]
-    calibration["map"] |= {"a": 0.5, "b": 0.5, "knots": []}  # none, as older files have them
+    calibration["map"] |= {"a": 0.5, "b": 0.5}
     raw = Predictor(network_of(checkpoint), "cpu")
     plain = raw.predict(NEW).values[:3]
     predictor = Predictor(checkpoint, "cpu")
