@@ -310,7 +310,7 @@ def test_wheel_is_for_every_python_and_for_the_c_libraries_that_it_needs(wheel, 
 
 @pytest.mark.slow
 def test_without_a_compiler_the_wheel_is_for_every_machine(source, tmp_path):
-    command = [sys.executable, *"-m build --wheel --no-isolation --outdir".split(), tmp_path]
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path]
     said = run(*command, source, cwd=tmp_path, CC=str(tmp_path / "no_compiler"))
     assert "no_compiler" in said
     [wheel] = tmp_path.glob("*.whl")

@@ -39,7 +39,7 @@ _COMMA_LINES = 1000  # in which numbers with a decimal comma are looked for
 
 
 class TextSource:
-    """An iterator over the lines of a file, of standard input (``-``) or of `opened`, with their ends.
+    """An iterator over the lines of a file, standard input (``-``) or `opened`, with their ends.
 
     Bytes that are not UTF-8 become lone surrogates, and these the same bytes again when they are
     written with ``errors="surrogateescape"``. A byte-order mark is dropped; UTF-16 is known by it.
