@@ -32,10 +32,8 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # of Linux's prctl
 STOPS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-
 _CALLS = 8
 _calls = itertools.count(1)
-
 
 # What is to be said of an interruption that ends the process at once; the last one counts.
 _ends_with: list[Callable[[], str]] = [lambda: "interrupted while libraries were imported"]

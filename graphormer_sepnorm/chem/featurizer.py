@@ -47,11 +47,13 @@ class Featurizer:
         name: Name and version of the vocabulary.
         atom_tables: What the columns of ``atom_codes`` mean.
         bond_tables: What the columns of ``bond_codes`` mean.
+        needs_rings: Whether codes depend on rings, which `prepare` leaves in the molecule then.
     """
 
     name: str
     atom_tables: tuple[CodeTable, ...]
     bond_tables: tuple[CodeTable, ...]
+    needs_rings = True
 
     def __init__(self) -> None:
         # The codes of each kind of atom or bond, as bytes, by its record.
@@ -138,7 +140,7 @@ class Featurizer:
 
     def _codes(self, molecule: Chem.Mol) -> tuple[list[bytes], list[bytes], np.ndarray, np.ndarray]:
         """Return the codes of atoms and bonds, the atoms of bonds ``[bonds, 2]`` and of rings."""
-        records, known = read_records(molecule), self._known
+        records, known = read_records(molecule, self.needs_rings), self._known
         if records is None:
             pairs = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds()]
             atoms = [self._atom(atom) for atom in molecule.GetAtoms()]

@@ -48,7 +48,7 @@ class Records(NamedTuple):
         atoms: One per atom: all properties that are its own, so neither degree nor ring.
         bonds: One per bond: its properties without its atoms; shorter than that of any atom.
         ends: Two atoms per bond, begin and end.
-        in_rings: The atoms in rings, some more than once.
+        in_rings: The atoms in rings, some more than once; none where they are not asked for.
     """
 
     atoms: list[bytes]
@@ -57,14 +57,14 @@ class Records(NamedTuple):
     in_rings: bytes
 
 
-def read_records(molecule: Chem.Mol) -> Records | None:
-    """Return the records of a molecule.
+def read_records(molecule: Chem.Mol, rings: bool = True) -> Records | None:
+    """Return the records of a molecule, with or without its rings.
 
     None where it has something that is not read here: more than 255 atoms, dummy atoms, map
     numbers, queries, residues; or where RDKit writes another version of the format.
     """
     data = molecule.ToBinary(0)  # 0: no properties, which are of any length
-    num_atoms, num_bonds = molecule.GetNumAtoms(), molecule.GetNumBonds()
+    num_atoms = molecule.GetNumAtoms()
     known = data[:_COUNTS] in _HEADERS and data[_ATOMS - 2 : _ATOMS] == _BEGIN_ATOMS
     if num_atoms > 255 or not known:
         return None
@@ -77,7 +77,7 @@ def read_records(molecule: Chem.Mol) -> Records | None:
         if data[begin] != _BEGIN_BONDS:
             return None
         begin += 1
-        for _ in range(num_bonds):
+        for _ in range(molecule.GetNumBonds()):
             flags = data[begin + 2]
             end = begin + _BOND_BYTES[flags]
             ends += data[begin : begin + 2]
@@ -85,9 +85,11 @@ def read_records(molecule: Chem.Mol) -> Records | None:
             begin = end + data[end - 1] if flags & _STEREO else end
     except KeyError:
         return None
-    if data[begin] != _BEGIN_RINGS:
-        return None
     in_rings, begin, end = b"", begin + 5, begin + 5
+    if not rings:
+        return Records(atoms, bonds, bytes(ends), in_rings)
+    if data[begin - 5] != _BEGIN_RINGS:
+        return None
     for _ in range(int.from_bytes(data[begin - 4 : begin], "little")):
         begin, end = end + 1, end + 1 + data[end]
         in_rings += data[begin:end]

@@ -41,6 +41,7 @@ class _Zinc1(Featurizer):
     atom_tables = (CodeTable("atom type", (*_ATOM_TYPES, OTHER)),)
     # Code 0 is "no bond" in the data set's own numbering.
     bond_tables = (CodeTable("bond type", (None, *_BOND_TYPES.values(), OTHER)),)
+    needs_rings = False
 
     def atom_values(self, atom: Chem.Atom) -> Sequence[Hashable]:
         return (_atom_type(atom),)

@@ -140,6 +140,5 @@ def _importing(frame: FrameType | None) -> bool:
 
 
 def _fail(name: str, message: str, status: int) -> int:
-    line = " ".join(message.split())
-    print(f"{name}: {line}", file=sys.stderr, flush=True)
+    print(f"{name}: {' '.join(message.split())}", file=sys.stderr, flush=True)
     return status

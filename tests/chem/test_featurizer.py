@@ -46,7 +46,7 @@ def test_codes_of_many_molecules_are_those_of_single_atoms(name, sample, monkeyp
     graphs, reasons = get_featurizer(name).featurize_many([*map(read, smiles)])
     assert reasons == [""] * len(smiles)
     assert len(graphs) == len(smiles)
-    monkeypatch.setattr(featurizer, "read_records", lambda molecule: None)
+    monkeypatch.setattr(featurizer, "read_records", lambda molecule, rings: None)
     for index, text in enumerate(smiles):
         assert agree(graphs[index], get_featurizer(name).featurize(read(text))), text
 
@@ -59,6 +59,8 @@ def test_ordinary_molecules_have_records():
         assert records is not None, smiles
         assert len(records.atoms) == molecule.GetNumAtoms()
         assert len(records.bonds) == len(records.ends) / 2 == molecule.GetNumBonds()
+        prepared = ZINC_1.prepare(molecule)
+        assert read_records(prepared, ZINC_1.needs_rings) is not None, smiles
 
 
 class Newer:
