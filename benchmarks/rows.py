@@ -103,6 +103,7 @@ ROWS = (
     _predict("10,000 SMILES, whole command"),
     *(_predict(f"the same, the bundled model {m}", model=m) for m in ("zinc", "molhiv", "esol")),
     Row("startup", "predict.py --help", (_ours("show_help"), _TORCH)),
+    Row("startup", "missing table", (_ours("missing_table"), _TORCH)),
     Row("startup", "first prediction", (_ours("first_prediction"), _TORCH)),
 )
 SUBSETS = tuple(dict.fromkeys(row.subset for row in ROWS))

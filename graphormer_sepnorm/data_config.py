@@ -167,7 +167,7 @@ class DataConfig(Options):
             known = f"there are {', '.join(STANDARDIZE)}"
             yield step not in STANDARDIZE, f"--data.standardize names {step!r}{guess}: {known}"
         targets = self.target_columns or (ALL,)
-        name_it = "name it with --data.target_columns '[COLUMN]'"
+        name_it = "name it with --data.target_columns COLUMN"
         yield (
             self.task == "multiclass" and (len(targets) != 1 or targets == (ALL,)),
             f"--data.task multiclass is for one column, whose values are the classes: {name_it}",

@@ -26,8 +26,14 @@ class Interrupted(Exception):
     """Ctrl-C, SIGTERM or SIGHUP during a run; the message says what was saved."""
 
 
+def closest(word: str, choices: Iterable[str]) -> str:
+    """Return the one of `choices` that is spelled nearly like a word; empty where none is."""
+    spellings = {choice.lower().lstrip("-"): choice for choice in choices}
+    found = difflib.get_close_matches(word.lower().lstrip("-"), list(spellings), n=1)
+    return spellings[found[0]] if found else ""
+
+
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """Return `` (did you mean 'x'?)`` for the closest of `choices`, or the empty string."""
-    spellings = {choice.lower(): choice for choice in choices}
-    close = difflib.get_close_matches(word.lower(), list(spellings), n=1, cutoff=0.5)
-    return f" (did you mean '{spellings[close[0]]}'?)" if close else ""
+    """Return `` (did you mean 'x'?)`` for the `closest` of `choices`, or the empty string."""
+    meant = closest(word, choices)
+    return f" (did you mean '{meant}'?)" if meant else ""

@@ -129,6 +129,14 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
+def has_gpu_driver() -> bool:
+    """Whether there is a driver of GPUs, asked without torch, whose import takes seconds."""
+    with suppress(OSError):
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        return True
+    return Path("/dev/kfd").exists()  # AMD's
+
+
 def processor() -> str:
     """Return what the processor is called."""
     try:

@@ -67,7 +67,7 @@ ROOMS = {
         "runs",
     },
     "pages": {"chem", "graphs", "inference", "tables"},
-    "runs": set(),
+    "runs": {"resources"},
     "pipeline": ALL_ROOMS - {"pipeline"},
     "estimators": {"chem", "datasets", "graphs", "inference", "model", "pipeline", "resources"}
     | {"tables"},

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from graphormer_sepnorm import __version__, process
 from graphormer_sepnorm.process import command, is_first_process
-
-REPOSITORY = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize(
@@ -48,29 +46,73 @@ def test_first_of_several_processes(monkeypatch, environment, first):
     assert is_first_process() == first
 
 
-@pytest.mark.parametrize(
-    ("program", "option", "said"),
-    [
-        ("train", "--version", f"graphormer_sepnorm {__version__}\n"),
-        ("train", "--help", "zinc_subset"),
-        ("predict", "--version", f"graphormer_sepnorm {__version__}\n"),
-        ("predict", "--help", "predict.py info MODEL"),
-    ],
-)
-def test_help_and_version_load_nothing_heavy(program, option, said):
-    code = (
-        f"import sys; from graphormer_sepnorm.cli.{program} import main\n"
-        f"try:\n    main(['{option}'])\nexcept SystemExit as end:\n    assert not end.code\n"
-        "print('loaded', *sys.modules)"
-    )
+HEAVY = {"torch", "numpy", "rdkit", "lightning", "scipy", "ogb"}
+FIT = ("train", "fit", "-c", "table", "--data.table")
+# Words of a command, in a folder with two tables -> a part of the answer.
+HELP = {
+    ("train", "--version"): f"graphormer_sepnorm {__version__}\n",
+    ("train", "--help"): "zinc_subset",
+    ("predict", "--version"): f"graphormer_sepnorm {__version__}\n",
+    ("predict", "--help"): "predict.py info MODEL",
+    ("predict",): "predict.py info MODEL",
+    ("train", "fit", "--help"): "--data.table",
+}
+SLIPS = {
+    ("train", "predict"): "'predict' is done by predict.py",
+    (*FIT, "missing.csv"): "there is no file missing.csv",
+    (*FIT, "empty.csv"): "empty.csv: no row has a smiles",
+    (*FIT, "t.csv", "--data.target_columns", "logP"): "(did you mean 'logS'?)",
+    (*FIT, "t.csv", "--model.from-pretrained", "esl"): "no such checkpoint or run directory: esl",
+    (*FIT, "t.csv", "--data.tabel", "t.csv"): "(did you mean '--data.table'?)",
+    (*FIT, "t.csv", "--data.neighbours", "3"): "unknown option --data.neighbours\n",
+    ("train", "fit", "-c", "quickstart", "--data.dataset", "zinc-subst"): "'zinc-subset'?",
+    ("train", "fit", "-c", "quickstart", "--data.split", "random"): "a table of your own",
+    ("train", "fit", "--resume", "t"): "t is no run directory",
+    ("train", "test", "t"): "no such checkpoint or run directory: t;",
+    ("train", "crossvalidate", *FIT[2:], "missing.csv", "-o", "c"): "no file missing.csv",
+    ("train", "compare", *FIT[2:], "a.csv", "--arms", "bn+ln,bn+bn", "-o", "c"): "no file",
+    ("predict", "esl", "CCO"): "no such checkpoint or run directory: esl (did you mean 'esol'?)",
+    ("predict", "inf", "esol"): "'inf' (did you mean 'info'?)",
+    ("predict", "test", "runs/a"): "test is a subcommand of train.py",
+    ("predict", "--model", "esol", "CCO"): "the model comes first",
+    ("predict", "esol", "--jbos", "2", "CCO"): "(did you mean '--jobs'?)",
+    ("predict", "esol", "CCO", "--max-atoms", "0"): "--max_atoms is 0",
+    ("predict", "esol", "-i", "missing.csv"): "there is no file missing.csv",
+    ("predict", "esol", "-i", "t.csv", "--smiles-column", "x"): "there is no column 'x'",
+    ("predict", "esol", "-i", "t.csv", "--evaluate", "logP"): "(did you mean 'logS'?)",
+    ("predict", "explain", "esl", "CCO", "-o", "a.html"): "no such checkpoint or run directory",
+}
+NO_GPU = {
+    (*FIT, "t.csv", "--trainer.accelerator", "gpu"): "gpu: there is no GPU here",
+    ("train", "test", "t.ckpt", "--trainer.accelerator", "cuda"): "cuda: there is no GPU here",
+    ("predict", "esol", "CCO", "--device", "cuda:1"): "cuda:1: there is no GPU here",
+}
+
+
+def test_help_and_slips_are_answered_before_anything_heavy_is_loaded(tmp_path):
+    (tmp_path / "t.csv").write_text("smiles,logS\nCCO,1\n")
+    (tmp_path / "empty.csv").write_text("smiles,logS\n,1\n")
+    (tmp_path / "t.ckpt").touch()
+    slips = SLIPS | ({} if process.has_gpu_driver() else NO_GPU)
+    code = f"""
+import contextlib, io, sys
+from graphormer_sepnorm.cli import predict, train
+for program, *words in {[*HELP, *slips]}:
+    said, status = io.StringIO(), 0
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(said):
+        with contextlib.redirect_stderr(said):
+            status = {{"train": train, "predict": predict}}[program].main(words)
+    print((status, said.getvalue()))
+print(sorted({HEAVY} & sys.modules.keys()))
+"""
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=REPOSITORY
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
     )
-    text, _, modules = done.stdout.rpartition("loaded ")
-    assert said in text
-    assert "sys" in modules.split()
-    heavy = {"torch", "numpy", "rdkit", "lightning", "scipy", "ogb"}
-    assert set(modules.split()) & heavy == set()
+    *answers, heavy = map(ast.literal_eval, done.stdout.splitlines())
+    assert heavy == []
+    for (words, part), (status, answer) in zip((HELP | slips).items(), answers, strict=True):
+        assert part in answer, words
+        assert (status, answer.count("\n")) == (2, 1) if words in slips else status == 0, words
 
 
 @pytest.mark.skipif(process._malloc_trim() is None, reason="the C library has no malloc_trim")

@@ -167,6 +167,13 @@ def show_help(options: Options) -> Work:
     return Work(command=[*PREDICT, "--help"])
 
 
+def missing_table(options: Options) -> Work:
+    """``train.py fit`` with a table that is not there: refused."""
+    code = "from graphormer_sepnorm.cli.train import main\n"
+    code += "assert main(['fit', '-c', 'table', '--data.table', 'missing.csv']) == 2"
+    return Work(command=[sys.executable, "-c", code])
+
+
 def first_prediction(options: Options) -> Work:
     """``predict.py`` for one molecule, with the model of the package."""
     return Work(command=[*PREDICT, "esol", "CCO"])
@@ -174,5 +181,5 @@ def first_prediction(options: Options) -> Work:
 
 if __name__ == "__main__":
     networks = (train, train_recipe, forward, forward_recipe)
-    works = (smiles_to_batches, *networks, predict, show_help, first_prediction)
+    works = (smiles_to_batches, *networks, predict, show_help, missing_table, first_prediction)
     serve({work.__name__: work for work in works})

@@ -16,10 +16,6 @@ from rdkit.Chem import rdqueries
 from graphormer_sepnorm.formatting import shortened
 
 RDKIT_VERSION = rdBase.rdkitVersion
-
-# Larger molecules are predicted only if it is asked for (--max_atoms): memory grows with the square
-# of their size.
-MAX_ATOMS = 500
 _LOG_ROUTE = threading.Lock()
 _SPACE = re.compile(r"\s")
 _NOT_TEXT = re.compile("[\ud800-\udfff]")  # what bytes of another encoding are read as

@@ -17,6 +17,7 @@ from graphormer_sepnorm.compare.arms import parse_arms
 from graphormer_sepnorm.config import FitConfig, flat, refuse_shape
 from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError, Interrupted
 from graphormer_sepnorm.formatting import ascii_only, shows_unicode
+from graphormer_sepnorm.pipeline.first_look import look_at_training
 from graphormer_sepnorm.process import command
 from graphormer_sepnorm.resources import arms_names
 from graphormer_sepnorm.runs.plan import (
@@ -24,6 +25,7 @@ from graphormer_sepnorm.runs.plan import (
     CROSS_VALIDATION,
     OF_A_COMPARISON,
     ONE_MODEL,
+    Arm,
     Plan,
     RunSpec,
 )
@@ -263,10 +265,14 @@ def _train(
             command is or was at work there. Nothing has been started.
         Interrupted: With what is finished.
     """
+    runs = plan.runs(directory)
+    for arm, run in zip(plan.arms, runs, strict=False):  # the first run of each arm
+        with _of_arm(arm):
+            if not all(run.finished for run in runs):
+                look_at_training(run.config)
     silence_known_noise()
     from graphormer_sepnorm.runs import scheduler
 
-    runs = plan.runs(directory)
     fingerprint, metric, steps = _prepare(plan, runs)
     if stored is None:
         slots = scheduler.slots(jobs, plan.base.trainer, len(runs))[1]
@@ -325,7 +331,7 @@ def _prepare(plan: Plan, runs: list[RunSpec]) -> tuple[str, str, dict[str, int]]
     needed = not all(run.finished for run in runs)
     for arm, run in zip(plan.arms, runs, strict=False):  # the first run of each arm
         config = run.config
-        try:
+        with _of_arm(arm):
             folds = config.ensemble if config.ensemble_by == "folds" and config.ensemble > 1 else 0
             # Reading a table can take a while, and the size of a batch does not matter to it.
             length = config.model.max_path_length
@@ -344,10 +350,6 @@ def _prepare(plan: Plan, runs: list[RunSpec]) -> tuple[str, str, dict[str, int]]
             batches = len(EpochBatches(data.indices("train"), config.data.batch_size, 0))
             epochs = settled_epochs(config.trainer, data)
             steps[arm.name] = config.ensemble * planned_steps(config.trainer, batches, epochs)
-        except GraphormerError as error:
-            if all(name.startswith("model.") for name in arm.options):
-                raise  # it is no fault of the arm's
-            raise type(error)(f"arm '{arm.name}': {error}") from error
         metric = task.metric
         if fingerprint not in ("", data.splits.fingerprint):
             raise ConfigError(
@@ -356,6 +358,17 @@ def _prepare(plan: Plan, runs: list[RunSpec]) -> tuple[str, str, dict[str, int]]
             )
         fingerprint = data.splits.fingerprint
     return fingerprint, metric, steps
+
+
+@contextmanager
+def _of_arm(arm: Arm) -> Iterator[None]:
+    """Name the arm whose options an error is about."""
+    try:
+        yield
+    except GraphormerError as error:
+        if all(name.startswith("model.") for name in arm.options):
+            raise  # it is no fault of the arm's
+        raise type(error)(f"arm '{arm.name}': {error}") from error
 
 
 @contextmanager

@@ -5,7 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from graphormer_sepnorm.cli.main import OneLineParser, check_least
-from graphormer_sepnorm.cli.table_verbs import COUNTS, add_computing, add_table, job_of, run_job
+from graphormer_sepnorm.cli.table_verbs import (
+    COUNTS,
+    add_computing,
+    add_table,
+    checked_job,
+    run_job,
+)
 
 USAGE = "predict.py embed MODEL -i FILE [-o FILE] [options]"
 
@@ -28,8 +34,8 @@ def embed(arguments: list[str]) -> int:
     add_computing(parser)
     options = parser.parse_args(arguments)
     check_least(options, COUNTS)
+    job = checked_job(options, verb="embedded")
     from graphormer_sepnorm.inference.predictor import Predictor
 
-    job = job_of(options, verb="embedded")
     load = partial(Predictor.load, options.model, options.device)
     return run_job(job, options.model, load, ["embed", *arguments])[0]

@@ -12,8 +12,8 @@ from graphormer_sepnorm.cli.table_verbs import (
     add_computing,
     add_table,
     check_molecules,
+    checked_job,
     finished,
-    job_of,
 )
 from graphormer_sepnorm.errors import ConfigError
 
@@ -59,13 +59,13 @@ def explain(arguments: list[str]) -> int:
         raise ConfigError(f"{options.output}: what is written is a page; name a file .html")
     check_molecules(options, "explain", (*LAYOUT, "input_format", "jobs"))
     check_least(options, COUNTS)
+    job = checked_job(options, output_format="html", verb="explained")
     from graphormer_sepnorm.inference.explain import Explainer
     from graphormer_sepnorm.inference.predictor import Predictor
-    from graphormer_sepnorm.inference.table_job import Outcome, check_places
+    from graphormer_sepnorm.inference.table_job import Outcome
     from graphormer_sepnorm.pages.explanation import explain_smiles, explain_table
 
-    job, outcome = job_of(options, output_format="html", verb="explained"), Outcome()
-    check_places(job)  # before the model is loaded
+    outcome = Outcome()
     predictor = Predictor.load(options.model, options.device)
     explainer = Explainer(predictor, options.target, options.method)
     started = time.monotonic()

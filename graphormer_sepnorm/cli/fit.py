@@ -9,8 +9,10 @@ from pathlib import Path
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.cli.main import OneLineParser
 from graphormer_sepnorm.cli.options import Request, parse, require_data
-from graphormer_sepnorm.config import flat, refuse_shape
+from graphormer_sepnorm.config import FitConfig, flat, refuse_shape
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.pipeline.first_look import look_at_device, look_at_training
+from graphormer_sepnorm.runs.directory import RunDirectory, find_checkpoint
 
 _show = partial(print, flush=True)
 
@@ -42,6 +44,7 @@ def pretrain(words: list[str]) -> None:
 
 
 def _train(request: Request) -> None:
+    look_at_training(request.config)
     silence_known_noise()
     from graphormer_sepnorm.pipeline.fit import fit as train
 
@@ -53,17 +56,31 @@ def _continue(directory: Path, words: list[str]) -> None:
     for word in words:
         if word.partition("=")[0] in ("-c", "--config", "-o", "--output"):
             raise ConfigError(f"--resume and {word}: leave {word} out, the run has its own")
+    request = parse("fit", words, flat(_stored_options(directory).to_plain()))
     silence_known_noise()
     from graphormer_sepnorm.pipeline.fit import fit as train
-    from graphormer_sepnorm.pipeline.resume import resume, stored_options
+    from graphormer_sepnorm.pipeline.resume import resume
     from graphormer_sepnorm.runs.locks import RunLock
 
-    stored = stored_options(directory)
-    request = parse("fit", words, flat(stored.to_plain()))
     with RunLock() as place:
         resumed = resume(directory, request.config, request.typed, place)
         train(request.config, resumed=resumed, place=place, show=_show)
     _end_processes()
+
+
+def _stored_options(directory: Path) -> FitConfig:
+    """Return the options that a run was started with.
+
+    Raises:
+        ConfigError: There is no such run.
+    """
+    config = RunDirectory(directory).configuration_file
+    if not config.is_file():
+        raise ConfigError(
+            f"{directory} is no run directory: there is no {config.name} in it; --resume takes a "
+            "directory that train.py fit has made"
+        )
+    return FitConfig.read(config)
 
 
 def evaluate(verb: str, words: list[str]) -> None:
@@ -81,6 +98,8 @@ def evaluate(verb: str, words: list[str]) -> None:
     for name in sorted(asked.typed):
         if name.startswith("model."):
             raise ConfigError(f"--{name} is decided by the checkpoint: leave it out")
+    find_checkpoint(model)
+    look_at_device("--trainer.accelerator", asked.config.trainer.accelerator)
     silence_known_noise()
     from graphormer_sepnorm.pipeline.evaluation import data_options, evaluate_checkpoint
 

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn
@@ -23,7 +23,7 @@ EXIT_INTERRUPTED = 130
 class OneLineParser(argparse.ArgumentParser):
     """A parser that raises instead of printing its usage; `run` makes one line of it.
 
-    Options are given by their whole names, and texts keep their lines.
+    Options are given by their whole names, as ``--a-b`` or ``--a_b``, and texts keep their lines.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -37,6 +37,26 @@ class OneLineParser(argparse.ArgumentParser):
             ConfigError: Always.
         """
         raise ConfigError(f"{message}; see {self.prog} --help")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse what is known, as argparse does."""
+        return super().parse_known_args(self._spelled(args), namespace)
+
+    def parse_known_intermixed_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse what is known, options between other arguments, as argparse does."""
+        return super().parse_known_intermixed_args(self._spelled(args), namespace)
+
+    def _spelled(self, words: Sequence[str]) -> list[str]:
+        """Return the words, options in the spelling that this parser has."""
+        known = {
+            option.replace("_", "-"): option
+            for action in self._actions
+            for option in action.option_strings
+        }
+        parts = [word.partition("=") for word in words]
+        return [
+            known.get(name.replace("_", "-"), name) + rest + value for name, rest, value in parts
+        ]
 
 
 def check_least(options: argparse.Namespace, least: Mapping[str, int]) -> None:

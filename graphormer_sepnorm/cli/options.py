@@ -20,7 +20,7 @@ from typing import Any, get_args, get_type_hints
 import yaml
 
 from graphormer_sepnorm.config import SECTIONS, FitConfig, flat, read_yaml
-from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.errors import ConfigError, closest
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.resources import config_names
 
@@ -268,10 +268,13 @@ def require_data(request: Request) -> None:
 
 
 def _suggest(name: str, names: Mapping[str, Any]) -> str:
-    """Suggest an option; one whose last part is the same, such as model.norm for norm, first."""
-    end = name.rpartition(".")[2]
-    same_end = [known for known in names if known.rpartition(".")[2] == end]
-    if not same_end and _ELSEWHERE.get(end) in names:
-        same_end = [_ELSEWHERE[end]]
-    suggestion = f" (did you mean '{same_end[0]}'?)" if same_end else did_you_mean(name, names)
-    return suggestion.replace("'", "'--", 1) if suggestion else ""
+    """Suggest an option whose last part is the same, as model.norm for norm, or close to it."""
+    section, _, end = name.rpartition(".")
+    ends = {
+        known.rpartition(".")[2]: known
+        for known in sorted(names, key=lambda known: known.startswith(section))
+    }
+    meant = ends.get(end) or _ELSEWHERE.get(end)
+    if meant not in names:
+        meant = ends.get(closest(end, ends))
+    return f" (did you mean '--{meant}'?)" if meant else ""

@@ -22,14 +22,16 @@ from graphormer_sepnorm.cli.table_verbs import (
     add_computing,
     add_table,
     check_molecules,
+    checked_job,
     finished,
     job_of,
     run_job,
 )
-from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
+from graphormer_sepnorm.errors import ConfigError, DataError, closest, did_you_mean
 from graphormer_sepnorm.formatting import aligned
 from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.process import command, ended_in_a_child, name_and_version
+from graphormer_sepnorm.runs.directory import RunDirectory, find_checkpoint
 from graphormer_sepnorm.streams import standard_output
 
 if TYPE_CHECKING:
@@ -75,14 +77,10 @@ def _info(arguments: list[str]) -> None:
     parser.add_argument("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
     parser.add_argument("--markdown", action="store_true", help="as a card to go with it")
     options = parser.parse_args(arguments)
-    from graphormer_sepnorm.inference.checkpoint import (
-        find_checkpoint,
-        in_one_line,
-        read_checkpoint,
-    )
+    file = find_checkpoint(options.model)
+    from graphormer_sepnorm.inference.checkpoint import in_one_line, read_checkpoint
     from graphormer_sepnorm.inference.model_card import describe, model_card
 
-    file = find_checkpoint(options.model)
     checkpoint = read_checkpoint(file)
     with in_one_line(file):
         text = (model_card if options.markdown else describe)(checkpoint, file)
@@ -110,14 +108,31 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _predict(arguments: list[str]) -> int | None:
-    if arguments and arguments[0] in VERBS:
+    if not arguments:
+        _parser().print_help()
+        return 0
+    if arguments[0] in VERBS:
         return VERBS[arguments[0]][1](arguments[1:])
+    _refuse_other_verbs(arguments[0])
     options = _parse(arguments)
     if options.input is None:
         return 0 if _predict_arguments(options) else EXIT_NOTHING_PREDICTED
     if options.ray:
         return _predict_by_ray(options)
     return _predict_file(options, arguments)
+
+
+def _refuse_other_verbs(model: str) -> None:
+    """Raise a ConfigError if a word in the place of the model seems to be meant as a verb."""
+    from graphormer_sepnorm.cli.train import VERBS as OF_TRAIN
+    from graphormer_sepnorm.resources import model_names
+
+    if model.startswith("-") or Path(model).exists() or closest(model, model_names()):
+        return
+    if model in OF_TRAIN:
+        raise ConfigError(f"{model} is a subcommand of train.py: python train.py {model} --help")
+    if meant := did_you_mean(model, VERBS):
+        raise ConfigError(f"no model and no subcommand is called '{model}'{meant}")
 
 
 def _parser() -> OneLineParser:
@@ -172,6 +187,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if rest:
         known = [name for action in parser._actions for name in action.option_strings]
         name = rest[0].partition("=")[0]
+        if name in ("--model", "--checkpoint"):
+            raise ConfigError(f"unknown option {name}: the model comes first, predict.py MODEL ...")
         raise ConfigError(f"unknown option {name}{did_you_mean(name, known)}")
     names = (*LAYOUT, "resume", "evaluate", "input_format", "jobs", "shard")
     check_molecules(options, "predict", names)
@@ -218,12 +235,11 @@ def _print(text: str) -> None:
 
 def _predict_arguments(options: argparse.Namespace) -> bool:
     """Predict what stands on the command line; return whether any of it could be."""
+    job = checked_job(options)
     from graphormer_sepnorm.inference.predict_table import rounded
-    from graphormer_sepnorm.inference.table_job import check_places, forget_progress
+    from graphormer_sepnorm.inference.table_job import forget_progress
     from graphormer_sepnorm.tables.writer import create_table
 
-    job = job_of(options)
-    check_places(job)
     predictor = _ready(options, options.device)
     found = predictor.predict(options.smiles, job.batch_size, job.max_atoms)
     if not job.to_file and options.output_format is None and sys.stdout.isatty():
@@ -269,7 +285,6 @@ def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
     """Load the model, and set what its predictions come with."""
     from graphormer_sepnorm.datasets.catalog import PRETRAINING
     from graphormer_sepnorm.inference.predictor import Predictor
-    from graphormer_sepnorm.runs.directory import RunDirectory
 
     predictor = Predictor.load(options.model, device)
     if predictor.facts["dataset"] == PRETRAINING:
@@ -297,7 +312,7 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> int:
     """Predict a file; return the exit status."""
     from graphormer_sepnorm.inference.table_job import Shard
 
-    job = job_of(options, shard=Shard.parse(options.shard) if options.shard else None)
+    job = checked_job(options, shard=Shard.parse(options.shard) if options.shard else None)
     load = partial(_ready, options, options.device)
     status, outcome = run_job(job, options.model, load, arguments)
     if outcome.evaluation is not None:
@@ -312,7 +327,6 @@ def _predict_by_ray(options: argparse.Namespace) -> int:
     """Predict a library of files; return the exit status."""
     if (status := ended_in_a_child()) is not None:
         return status
-    from graphormer_sepnorm.inference.checkpoint import find_checkpoint
     from graphormer_sepnorm.inference.ray_engine import predict_library
     from graphormer_sepnorm.inference.table_job import Outcome
 

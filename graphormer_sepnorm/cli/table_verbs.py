@@ -12,7 +12,9 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.errors import ConfigError, Interrupted
+from graphormer_sepnorm.pipeline.first_look import look_at_columns, look_at_device
 from graphormer_sepnorm.process import command
+from graphormer_sepnorm.runs.directory import find_checkpoint
 from graphormer_sepnorm.tables.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -81,13 +83,32 @@ def job_of(options: argparse.Namespace, **more: Any) -> TableJob:
     return TableJob(options.input or "-", options.output, **(given | more))
 
 
+def checked_job(options: argparse.Namespace, **more: Any) -> TableJob:
+    """Return `job_of`, before anything heavy is imported.
+
+    Raises:
+        GraphormerError: The model, the table, a column of it or the device is not there, or the
+            output is.
+    """
+    from graphormer_sepnorm.inference.table_job import check_places
+
+    job = job_of(options, **more)
+    find_checkpoint(options.model)
+    check_places(job)
+    look_at_device("--device", options.device)
+    if os.path.isfile(job.source):
+        with job.opened() as reader:
+            look_at_columns(reader, job.layout, job.evaluate)
+    return job
+
+
 def run_job(
     job: TableJob, model: str, load: Callable[[], Predictor], words: list[str]
 ) -> tuple[int, Outcome]:
     """Predict or embed a table.
 
     Args:
-        job: Is checked before the model is loaded: mistakes are answered at once.
+        job: What is to be done.
         model: Its name.
         load: Loads it.
         words: Of the command line, for the command that resumes the job.
@@ -95,11 +116,9 @@ def run_job(
     Returns:
         The exit status, and the outcome.
     """
-    from graphormer_sepnorm.inference.checkpoint import find_checkpoint
     from graphormer_sepnorm.inference.predict_table import predict_table
-    from graphormer_sepnorm.inference.table_job import Outcome, check_places
+    from graphormer_sepnorm.inference.table_job import Outcome
 
-    check_places(job)
     outcome = Outcome()
     try:
         predictor = load()

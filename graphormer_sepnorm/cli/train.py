@@ -26,11 +26,11 @@ VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
 }
 
 HELP = """\
-usage: train.py [--help] [--version] [--debug] VERB [-c CONFIG.yaml] [--option value ...]
+usage: train.py [--help] [--version] [--debug] SUBCOMMAND [-c CONFIG.yaml] [--option value ...]
 
 Train and evaluate Graphormer with SepNorm on molecules.
 
-verbs:
+subcommands:
 {verbs}
 
 examples:
@@ -41,8 +41,8 @@ examples:
   train.py crossvalidate -c table_regression --data.table FILE --folds 5 -o DIR
   train.py compare -c configs/quickstart.yaml --arms sharenorm,sepnorm -o DIR
 
-`train.py VERB --help` explains a verb, `fit --help-all` all options; --debug shows the traceback of
-an error.
+`train.py SUBCOMMAND --help` explains one, `fit --help-all` all options; --debug shows the traceback
+of an error.
 Configurations that are shipped are found by name: {configs}
 """
 
@@ -61,9 +61,11 @@ def _train(arguments: list[str]) -> int | None:
         print(name_and_version())
         return 0
     verb = arguments[0]
+    if verb in ("predict", "info", "embed", "explain"):
+        raise ConfigError(f"'{verb}' is done by predict.py, see its --help")
     if verb not in VERBS:
         raise ConfigError(
-            f"unknown verb '{verb}'{did_you_mean(verb, VERBS)}: use {', '.join(VERBS)}; "
+            f"unknown subcommand '{verb}'{did_you_mean(verb, VERBS)}: use {', '.join(VERBS)}; "
             "see train.py --help"
         )
     return VERBS[verb][1](arguments[1:])

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.datasets.splits import DatasetSplits
 
 
 def _loader(module: str, **options: Any) -> Callable[[Path], DatasetSplits]:
@@ -51,6 +54,28 @@ def canonical_name(name: str) -> str:
             f"there are {', '.join(DATASETS)}; a file of your own is given by --data.table FILE"
         )
     return known[plain]
+
+
+def dataset_of(config: DataConfig) -> str:
+    """Return the canonical name of the data set that options name.
+
+    Raises:
+        ConfigError: There is none of this name, its file is not given, or an option is for another
+            kind of data.
+    """
+    dataset = canonical_name(config.dataset or (TABLE if config.table else "zinc-subset"))
+    default, of_table = DataConfig(), [*config.of_table()]
+    file = {PRETRAINING: "molecules", TABLE: "table"}.get(dataset)
+    if file and getattr(config, file) is None:
+        raise ConfigError(f"which molecules? Give your file: --data.{file} FILE")
+    layout = ["smiles_column", "sheet", "header_row"]
+    own = {PRETRAINING: ["molecules", *layout], TABLE: of_table}.get(dataset, [])
+    for name in (*of_table, "molecules"):
+        if name not in own and getattr(config, name) != getattr(default, name):
+            kind = "train.py pretrain" if name == "molecules" else "a table of your own"
+            raise ConfigError(f"--data.{name} is for {kind}, and this is {dataset}: leave it out")
+    config.check_seed()
+    return dataset
 
 
 def _plain(name: str) -> str:

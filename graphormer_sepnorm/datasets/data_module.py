@@ -16,7 +16,7 @@ from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
 from graphormer_sepnorm.data_config import DataConfig
-from graphormer_sepnorm.datasets.catalog import PRETRAINING, TABLE, canonical_name, load_dataset
+from graphormer_sepnorm.datasets.catalog import PRETRAINING, TABLE, dataset_of, load_dataset
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.training_graphs import (
     GraphIndices,
@@ -73,10 +73,8 @@ class MoleculeDataModule(LightningDataModule):
                     f"{name} is {value!r}: it must be a whole number, {least} or more"
                 )
         self.config = config
-        self.dataset = canonical_name(config.dataset or (TABLE if config.table else "zinc-subset"))
-        self._check_kind()
+        self.dataset = dataset_of(config)
         self.table_options = config.of_table() if self.dataset == TABLE else None
-        config.check_seed()
         self.root = Path(config.root).expanduser().resolve()
         self.batch_size = config.batch_size
         self.eval_batch_size = config.eval_batch_size or config.batch_size
@@ -96,22 +94,6 @@ class MoleculeDataModule(LightningDataModule):
         self.numbers_only = False
         if config.member_folds is not None:
             self.deal_members(MemberFolds(config.member_folds, config.member_fold))
-
-    def _check_kind(self) -> None:
-        """Refuse options of another kind of data, and data without their file."""
-        config, default, of_table = self.config, DataConfig(), [*self.config.of_table()]
-        file = {PRETRAINING: "molecules", TABLE: "table"}.get(self.dataset)
-        if file and getattr(config, file) is None:
-            raise ConfigError(f"which molecules? Give your file: --data.{file} FILE")
-        layout = ["smiles_column", "sheet", "header_row"]
-        own = {PRETRAINING: ["molecules", *layout], TABLE: of_table}.get(self.dataset, [])
-        for name in (*of_table, "molecules"):
-            if name not in own and getattr(config, name) != getattr(default, name):
-                kind = "train.py pretrain" if name == "molecules" else "a table of your own"
-                raise ConfigError(
-                    f"--data.{name} is for {kind}, and this is {self.dataset}: leave it out, or "
-                    "name that instead"
-                )
 
     @classmethod
     def from_splits(

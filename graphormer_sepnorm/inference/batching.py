@@ -13,7 +13,6 @@ from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.formatting import listed, shortened
 from graphormer_sepnorm.graphs.loading import bounded
 
-BATCH_SIZE = 128
 # Molecules that are held in memory at once, sorted by size and divided into batches: the last
 # digits of values depend on it.
 CHUNK_ROWS = 1024

@@ -42,13 +42,12 @@ from torch import Tensor
 
 from graphormer_sepnorm import __version__
 from graphormer_sepnorm.config import MAX_MEMBERS
-from graphormer_sepnorm.errors import CheckpointError, ConfigError, GraphormerError, did_you_mean
+from graphormer_sepnorm.errors import CheckpointError, ConfigError, GraphormerError
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import shortened
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
-from graphormer_sepnorm.resources import model_names, model_path
-from graphormer_sepnorm.runs.directory import BEST, LAST, RunDirectory
+from graphormer_sepnorm.runs.directory import find_checkpoint
 
 FORMAT_VERSION = 3
 # Where a checkpoint has what this package needs, a `Blend` and an `Uncertainty`.
@@ -60,37 +59,6 @@ REQUIRED = (
 _FOR_TESTING = ("pytorch-lightning_version", "hyper_parameters")
 _OTHER_VERSION = "use the version of graphormer_sepnorm that wrote it, or train again"
 _PACKAGES = ("graphormer-sepnorm", "torch", "lightning", "torch-geometric", "rdkit", "numpy")
-
-
-def find_checkpoint(path: str | Path) -> Path:
-    """Return the checkpoint file that `path` means.
-
-    Args:
-        path: A file, a run directory (its best checkpoint), or the name of a bundled model. What
-            lies in the current folder goes before a bundled model.
-
-    Raises:
-        CheckpointError: There is no such file or directory, or no checkpoint in it.
-    """
-    name, path = str(path), Path(path).expanduser()
-    try:
-        if path.is_file():
-            return path
-        if not path.exists():
-            found, known = model_path(name), model_names()
-            reason = f"no such checkpoint or run directory: {path}{did_you_mean(name, known)}; "
-            reason += f"with the package come: {', '.join(known)}"
-        else:
-            run = RunDirectory(path)
-            loose = (path / file for file in (BEST, LAST))
-            found = run.tested or next((file for file in loose if file.is_file()), None)
-            expected = run.best.relative_to(path)
-            reason = f"no checkpoint in {path}: expected {expected}, as a training run leaves it"
-    except OSError as error:  # a name that is too long, a folder that may not be entered
-        raise CheckpointError(f"{shortened(name)}: {error.strerror}") from error
-    if found is None:
-        raise CheckpointError(reason)
-    return found
 
 
 def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, Any]:

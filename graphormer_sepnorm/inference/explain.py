@@ -21,12 +21,13 @@ from torch import Tensor
 
 from graphormer_sepnorm.chem.drawing import draw_contributions, full_color
 from graphormer_sepnorm.chem.fragments import fragments_of
-from graphormer_sepnorm.chem.molecules import MAX_ATOMS, ParsedMolecule
+from graphormer_sepnorm.chem.molecules import ParsedMolecule
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.store import GraphStore
-from graphormer_sepnorm.inference.batching import BATCH_SIZE, by_size, in_chunks
+from graphormer_sepnorm.inference.batching import by_size, in_chunks
+from graphormer_sepnorm.inference.limits import BATCH_SIZE, MAX_ATOMS
 from graphormer_sepnorm.model.graphormer import Graphormer
 
 # Points of the path of integrated gradients; see docs/how-to/explain.md.

@@ -9,11 +9,12 @@ import numpy as np
 
 from graphormer_sepnorm.chem.features import get_featurizer
 from graphormer_sepnorm.chem.featurizer import CodeTable, Featurizer
-from graphormer_sepnorm.chem.molecules import MAX_ATOMS, ParsedMolecule, count_pieces
+from graphormer_sepnorm.chem.molecules import ParsedMolecule, count_pieces
 from graphormer_sepnorm.chem.standardize import standardized
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs, packed_blocks
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
+from graphormer_sepnorm.inference.limits import MAX_ATOMS
 
 
 class Featurized(NamedTuple):

@@ -14,7 +14,7 @@ import torch
 
 from graphormer_sepnorm.baselines.blend import Blend
 from graphormer_sepnorm.chem.descriptors import compute_descriptors
-from graphormer_sepnorm.chem.molecules import MAX_ATOMS, RDKIT_VERSION, ParsedMolecule
+from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, ParsedMolecule
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
@@ -24,7 +24,6 @@ from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.batching import (
-    BATCH_SIZE,
     by_size,
     given_columns,
     given_smiles,
@@ -36,11 +35,11 @@ from graphormer_sepnorm.inference.checkpoint import (
     CONFIDENCE,
     KEY,
     build_network,
-    find_checkpoint,
     in_one_line,
     networks_of,
     read_checkpoint,
 )
+from graphormer_sepnorm.inference.limits import BATCH_SIZE, MAX_ATOMS
 from graphormer_sepnorm.inference.molecule_reader import MoleculeReader
 from graphormer_sepnorm.inference.predictions import (
     Embeddings,
@@ -48,6 +47,7 @@ from graphormer_sepnorm.inference.predictions import (
     estimate_uncertainty,
     scattered,
 )
+from graphormer_sepnorm.runs.directory import find_checkpoint
 from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 from graphormer_sepnorm.values import is_number, is_whole
 

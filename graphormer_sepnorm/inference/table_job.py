@@ -9,12 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from graphormer_sepnorm import __version__
-from graphormer_sepnorm.chem.molecules import MAX_ATOMS, RDKIT_VERSION
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.files import (
     behind_link,
@@ -24,12 +21,14 @@ from graphormer_sepnorm.files import (
     sha256_of,
     write_json,
 )
-from graphormer_sepnorm.inference.batching import BATCH_SIZE
-from graphormer_sepnorm.inference.evaluation import Evaluation
+from graphormer_sepnorm.inference.limits import BATCH_SIZE, MAX_ATOMS
 from graphormer_sepnorm.tables.formats import format_of
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.reader import Layout, TableReader
 from graphormer_sepnorm.tables.writer import Mark
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.inference.evaluation import Evaluation
 
 _ENDS_BYTES = 1 << 20
 # What reasons of a kind have in common.
@@ -92,10 +91,14 @@ class TableJob:
     asked: str = ""  # what predictions come with, for the identity of an interrupted job
     shard: Shard | None = None  # the part of the table; None: all of it
 
+    @property
+    def layout(self) -> Layout:
+        """Which part of a file is the table."""
+        return Layout(self.sheet, self.header_row, self.smiles_column)
+
     def opened(self) -> TableReader:
         """Open the table."""
-        layout = Layout(self.sheet, self.header_row, self.smiles_column)
-        return open_table(self.source, self.input_format, layout)
+        return open_table(self.source, self.input_format, self.layout)
 
     @property
     def to_file(self) -> bool:
@@ -185,6 +188,10 @@ def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> d
 
     Their last digits depend on how many are predicted together, and on which device.
     """
+    import torch
+
+    from graphormer_sepnorm.chem.molecules import RDKIT_VERSION
+
     source = Path(job.source)
     try:
         size = source.stat().st_size

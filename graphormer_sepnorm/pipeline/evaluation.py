@@ -21,12 +21,12 @@ from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,
     KEY,
-    find_checkpoint,
     read_checkpoint,
 )
 from graphormer_sepnorm.pipeline.predicted import on_split
 from graphormer_sepnorm.pipeline.report import elements_unseen, prediction_columns
 from graphormer_sepnorm.pipeline.resume import stored_model
+from graphormer_sepnorm.runs.directory import find_checkpoint
 from graphormer_sepnorm.tables.columns import means
 from graphormer_sepnorm.training.fit import explaining, interruptible, make_evaluator, restorable
 from graphormer_sepnorm.training.module import GraphormerModule

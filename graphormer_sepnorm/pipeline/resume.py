@@ -56,21 +56,6 @@ class Resumed:
     message: str
 
 
-def stored_options(directory: Path) -> FitConfig:
-    """Return the options that a run was started with.
-
-    Raises:
-        ConfigError: There is no such run.
-    """
-    config = RunDirectory(directory).configuration_file
-    if not config.is_file():
-        raise ConfigError(
-            f"{directory} is no run directory: there is no {config.name} in it; --resume takes a "
-            "directory that train.py fit has made"
-        )
-    return FitConfig.read(config)
-
-
 def stored_model(checkpoint: Mapping[str, Any]) -> ModelConfig:
     """Return the options of the network in a checkpoint."""
     stored = checkpoint.get("hyper_parameters", {})

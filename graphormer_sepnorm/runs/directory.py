@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError, did_you_mean
 from graphormer_sepnorm.files import require_json, write_json
+from graphormer_sepnorm.formatting import shortened
+from graphormer_sepnorm.resources import model_names, model_path
 
 BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"
 CHECKPOINTS = "checkpoints"
@@ -222,3 +224,34 @@ def _rows(path: Path) -> list[dict[str, str]]:
             return list(csv.DictReader(file))
     except (OSError, ValueError, csv.Error):
         return []
+
+
+def find_checkpoint(path: str | Path) -> Path:
+    """Return the checkpoint file that `path` means.
+
+    Args:
+        path: A file, a run directory (its best checkpoint), or the name of a bundled model. What
+            lies in the current folder goes before a bundled model.
+
+    Raises:
+        CheckpointError: There is no such file or directory, or no checkpoint in it.
+    """
+    name, path = str(path), Path(path).expanduser()
+    try:
+        if path.is_file():
+            return path
+        if not path.exists():
+            found, known = model_path(name), model_names()
+            reason = f"no such checkpoint or run directory: {path}{did_you_mean(name, known)}; "
+            reason += f"with the package come: {', '.join(known)}"
+        else:
+            run = RunDirectory(path)
+            loose = (path / file for file in (BEST, LAST))
+            found = run.tested or next((file for file in loose if file.is_file()), None)
+            expected = run.best.relative_to(path)
+            reason = f"no checkpoint in {path}: expected {expected}, as a training run leaves it"
+    except OSError as error:  # a name that is too long, a folder that may not be entered
+        raise CheckpointError(f"{shortened(name)}: {error.strerror}") from error
+    if found is None:
+        raise CheckpointError(reason)
+    return found

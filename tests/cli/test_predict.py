@@ -207,12 +207,9 @@ def test_columns_that_are_called_like_targets_are_theirs(tmp_path, capsys, heade
 
 MISTAKES = """
 nothing to predict                       {model}
-no such checkpoint                       absent CCO
-(did you mean '--quiet'?)                {model} CCO --quite
 give molecules or a table, not both      {model} CCO -i {table}
 did you mean -i                          {model} {table}
 --resume is for tables                   {model} CCO --resume
-there is no file                         {model} -i absent.csv -o {out}
 is a directory                           {model} -i {folder} --input_format csv
 what format is this                      {model} -i {table} -o out.ods
 is the input                             {model} -i {table} -o {table} --overwrite

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from tiny_raw_files import ZINC_INDICES, ZINC_SIZES, write_gz, zinc_molecule
 
-from graphormer_sepnorm.datasets import DatasetSplits, load_dataset
+from graphormer_sepnorm.datasets.catalog import load_dataset
+from graphormer_sepnorm.datasets.splits import DatasetSplits
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphormer_sepnorm.datasets import DATASETS, load_dataset
-from graphormer_sepnorm.datasets.catalog import canonical_name
+from graphormer_sepnorm.datasets.catalog import DATASETS, canonical_name, load_dataset
 from graphormer_sepnorm.errors import ConfigError
 
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 from tiny_raw_files import failure, write_gz
 
-from graphormer_sepnorm.datasets import load_dataset, molhiv
+from graphormer_sepnorm.datasets import molhiv
+from graphormer_sepnorm.datasets.catalog import load_dataset
 from graphormer_sepnorm.datasets.molhiv import RAW_FILES, URL
 from graphormer_sepnorm.files import sha256_of
 

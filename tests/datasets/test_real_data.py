@@ -13,7 +13,8 @@ import torch
 
 from graphormer_sepnorm.chem.features import get_featurizer
 from graphormer_sepnorm.chem.molecules import parse_smiles
-from graphormer_sepnorm.datasets import DatasetSplits, load_dataset
+from graphormer_sepnorm.datasets.catalog import load_dataset
+from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 
 

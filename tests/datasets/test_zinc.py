@@ -17,7 +17,8 @@ from rdkit import Chem
 from tiny_raw_files import ZINC_INDICES, ZINC_SIZES, failure, zinc_molecule
 from torch_geometric.datasets import ZINC
 
-from graphormer_sepnorm.datasets import load_dataset, zinc
+from graphormer_sepnorm.datasets import zinc
+from graphormer_sepnorm.datasets.catalog import load_dataset
 from graphormer_sepnorm.datasets.raw_graphs import RawGraphs, SmilesOfGraphs
 from graphormer_sepnorm.datasets.zinc import _note
 from graphormer_sepnorm.files import sha256_of

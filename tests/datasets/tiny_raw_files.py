@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphormer_sepnorm.datasets import load_dataset
+from graphormer_sepnorm.datasets.catalog import load_dataset
 from graphormer_sepnorm.errors import DataError
 
 ZINC_SIZES = {"train": 8, "val": 4, "test": 3}

@@ -11,9 +11,10 @@ import pytest
 
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.cli.train import main as train
-from graphormer_sepnorm.inference.checkpoint import KEY, find_checkpoint, read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.resources import model_names
+from graphormer_sepnorm.runs.directory import find_checkpoint
 
 
 @pytest.mark.parametrize("name", model_names())

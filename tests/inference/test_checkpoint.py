@@ -22,11 +22,11 @@ from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,
     KEY,
-    find_checkpoint,
     model_weights,
     read_checkpoint,
 )
 from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.runs.directory import find_checkpoint
 
 
 class Allocates:

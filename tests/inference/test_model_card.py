@@ -20,7 +20,6 @@ from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,
     KEY,
-    find_checkpoint,
     model_weights,
     read_checkpoint,
     save_for_prediction,
@@ -29,6 +28,7 @@ from graphormer_sepnorm.inference.model_card import describe, model_card
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer, count_parameters
+from graphormer_sepnorm.runs.directory import find_checkpoint
 
 FLAGS = {"encodings": "rings", "local_mpnn": "gine", "ring_bias": True, "bond_states": True}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -292,7 +293,7 @@ def _find_targets(
     which = f"{len(found)} columns" if found else "no column"
     raise DataError(
         f"{where}: {which} may hold the labels ({'' if found else 'columns: '}{listed(names)}): "
-        f"name them with --data.target_columns, for example '[{names[0]}]'; of two classes in "
+        f"name them, for example --data.target_columns {shlex.quote(names[0])}; of two classes in "
         "words give --data.positive too, of more --data.task multiclass"
     )
 
