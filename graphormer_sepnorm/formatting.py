@@ -21,10 +21,11 @@ def shows_unicode() -> bool:
 
 
 def clock(seconds: float) -> str:
-    """Say how long something takes: ``1:02:03``."""
+    """Say how long something takes: ``1:02:03``, ``2 d 1:02:03``."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"
+    days, hours = divmod(hours, 24)
+    return f"{f'{days} d ' if days else ''}{hours}:{minutes:02}:{rest:02}"
 
 
 def in_a_line(text: str) -> str:

@@ -70,7 +70,7 @@ def test_seconds_are_rounded_and_carried() -> None:
         "0:00:00",
         "0:01:00",
         "1:00:00",
-        "25:01:01",
+        "1 d 1:01:01",
     ]
 
 

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.formatting import aligned
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.extra_inputs import CLIPPED
 from graphormer_sepnorm.model.attention_ops import share_bias
@@ -264,10 +263,3 @@ def initialize(model: nn.Module, layers: int, seed: int) -> None:
 def count_parameters(module: nn.Module) -> int:
     """Number of parameters that are trained."""
     return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
-
-
-def parameter_table(model: nn.Module) -> str:
-    """Return one line per part of the model, in its own names, and one for the total."""
-    parts = [(name, count_parameters(part)) for name, part in model.named_children()]
-    rows = [*((name, count) for name, count in parts if count), ("total", count_parameters(model))]
-    return aligned([(name, f"{count:,}") for name, count in rows], numbers_from=1)

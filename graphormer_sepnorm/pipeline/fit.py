@@ -30,6 +30,7 @@ from graphormer_sepnorm.inference.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
+from graphormer_sepnorm.pages.learning_curve import draw_learning_curve
 from graphormer_sepnorm.pipeline.blend import add_baselines, require_smiles
 from graphormer_sepnorm.pipeline.calibrate import calibrate
 from graphormer_sepnorm.pipeline.members import evaluate_ensemble, members_of, train_members
@@ -224,6 +225,8 @@ class _Fit:
                     )
             finally:
                 self.place.worth_keeping |= self.trainer.global_step > self._first_step
+                if self.trainer.is_global_zero and self.splits is None:
+                    draw_learning_curve(self.files, self.shown.name, self.selected.name)
         with interruptible(self.trainer, self._what_is_done):
             # Processes that Lightning did not start do not know it.
             self.files = RunDirectory(self.trainer.strategy.broadcast(self.files.path))

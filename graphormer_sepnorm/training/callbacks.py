@@ -1,4 +1,4 @@
-"""What a training writes and shows: ``metrics.csv``, the learning curve, ``run.json``, one line."""
+"""What a training writes and shows: ``metrics.csv``, ``run.json``, one line."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import StatusLine, clock, four_digits
 from graphormer_sepnorm.inference.checkpoint import package_versions
 from graphormer_sepnorm.kernels.library import library
-from graphormer_sepnorm.metrics import LAST, METRICS, monitored
-from graphormer_sepnorm.model.graphormer import count_parameters, parameter_table
+from graphormer_sepnorm.metrics import METRICS
+from graphormer_sepnorm.model.graphormer import count_parameters
 from graphormer_sepnorm.process import cores, processor
 from graphormer_sepnorm.runs.directory import Record, RunDirectory, Session
 from graphormer_sepnorm.training.checkpoints import best_checkpoint, step_in_epoch
@@ -109,89 +109,11 @@ class LogTraining(Callback):
             logger.log_metrics(row, step=trainer.global_step - 1)  # counted as Lightning does
 
 
-class LearningCurve(Callback):
-    """Draws what ``metrics.csv`` has of each epoch when training ends or stops.
-
-    Args:
-        run: Its metrics are drawn.
-        metric: Name of the metric to draw.
-        monitored: What decides on the best epoch: the metric, ``loss`` or ``last``.
-    """
-
-    def __init__(self, run: RunDirectory, metric: str, monitored: str) -> None:
-        self._run = run
-        self._metric = metric
-        self._monitor = METRICS[monitored].column
-
-    def on_train_end(self, trainer: Trainer, *_: Any) -> None:
-        """Draw what there is."""
-        if not trainer.is_global_zero or trainer.state.fn != "fit":
-            return
-        if history := metrics_by_epoch(self._run):
-            path = self._run.learning_curve_file
-            draw_learning_curve(history, self._metric, path, self._monitor)
-
-    on_exception = on_train_end  # type: ignore[assignment]
-
-
-def metrics_by_epoch(run: RunDirectory) -> list[dict[str, float]]:
-    """Return the newest values of each epoch, counted from 1."""
-    points: dict[float, dict[str, float]] = {}
-    for row in run.metrics():
-        if "train_loss_epoch" in row or "validation_loss" in row:
-            epoch = row["epoch"] + 1
-            points[epoch] = {**points.get(epoch, {}), **row, "epoch": epoch}
-    return [points[epoch] for epoch in sorted(points)]
-
-
-def draw_learning_curve(
-    history: list[dict[str, float]], metric: str, path: Path, monitor: str
-) -> None:
-    """Write a picture: the losses above, the validation metric below, the best epoch marked.
-
-    Args:
-        history: Of `metrics_by_epoch`.
-        metric: Name of the metric to draw.
-        path: PNG file to write.
-        monitor: What decides on the best epoch, as ``validation_loss``.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # needs no display
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 5.6), layout="constrained")
-    FigureCanvasAgg(figure)
-    losses, metrics = figure.subplots(2, sharex=True)
-    shown, column = METRICS[metric], f"validation_{metric}"
-    for axes, key, label, color in (
-        (losses, "train_loss_epoch", "training", "tab:gray"),
-        (losses, "validation_loss", "validation", "tab:orange"),
-        (metrics, column, f"validation {shown.label}", "tab:blue"),
-    ):
-        points = [(p["epoch"], p[key]) for p in history if math.isfinite(p.get(key, math.nan))]
-        if points:
-            axes.plot(*zip(*points, strict=True), color=color, marker=".", label=label)
-    decided = [point for point in history if math.isfinite(point.get(monitor, math.nan))]
-    best = monitored(monitor).best(decided, key=lambda point: point[monitor], default={})
-    if math.isfinite(value := best.get(column, math.nan)):
-        label = "last" if monitor == LAST.column else "best"
-        label += f" epoch: {best['epoch']:.0f}, {value:.4g}"
-        metrics.plot(best["epoch"], value, "*", color="black", markersize=11, label=label)
-    losses.set(ylabel="loss", yscale="log")
-    scale = "linear" if shown.higher_is_better else "log"
-    metrics.set(ylabel=f"validation {shown.label}", yscale=scale, xlabel="epoch")
-    for axes in (losses, metrics):
-        axes.grid(alpha=0.3)
-        if axes.lines:
-            axes.legend()
-    with replacing(path) as partial:
-        figure.savefig(partial, dpi=120, format="png")
-
-
-class ModelTable(Callback):
-    """Prints what is trained, on what, and how many parameters each part has."""
+class DataAndModel(Callback):
+    """Prints what is trained on what, when the network is built."""
 
     def on_fit_start(self, trainer: Trainer, pl_module: Any) -> None:
-        """Print the table when the network is built."""
+        """Print it."""
         if not trainer.is_global_zero:
             return
         splits = trainer.datamodule.splits  # type: ignore[attr-defined]
@@ -199,8 +121,9 @@ class ModelTable(Callback):
         left_out = len(splits.report.invalid) if splits.report else 0
         others = f", {left_out:,} row{'s' if left_out > 1 else ''} left out" if left_out else ""
         print(f"data   {splits.name}: {sizes} molecules (train / validation / test){others}")
-        print(f"model  {pl_module.model.config.norm}, on {pl_module.device}\n")
-        print(parameter_table(pl_module.model), end="\n\n", flush=True)
+        parameters = f"{count_parameters(pl_module.model):,} parameters"
+        norm, device = pl_module.model.config.norm, pl_module.device
+        print(f"model  {norm}, {parameters}, on {device}\n", flush=True)
 
 
 class TrainingProgress(Callback):

@@ -34,10 +34,9 @@ from graphormer_sepnorm.process import ending_with
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.averaging import AveragedWeights
 from graphormer_sepnorm.training.callbacks import (
-    LearningCurve,
+    DataAndModel,
     LogTraining,
     MetricsFile,
-    ModelTable,
     RunRecord,
     Throughput,
     TrainingProgress,
@@ -309,7 +308,7 @@ def training_trainer(
         *checkpoint_callbacks(
             run.path, selected.name, config.early_stopping, config.checkpoint_minutes
         ),
-        *([] if alone else [LearningCurve(run, shown.name, selected.name), ModelTable()]),
+        *([] if alone else [DataAndModel()]),
         RunRecord(run, [Path(sys.argv[0]).name, *sys.argv[1:]]),
         StopBetweenSteps(),
         *([TrainingProgress(shown.name)] if config.trainer.enable_progress_bar else []),

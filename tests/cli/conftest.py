@@ -22,9 +22,10 @@ from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.datasets import data_module, sample
 from graphormer_sepnorm.inference import predict_table
 from graphormer_sepnorm.pipeline import calibrate
+from graphormer_sepnorm.pipeline import fit as learning_curve
 from graphormer_sepnorm.resources import sample_path
 from graphormer_sepnorm.runs import scheduler
-from graphormer_sepnorm.training import callbacks as learning_curve
+from graphormer_sepnorm.runs.directory import RunDirectory
 
 DRAW = learning_curve.draw_learning_curve
 
@@ -52,6 +53,10 @@ def small_sample(
     return take
 
 
+def _draw_nothing(run: RunDirectory, *_: str) -> None:
+    run.learning_curve_file.touch()
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _runs_take_a_moment(small_sample: Callable[[pytest.MonkeyPatch], None]) -> Iterator[None]:
     """Trees are few, little is kept, nothing is drawn, ensembles need not import torch again."""
@@ -64,7 +69,7 @@ def _runs_take_a_moment(small_sample: Callable[[pytest.MonkeyPatch], None]) -> I
         patch.setattr(calibrate, "MOST_TOKENS", 500)
         patch.setattr(scheduler, "subprocess", FORKING)
         # A learning curve is a tenth of such a run.
-        patch.setattr(learning_curve, "draw_learning_curve", lambda *of, **_: of[2].touch())
+        patch.setattr(learning_curve, "draw_learning_curve", _draw_nothing)
         yield
 
 

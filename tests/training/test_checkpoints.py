@@ -23,13 +23,12 @@ from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
 from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.pages.learning_curve import metrics_by_epoch
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.averaging import AveragedWeights, batch_norms, measure_batch_norm
 from graphormer_sepnorm.training.callbacks import (
-    LearningCurve,
     LogTraining,
     MetricsFile,
-    metrics_by_epoch,
 )
 from graphormer_sepnorm.training.checkpoints import (
     DurableCheckpointIO,
@@ -312,7 +311,6 @@ def test_a_run_validates_its_end_whatever_epochs_it_validates(
         ValidateAtTheEnd(),
         seen,
         *checkpoint_callbacks(tmp_path, "mae", 0),
-        LearningCurve(run, "mae", "mae"),
         logger=logger,
         model={"norm": "bn+bn"},
         check_val_every_n_epoch=every,
@@ -325,7 +323,6 @@ def test_a_run_validates_its_end_whatever_epochs_it_validates(
     assert [point["epoch"] for point in curve] == [*range(1, 1 - (-steps[-1] // 5))]
     known = [point["epoch"] for point in curve if "validation_mae" in point]
     assert known == sorted({-(-step // 5) for step in steps})
-    assert run.learning_curve_file.read_bytes().startswith(b"\x89PNG")
     last = read_checkpoint(tmp_path / "checkpoints" / "last.ckpt")
     assert last["global_step"] == steps[-1]
     newest = float(trainer.callback_metrics["validation_mae"])

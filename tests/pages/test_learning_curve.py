@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from graphormer_sepnorm.training.callbacks import draw_learning_curve
+from graphormer_sepnorm.pages import learning_curve
+from graphormer_sepnorm.runs.directory import RunDirectory
 
 
 def history(metrics: list[float], metric: str = "mae") -> list[dict[str, float]]:
@@ -36,10 +37,11 @@ def drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
     monkeypatch.setattr(Figure, "savefig", keep)
 
-    def draw(points: list[dict[str, float]], metric: str, monitor: str | None = None) -> Figure:
-        path = tmp_path / "curve.png"
-        draw_learning_curve(points, metric, path, monitor or f"validation_{metric}")
-        assert path.read_bytes().startswith(b"\x89PNG")
+    def draw(points: list[dict[str, float]], metric: str, selected: str | None = None) -> Figure:
+        run = RunDirectory(tmp_path)
+        monkeypatch.setattr(learning_curve, "metrics_by_epoch", lambda _: points)
+        learning_curve.draw_learning_curve(run, metric, selected or metric)
+        assert run.learning_curve_file.read_bytes().startswith(b"\x89PNG")
         return figures[-1]
 
     return draw
@@ -72,7 +74,7 @@ def test_best_epoch_is_marked(metric: str, values: list[float], best: int, drawn
 
 def test_the_best_epoch_is_that_of_the_checkpoint(drawn) -> None:
     """Where the loss decides, of several targets say."""
-    figure = drawn(history([0.5, 0.2, 0.3]), "mae", monitor="validation_loss")
+    figure = drawn(history([0.5, 0.2, 0.3]), "mae", selected="loss")
     texts = [text.get_text() for text in figure.axes[1].get_legend().get_texts()]
     assert texts[-1] == "best epoch: 3, 0.3"
 
@@ -80,6 +82,6 @@ def test_the_best_epoch_is_that_of_the_checkpoint(drawn) -> None:
 def test_curves_of_runs_that_kept_less(drawn) -> None:
     """A checkpoint of an earlier version has no validation loss; an epoch can lack a validation."""
     points = [{"epoch": 1.0, "step": 5.0}, {"epoch": 2.0, "step": 9.0, "validation_mae": 0.5}]
-    figure = drawn(points, "mae", monitor="validation_loss")
+    figure = drawn(points, "mae", selected="loss")
     assert figure.axes[0].get_legend() is None
     assert [line.get_label() for line in figure.axes[1].lines] == ["validation MAE"]
