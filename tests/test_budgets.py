@@ -12,9 +12,9 @@ LINES = {
     "graphormer_sepnorm": (29_206, 26_000),
     "graphormer_sepnorm/cli": (1_788, 1_800),
     "graphormer_sepnorm/compare": (1_903, 1_900),
-    "graphormer_sepnorm/datasets": (3_340, 2_200),
-    "graphormer_sepnorm/tables": (1_758, 1_700),
-    "graphormer_sepnorm/inference": (2_967, 2_800),
+    "graphormer_sepnorm/datasets": (3_338, 2_200),
+    "graphormer_sepnorm/tables": (1_756, 1_700),
+    "graphormer_sepnorm/inference": (2_948, 2_800),
     "graphormer_sepnorm/training": (2_960, 2_900),
     "tests": (31_982, 26_000),
 }
