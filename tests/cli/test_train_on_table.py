@@ -54,7 +54,7 @@ def table_run(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
 def test_report_comes_before_training_and_stays(table_run: Fitted) -> None:
     said = table_run.out
     assert "118 of 120 rows can be used" in said
-    assert said.index("118 of 120") < said.index("readout")
+    assert said.index("118 of 120") < said.index("model  ")
     assert "invalid_rows.csv" in said
     invalid = read_csv(table_run.run / "invalid_rows.csv")
     assert [row["row"] for row in invalid] == ["8", "10"]
