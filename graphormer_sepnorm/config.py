@@ -201,12 +201,13 @@ class FitConfig(Options):
             together, which one of them validates on and the others train on (your own tables).
             Validation metrics are out of fold then, and a blend is weighted by them.
         baselines: Show the test metric of simple models next to the model's: a random forest and
-            gradient boosting on Morgan fingerprints and descriptors, of real values the mean too;
-            for data sets with SMILES. Bounded: 40,000 molecules of each split, sampled at random,
-            and the first targets, at most 50; what is left out is said.
-        blend: Let the best checkpoint predict a weighted mean of network and gradient boosting,
-            which is fitted after training; the validation split chooses the weight. Descriptors
-            make prediction slower by 4 to 10 ms a molecule.
+            gradient boosting on Morgan fingerprints and descriptors, kernel ridge regression on
+            counts of substructures, of real values the mean too; for data sets with SMILES.
+            Bounded: 40,000 molecules of each split, sampled at random, and the first targets, at
+            most 50; what is left out is said.
+        blend: Let the best checkpoint predict a weighted mean of network, gradient boosting and
+            kernel ridge regression, which are fitted after training; the validation split chooses
+            the weights. Descriptors make prediction slower by 4 to 10 ms a molecule.
         keep: What the checkpoint stores of the training molecules, if they have SMILES: their
             fingerprints, their SMILES too, their labels too; at most 40,000, sampled at random. By
             the first predictions get intervals or calibrated probabilities, similarity and domain,

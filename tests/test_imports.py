@@ -124,6 +124,7 @@ LIBRARIES = {
     "openpyxl": {"tables/excel.py"},
     "sklearn": {
         "baselines/fit.py",
+        "baselines/fit_kernel.py",
         "metrics.py",
         "compare/",
         "estimators/",

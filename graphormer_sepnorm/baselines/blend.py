@@ -1,4 +1,6 @@
-"""A network and gradient boosting in one model: a weighted mean of values, of classes of log-odds.
+"""Networks, gradient boosting and a kernel in one model: weighted means, of classes of log-odds.
+
+The network is blended with the others, which are gradient boosting, or its mean with the kernel.
 
 n molecules · T targets.
 """
@@ -13,9 +15,11 @@ import numpy as np
 from scipy.special import expit, logit
 
 from graphormer_sepnorm.baselines.features import compute_features
+from graphormer_sepnorm.baselines.kernel import Kernel
 from graphormer_sepnorm.baselines.trees import BoostedTrees
 from graphormer_sepnorm.chem.descriptors import compute_descriptors
 from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS
+from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.errors import CheckpointError, DataError
 
 _SMALLEST = 1e-6  # no probability is closer to 0 or 1 than that
@@ -42,15 +46,17 @@ class Stacking(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Blend:
-    """A network blended with trees.
+    """A network blended with trees, and a kernel.
 
     Attributes:
-        trees: What the network is blended with.
+        trees: What the network is blended with, if there is no kernel.
         weights: float64 ``[T]``, the share of the network; 1 for targets without trees.
         validation: Metrics of the blend on the molecules that its weight was fitted on.
         exclusive: Whether the targets are mutually exclusive classes.
         stacking: Of classes: log-odds are blended. None: values are, or probabilities, as in
             checkpoints of before 2026-11-25.
+        kernel: None: there is none.
+        kernel_share: Its weight in the mean with the trees, 0 to 1.
     """
 
     trees: BoostedTrees
@@ -58,6 +64,8 @@ class Blend:
     validation: dict[str, float] = field(default_factory=dict)
     exclusive: bool = False
     stacking: Stacking | None = None
+    kernel: Kernel | None = None
+    kernel_share: float = 0.0
 
     @classmethod
     def of_trees(cls, trees: BoostedTrees, weight: float, **more: Any) -> Self:
@@ -69,44 +77,75 @@ class Blend:
         """The share of the network in the targets that have trees."""
         return float(self.weights.min(initial=1.0))
 
+    def shares(self, network: str) -> str:
+        """Return the shares of its models in words; the first one is called `network`."""
+        shares = {
+            network: self.weight,
+            "gradient boosting": (1 - self.weight) * (1 - self.kernel_share),
+            "kernel": (1 - self.weight) * self.kernel_share,
+        }
+        return " + ".join(f"{share:.2g} {name}" for name, share in shares.items() if share)
+
     @property
     def changes(self) -> bool:
         """Whether it predicts anything else than the network."""
         return self.weight < 1 or self.stacking is not None
 
     def combined(
-        self, networks: np.ndarray, trees: np.ndarray
+        self, networks: np.ndarray, others: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the blended values, ``[n, T]``, and the spread of the networks.
 
         Of predictions of K networks ``[K, n, T]`` the mean is taken, of log-odds where these are
-        blended; `trees` are ``[n, T]``. The spread is the standard deviation of the blends of each
-        network with the same trees; None where there is one network.
+        blended; `others` are ``[n, T]``. The spread is the standard deviation of the blends of each
+        network with the same others; None where there is one network.
         """
         if self.stacking is None:
             values = np.where(
-                self.weights < 1, self.weights * networks + (1 - self.weights) * trees, networks
+                self.weights < 1, self.weights * networks + (1 - self.weights) * others, networks
             )
             mean = values.mean(axis=0)
         else:
-            odds = self.weights * log_odds(networks) + (1 - self.weights) * log_odds(trees)
+            odds = self.weights * log_odds(networks) + (1 - self.weights) * log_odds(others)
             odds = self.stacking.slope * odds + self.stacking.constants
             values = np.where(self.trees.known, expit(odds), networks)
             mean = np.where(self.trees.known, expit(odds.mean(axis=0)), networks.mean(axis=0))
         if self.exclusive:
-            # Trees see one class at a time.
+            # The others see one class at a time.
             values, mean = (one / one.sum(axis=-1, keepdims=True) for one in (values, mean))
         return mean, values.std(axis=0, ddof=1) if len(values) > 1 else None
 
-    def trees_of_smiles(self, smiles: Sequence[str], own: np.ndarray | None = None) -> np.ndarray:
-        """Return predictions of the trees for many molecules, in several processes."""
+    def others_of_smiles(self, smiles: Sequence[str], own: np.ndarray | None = None) -> np.ndarray:
+        """Return what the network is blended with for many molecules, by several processes."""
         columns = self.trees.columns
         raw = compute_features(smiles, names=columns.descriptors)
-        return self.trees.predict(columns.of(raw.with_columns(own)))
+        trees = self.trees.predict(columns.of(raw.with_columns(own)))
+        if self.kernel is None:
+            return trees
+        return self.others(trees, self.kernel.predict([parse_smiles(s).molecule for s in smiles]))
 
-    def apart(self, network: np.ndarray, trees: np.ndarray) -> np.ndarray:
+    def others_of(
+        self,
+        molecules: Sequence[Any],
+        own: np.ndarray | None = None,
+        known: tuple[Sequence[str], np.ndarray] | None = None,
+    ) -> np.ndarray:
+        """Return what the network is blended with for molecules, see `FeatureColumns`."""
+        trees = self.trees.predict(self.trees.columns.of_molecules(molecules, own, known))
+        return self.others(trees, None if self.kernel is None else self.kernel.predict(molecules))
+
+    def others(self, trees: np.ndarray, kernel: np.ndarray | None) -> np.ndarray:
+        """Return the mean of trees and kernel, ``[n, T]``; nan for targets without trees."""
+        if kernel is None:
+            return trees
+        odds = self.trees.logistic
+        pair = [log_odds(trees), log_odds(kernel)] if odds else [trees, kernel]
+        mean = (1 - self.kernel_share) * pair[0] + self.kernel_share * pair[1]
+        return np.where(np.isnan(kernel), trees, expit(mean) if odds else mean)
+
+    def apart(self, network: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Return how far both are from each other, ``[n, T]``; nan for targets without trees."""
-        return np.where(self.trees.known, np.abs(network - trees), np.nan)
+        return np.where(self.trees.known, np.abs(network - others), np.nan)
 
     def to_plain(self) -> dict[str, Any]:
         """Return it as a checkpoint holds it."""
@@ -120,6 +159,8 @@ class Blend:
         if self.stacking is not None:
             slope, constants = self.stacking
             plain["stacking"] = {"slope": slope, "constants": constants.tolist()}
+        if self.kernel is not None:
+            plain |= {"kernel": self.kernel.to_plain(), "kernel_share": self.kernel_share}
         return plain
 
     @classmethod
@@ -149,6 +190,8 @@ class Blend:
             plain.get("validation", {}),
             plain.get("exclusive", False),
             stacking,
+            Kernel.from_plain(plain["kernel"]) if "kernel" in plain else None,
+            plain.get("kernel_share", 0.0),
         )
 
 

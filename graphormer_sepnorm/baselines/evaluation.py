@@ -25,6 +25,7 @@ NAMES = {
     "mean": MEAN,
     "forest": "random forest on Morgan fingerprints and descriptors",
     "boosting": "gradient boosting on Morgan fingerprints and descriptors",
+    "kernel": "kernel ridge regression on counts of substructures",
 }
 
 

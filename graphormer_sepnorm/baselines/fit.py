@@ -20,6 +20,9 @@ from sklearn.ensemble import (
 from sklearn.utils.parallel import Parallel, delayed
 
 from graphormer_sepnorm.baselines.features import FeatureColumns, compute_features
+from graphormer_sepnorm.baselines.fit_kernel import fit_kernel
+from graphormer_sepnorm.baselines.kernel import Kernel
+from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.metrics import Kind
 
@@ -36,7 +39,12 @@ FOREST = {"regression": 200, "binary": 300}
 # Boostings whose mean is taken, or fewer where labels are many: so many are boosted in all.
 BOOSTERS, MOST_BOOSTED_LABELS = 5, 250_000
 # The baselines, in the order in which they are shown.
-MODELS = {"mean": "mean", "forest": "random forest", "boosting": "gradient boosting"}
+MODELS = {
+    "mean": "mean",
+    "forest": "random forest",
+    "boosting": "gradient boosting",
+    "kernel": "kernel ridge regression",
+}
 
 _LEARNING_RATE, _DEPTH, _SMALLEST_LEAF = 0.05, 5, 3
 _BOOSTED_FEATURES, _FEWEST_FEATURES = 0.03, 16
@@ -110,6 +118,7 @@ class Baselines:
         targets: The first so many targets were used.
         columns: The features of the trees.
         boosted: The gradient boosting of each target; None where there is none.
+        kernel: The kernel ridge regression; None: there is none.
     """
 
     predictions: dict[str, dict[str, np.ndarray]]
@@ -119,6 +128,7 @@ class Baselines:
     targets: int
     columns: FeatureColumns
     boosted: tuple[Fitted | None, ...]
+    kernel: Kernel | None = None
 
 
 def fit_baselines(
@@ -165,7 +175,7 @@ def fit_baselines(
     boosted: list[Fitted | None] = [None] * labels.shape[1]
     targets, boosters = _room(taught[in_training])
     for target in range(targets):
-        for name in wanted:
+        for name in (one for one in wanted if one != "kernel"):
             progress(MODELS[name], target, targets)
             # The mean is of what it is evaluated by: of bounds nothing is known but a side.
             y = (labels if name == "mean" else taught)[:, target]
@@ -182,6 +192,22 @@ def fit_baselines(
                 own = evaluated & (folds == fold)
                 if without is not None:
                     found[name][own, target] = without.predict(x[own])
+    kernel = None
+    known = fitted_on[:, None] & ~np.isnan(taught)
+    enough = [
+        target for target in range(targets) if _enough(taught[known[:, target], target], kind)
+    ]
+    if "kernel" in wanted and enough:
+        kernel, found["kernel"] = fit_kernel(
+            [parse_smiles(table.smiles[row]).molecule for row in rows],
+            taught,
+            fitted_on,
+            weights,
+            folds if held_out else None,
+            kind,
+            enough,
+            lambda done: progress(MODELS["kernel"], done, len(enough)),
+        )
     return Baselines(
         {
             name: {part: values[own] for part, own in parts.items()}
@@ -196,7 +222,13 @@ def fit_baselines(
         targets,
         columns,
         tuple(boosted),
+        kernel,
     )
+
+
+def _enough(labels: np.ndarray, kind: Kind) -> bool:
+    """Whether labels ``[n]`` say anything to a model."""
+    return len(labels) >= FEWEST_LABELS and (kind != "binary" or labels.min() < labels.max())
 
 
 def _sampled(rows: np.ndarray) -> np.ndarray:
@@ -236,7 +268,7 @@ def _fitted(
         std = float(np.sqrt(np.average((y - mean) ** 2, weights=weight))) or 1.0
     if name == "mean":
         return Fitted((), mean)
-    if len(y) < FEWEST_LABELS or (kind == "binary" and y.min() == y.max()):
+    if not _enough(y, kind):
         return None
     x, y = x[rows], (y - mean) / std
     model = _made(name, kind, *x.shape)

@@ -263,7 +263,7 @@ class Explainer:
         averaged = self.binary and len(self._networks) > 1
         if blend is not None and blend.changes:
             if blend.trees.known[self._number]:
-                others.append("the trees of the blend")
+                others.append(f"the {'trees and kernel' if blend.kernel else 'trees'} of the blend")
                 averaged &= blend.stacking is None  # else log-odds are averaged
             if blend.exclusive:
                 others.append("that classes add up to 1")

@@ -92,10 +92,13 @@ def _model(checkpoint: dict[str, Any]) -> Facts:
     if others := checkpoint.get("members"):
         rows.append(("ensemble", f"{1 + len(others)} such networks; their mean is predicted"))
     if (blend := checkpoint.get(BLEND)) is not None:
-        trees, weight = blend["trees"], min(blend["weights"])
+        trees, weight, share = blend["trees"], min(blend["weights"]), blend.get("kernel_share", 0)
         of = f" (log-odds, times {blend['stacking']['slope']:.2f})" if "stacking" in blend else ""
-        text = f"{weight:g} of the network, {1 - weight:g} of gradient boosting{of}: "
-        text += f"{len(trees['roots']):,} trees"
+        text = f"{weight:g} of the network, {(1 - weight) * (1 - share):.2g} of gradient boosting"
+        if share:
+            molecules = len(blend["kernel"]["alpha"])
+            text += f", {(1 - weight) * share:.2g} of a kernel with {molecules:,} molecules"
+        text += f"{of}: {len(trees['roots']):,} trees"
         if own := trees["columns"].get("columns"):
             text += f", with {listed(own)} of a table"
         if without := sum(not each for each in trees["trees"].tolist()):

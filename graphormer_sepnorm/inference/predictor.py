@@ -257,10 +257,9 @@ class Predictor:
         if len(places) and self.blend is not None and self._asks_trees:
             names = self.extra_inputs.descriptors
             descriptors, own = np.hsplit(graphs.extra, [len(names)])
-            boosted, computed = self.blend.trees, (names, descriptors)
-            trees = boosted.predict(boosted.columns.of_molecules(understood, own, computed))
-            apart = self.blend.apart(values, trees)
-            values, disagree = self.blend.combined(each, trees)
+            others = self.blend.others_of(understood, own, (names, descriptors))
+            apart = self.blend.apart(values, others)
+            values, disagree = self.blend.combined(each, others)
             spread = None if spread is None else disagree
         finite = np.asarray(np.isfinite(values).all(axis=1))
         for place in places[~finite].tolist():

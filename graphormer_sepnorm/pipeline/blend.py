@@ -51,7 +51,7 @@ def add_baselines(
     `outcome` has the predictions of the networks; it gets those of the blend, and the baselines.
     """
     try:
-        found = baselines_of(data, tuple(NAMES) if baselines else ("boosting",))
+        found = baselines_of(data, tuple(NAMES) if baselines else ("boosting", "kernel"))
         outcome.baselines, outcome.left_out = found.baselines, found.left_out
         fitted, unseen = found.fitted, outcome.unseen
         if unseen is None or fitted is None:
@@ -90,11 +90,12 @@ def _blend(
     A target whose labels without one fold are too few for trees is left to the networks: nobody
     knows how good its trees are. No test label is used.
     """
-    from graphormer_sepnorm.baselines.blend import Blend, fit_stacking, fit_weight
+    from graphormer_sepnorm.baselines.blend import Blend, Stacking, fit_stacking, fit_weight
     from graphormer_sepnorm.baselines.trees import BoostedTrees
 
-    task, predicted = module.task, fitted.predictions["boosting"]
-    trees_unseen, labels = predicted["validation"], fitted.labels["validation"]
+    task, labels = module.task, fitted.labels["validation"]
+    predicted, by_kernel = fitted.predictions["boosting"], fitted.predictions["kernel"]
+    trees_unseen, kernel_unseen = predicted["validation"], by_kernel["validation"]
     known = [bool(np.isfinite(column).all()) for column in trees_unseen.T]
     boosted = [one if use else None for one, use in zip(fitted.boosted, known, strict=True)]
     alone = [
@@ -110,28 +111,35 @@ def _blend(
     if not any(boosted):  # the baselines say why
         return None, unseen, outcome.test
     trees = BoostedTrees.from_fitted(fitted.columns, boosted, task.kind == "binary")
-    if task.kind == "binary":
-        exclusive = bool(task.one_of)
-        weight, stacking = fit_stacking(labels, unseen.networks, trees_unseen, exclusive)
-        blend = Blend.of_trees(trees, weight, exclusive=exclusive, stacking=stacking)
-    else:
-        std = np.asarray(module.facts["target_std"])
-        sides = data.sides(unseen.indices)
-        blend = Blend.of_trees(trees, fit_weight(labels, unseen.values, trees_unseen, std, sides))
-    unseen, test = _combined(blend, unseen, trees_unseen), outcome.test
+    exclusive, std = bool(task.one_of), np.asarray(module.facts["target_std"])
+    sides = data.sides(unseen.indices)
+
+    def stacked(first: np.ndarray, second: np.ndarray) -> tuple[float, Stacking | None]:
+        """Weigh the mean of predictions ``[K, n, T]`` against others ``[n, T]``."""
+        if task.kind == "binary":
+            return fit_stacking(labels, first, second, exclusive)
+        return fit_weight(labels, first.mean(axis=0), second, std, sides), None
+
+    # First the kernel is blended with the trees, then the networks with both.
+    share, _ = stacked(kernel_unseen[None], trees_unseen)
+    own = {"kernel": fitted.kernel, "kernel_share": share} if fitted.kernel and share else {}
+    others = Blend.of_trees(trees, 1.0, **own).others(trees_unseen, kernel_unseen)
+    weight, stacking = stacked(unseen.networks, others)
+    blend = Blend.of_trees(trees, weight, exclusive=exclusive, stacking=stacking, **own)
+    unseen, test = _combined(blend, unseen, others), outcome.test
     if test is not None:
-        trees_test = predicted["test"]
-        if len(trees_test) < len(test.values):  # some were not sampled, or have no label
+        others = blend.others(predicted["test"], by_kernel["test"])
+        if len(others) < len(test.values):  # some were not sampled, or have no label
             assert data.splits.smiles is not None
-            trees_test = blend.trees_of_smiles(data.splits.smiles["test"], data.own_columns("test"))
-        test = _combined(blend, test, trees_test)
+            others = blend.others_of_smiles(data.splits.smiles["test"], data.own_columns("test"))
+        test = _combined(blend, test, others)
     blend = dataclasses.replace(blend, validation=task.evaluate(labels, unseen.values))
     return blend, unseen, test
 
 
-def _combined(blend: Blend, predicted: Predicted, trees: np.ndarray) -> Predicted:
-    values, spread = blend.combined(predicted.networks, trees)
-    gap = blend.apart(predicted.values, trees)
+def _combined(blend: Blend, predicted: Predicted, others: np.ndarray) -> Predicted:
+    values, spread = blend.combined(predicted.networks, others)
+    gap = blend.apart(predicted.values, others)
     return dataclasses.replace(predicted, values=values, spread=spread, gap=gap)
 
 

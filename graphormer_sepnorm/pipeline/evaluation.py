@@ -174,11 +174,11 @@ def _final_predictions(
         if smiles is None:
             return values, "these are of the network alone: a blend takes SMILES"
         blend = Blend.from_plain(checkpoint[BLEND])
-        trees = blend.trees_of_smiles(smiles[split], data.own_columns(split))
+        others = blend.others_of_smiles(smiles[split], data.own_columns(split))
         # Of classes the log-odds of each network are blended.
         stacked = blend.stacking is not None
         networks = on_split(module, data, split, values).networks if stacked else values[None]
-        values, _ = blend.combined(networks, trees)
+        values, _ = blend.combined(networks, others)
     if CONFIDENCE in checkpoint:
         own = Uncertainty.from_plain(checkpoint[CONFIDENCE], module.task.kind)
         values = own.calibrated(values)

@@ -307,7 +307,8 @@ class _Fit:
         if blend is None:
             return
         slope = {} if blend.stacking is None else {"slope": blend.stacking.slope}
-        summary["blend"] = {"network_weight": blend.weight, **slope}
+        weights = {"network_weight": blend.weight, "kernel_share": blend.kernel_share}
+        summary["blend"] = {**weights, **slope}
         if test is not None:
             found = self.module.task.evaluate(self.data.labels(test.indices), test.values)
             own = {f"test_{name}": value for name, value in found.items()}

@@ -108,8 +108,7 @@ def _test_rows(outcome: Outcome, task: Task) -> list[tuple[str, str]]:
         name += f", mean of the {len(members)}"
     rows.append((name, main.shown(outcome.network.summary[own], unit)))
     if outcome.blend is not None and outcome.test is not None:
-        weight = outcome.blend.weight
-        label = f"blend, {weight:g} Graphormer + {1 - weight:g} gradient boosting"
+        label = f"blend, {outcome.blend.shares('Graphormer')}"
         rows.append((label, main.shown(summary[own], unit)))
 
     def line(metrics: Iterable[Metric], end: str = "", unit: str | None = None) -> str:

@@ -85,7 +85,7 @@ def test_boosting_of_each_target_is_that_of_scikit_learn() -> None:
     table = made(2)
     table.labels[:70:5, 1] = np.nan
     found = fit_baselines(table, "regression")
-    assert list(found.predictions) == ["mean", "forest", "boosting"]
+    assert list(found.predictions) == ["mean", "forest", "boosting", "kernel"]
     x = features_of(range(70))
     for target in range(2):
         y = table.labels[:70, target]
@@ -151,7 +151,7 @@ def test_with_folds_molecules_are_predicted_by_models_that_have_not_seen_them() 
     table = made(1, binary=True, folds=FOLDS)
     table.labels[73] = np.nan  # has no label: neither trained on nor predicted
     found = fit_baselines(table, "binary")
-    assert list(found.predictions) == ["forest", "boosting"]
+    assert list(found.predictions) == ["forest", "boosting", "kernel"]
     labeled = np.delete(np.arange(85), 73)
     np.testing.assert_array_equal(found.rows["validation"], labeled)
     y = table.labels[labeled, 0]

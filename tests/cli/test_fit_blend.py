@@ -16,7 +16,7 @@ from tiny_run import Fitted, fit, fitted, read_csv, summary
 
 from graphormer_sepnorm.baselines import blend as weighing
 from graphormer_sepnorm.baselines.blend import Stacking
-from graphormer_sepnorm.baselines.evaluation import MEAN
+from graphormer_sepnorm.baselines.evaluation import MEAN, NAMES
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.compare.statistics import MeanDifference
 from graphormer_sepnorm.datasets.user_table.load import load_table
@@ -79,13 +79,14 @@ def main_metric(run: Fitted) -> str:
 
 def test_network_trees_and_blend_stand_side_by_side(blended: Fitted) -> None:
     metric, result = main_metric(blended), blended.summary
-    (trees,) = result["baselines"]
-    assert trees["name"] == BOOSTING
+    trees, kernel = result["baselines"]
+    assert (trees["name"], kernel["name"]) == (BOOSTING, NAMES["kernel"])
     name = metric.removeprefix("test_")
     for label, value in (
         (BOOSTING, trees["test"][name]),
         (r"Graphormer, bn\+ln", result["network"][metric]),
-        (r"blend, 0\.3 Graphormer \+ 0\.7 gradient boosting", result[metric]),
+        (NAMES["kernel"], kernel["test"][name]),
+        (r"blend, 0\.3 Graphormer \+ 0\.49 gradient boosting \+ 0\.21 kernel", result[metric]),
     ):
         assert re.search(rf"^  {label} +{value:.4f}$", blended.out, re.MULTILINE)
     assert (
@@ -95,7 +96,7 @@ def test_network_trees_and_blend_stand_side_by_side(blended: Fitted) -> None:
     assert f"{result[f'best_validation_{name}']:.4f}." in blended.out
     assert "random forest" not in blended.out  # which is a baseline and was not asked for
     slope = {} if metric == "test_mae" else {"slope": 1.2}
-    assert result["blend"] == {"network_weight": 0.3, **slope}
+    assert result["blend"] == {"network_weight": 0.3, "kernel_share": 0.3, **slope}
     assert "--blend true" not in blended.out
 
 
@@ -159,6 +160,7 @@ def test_baselines_are_all_of_them_and_kept_with_every_metric(tmp_path: Path, ca
         "mean of the training labels",
         "random forest",
         "gradient boosting",
+        "kernel ridge regression",
     ]
     for one in result["baselines"]:
         assert list(one["test"]) == list(one["validation"]) == ["mae", "rmse", "r2", "spearman"]

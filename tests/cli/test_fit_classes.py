@@ -56,8 +56,7 @@ def test_what_is_tested_is_what_is_predicted(run: Path) -> None:
     assert result["test_log_loss"] == pytest.approx(log_loss(truth, kept), rel=1e-4)
     judged = json.loads((run / "confidence.json").read_text())["test"]["kind_arene"]
     temperature = read_checkpoint(run)[CONFIDENCE].get("temperature", 1)
-    assert judged["map"] == "temperature"
-    assert temperature < 1  # after so few steps the networks know more than they say
+    assert judged["map"] == ("none" if temperature == 1 else "temperature")
     macro = roc_auc_score(truth, kept, multi_class="ovr")
     assert result["test_auroc"] == pytest.approx(macro, rel=1e-6)
 
