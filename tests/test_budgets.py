@@ -16,7 +16,7 @@ LINES = {
     "graphormer_sepnorm/tables": (1_756, 1_700),
     "graphormer_sepnorm/inference": (2_950, 2_800),
     "graphormer_sepnorm/training": (2_960, 2_900),
-    "tests": (32_130, 26_000),
+    "tests": (32_131, 26_000),
 }
 WORDS = 25_000  # of README, CONTRIBUTING and docs, but not of docs/experiments
 LONGEST_FILE = 500

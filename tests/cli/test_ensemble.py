@@ -128,7 +128,7 @@ def test_the_blend_is_weighed_by_molecules_that_weigh_something(tmp_path: Path) 
         given = yaml.safe_load((run.run / "config.yaml").read_text())["data"]
         data = MoleculeDataModule(**given)
         data.deal_members(MemberFolds(3))
-        found = baselines_of(data, models=("boosting",)).fitted
+        found = baselines_of(data, models=("boosting", "kernel")).fitted
     assert found is not None
     dealt, weights = data.numbers.dealt, data.store.weights[data.numbers.described]
     judged = np.flatnonzero((dealt < 2) & (weights > 0))
@@ -141,9 +141,10 @@ def test_the_blend_is_weighed_by_molecules_that_weigh_something(tmp_path: Path) 
         member = Predictor.load(member_of(run, fold), "cpu")
         network[own] = member.predict([smiles[at] for at in judged[own]]).values[:, 0]
     blend = read_checkpoint(run.run)[BLEND]
-    weight = blend["weights"][0]
-    trees = found.predictions["boosting"]["validation"][:, 0]
-    errors = weight * network + (1 - weight) * trees - data.labels(judged)[:, 0]
+    weight, share = blend["weights"][0], blend["kernel_share"]
+    trees, kernel = (one["validation"][:, 0] for one in found.predictions.values())
+    others = (1 - share) * trees + share * kernel
+    errors = weight * network + (1 - weight) * others - data.labels(judged)[:, 0]
     assert blend["validation"]["mae"] == pytest.approx(np.abs(errors).mean(), rel=1e-5)
 
 
