@@ -190,7 +190,7 @@ class Blend:
             plain.get("validation", {}),
             plain.get("exclusive", False),
             stacking,
-            Kernel.from_plain(plain["kernel"]) if "kernel" in plain else None,
+            Kernel.from_plain(plain["kernel"], len(trees.trees)) if "kernel" in plain else None,
             plain.get("kernel_share", 0.0),
         )
 

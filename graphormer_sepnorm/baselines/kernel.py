@@ -119,8 +119,8 @@ class Kernel:
         }
 
     @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """Make it from what `to_plain` gave.
+    def from_plain(cls, plain: dict[str, Any], targets: int) -> Self:
+        """Make it, of so many targets, from what `to_plain` gave.
 
         Raises:
             ValueError: Arrays do not fit each other.
@@ -136,6 +136,8 @@ class Kernel:
             sets.append(made)
         landmarks = Counts(tuple(vocabulary), tuple(sets), sizes)
         alpha, intercept = plain["alpha"].numpy(), plain["intercept"].numpy()
-        if sizes.shape != (len(alpha), len(SUBSTRUCTURES)) or len(sets) != len(SUBSTRUCTURES):
+        shapes = sizes.shape, alpha.shape, intercept.shape, len(sets)
+        kinds = len(SUBSTRUCTURES)
+        if shapes != ((len(sizes), kinds), (len(sizes), targets), (targets,), kinds):
             raise ValueError("the arrays of its kernel do not fit each other")
         return cls(landmarks, alpha, intercept, plain["logistic"])

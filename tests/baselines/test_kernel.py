@@ -127,14 +127,16 @@ def test_classes_with_gaps_landmarks_and_a_file(molecules, tmp_path, monkeypatch
     assert np.isnan(found[:, 2]).all()
     assert len(made.alpha) == int(30 / 2 ** (1 / 3))
     torch.save(made.to_plain(), tmp_path / "a")
-    again = Kernel.from_plain(torch.load(tmp_path / "a", weights_only=True))
+    again = Kernel.from_plain(torch.load(tmp_path / "a", weights_only=True), 3)
     np.testing.assert_array_equal(again.predict(molecules), made.predict(molecules))
     plain = made.to_plain()
     plain["kinds"][0]["columns"][3] = 10**6
     with pytest.raises(ValueError, match="ind"):
-        Kernel.from_plain(plain)
-    with pytest.raises(ValueError, match="fit"):
-        Kernel.from_plain(made.to_plain() | {"alpha": torch.zeros(2, 3)})
+        Kernel.from_plain(plain, 3)
+    plain = made.to_plain()
+    for wrong in ({"alpha": plain["alpha"][:2]}, {"alpha": plain["alpha"][:, :2]}, {"kinds": []}):
+        with pytest.raises(ValueError, match="fit"):
+            Kernel.from_plain(plain | wrong, 3)
 
 
 def test_equal_molecules_have_a_fit(molecules):
