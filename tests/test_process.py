@@ -80,7 +80,7 @@ SLIPS = {
     ("predict", "esol", "-i", "missing.csv"): "there is no file missing.csv",
     ("predict", "esol", "-i", "t.csv", "--smiles-column", "x"): "there is no column 'x'",
     ("predict", "esol", "-i", "t.csv", "--evaluate", "logP"): "(did you mean 'logS'?)",
-    ("predict", "explain", "esl", "CCO", "-o", "a.html"): "no such checkpoint or run directory",
+    ("predict", "C" * 300, "CCO"): "CCC...: File name too long",
 }
 NO_GPU = {
     (*FIT, "t.csv", "--trainer.accelerator", "gpu"): "gpu: there is no GPU here",

@@ -266,10 +266,9 @@ def _train(
         Interrupted: With what is finished.
     """
     runs = plan.runs(directory)
-    for arm, run in zip(plan.arms, runs, strict=False):  # the first run of each arm
+    for arm, run in zip(plan.arms, runs if stored is None else [], strict=False):  # its first run
         with _of_arm(arm):
-            if not all(run.finished for run in runs):
-                look_at_training(run.config)
+            look_at_training(run.config)
     silence_known_noise()
     from graphormer_sepnorm.runs import scheduler
 

@@ -48,11 +48,8 @@ class OneLineParser(argparse.ArgumentParser):
 
     def _spelled(self, words: Sequence[str]) -> list[str]:
         """Return the words, options in the spelling that this parser has."""
-        known = {
-            option.replace("_", "-"): option
-            for action in self._actions
-            for option in action.option_strings
-        }
+        names = [name for action in self._actions for name in action.option_strings]
+        known = {name.replace("_", "-"): name for name in names}
         parts = [word.partition("=") for word in words]
         return [
             known.get(name.replace("_", "-"), name) + rest + value for name, rest, value in parts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import shlex
 import sys
 import time
@@ -124,11 +125,13 @@ def _predict(arguments: list[str]) -> int | None:
 
 def _refuse_other_verbs(model: str) -> None:
     """Raise a ConfigError if a word in the place of the model seems to be meant as a verb."""
-    from graphormer_sepnorm.cli.train import VERBS as OF_TRAIN
     from graphormer_sepnorm.resources import model_names
 
-    if model.startswith("-") or Path(model).exists() or closest(model, model_names()):
+    # Not a Path: a SMILES may be too long for a name.
+    if model.startswith("-") or os.path.exists(model) or closest(model, model_names()):
         return
+    from graphormer_sepnorm.cli.train import VERBS as OF_TRAIN
+
     if model in OF_TRAIN:
         raise ConfigError(f"{model} is a subcommand of train.py: python train.py {model} --help")
     if meant := did_you_mean(model, VERBS):
