@@ -98,7 +98,8 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
     found, undefined, lacking = [], [], np.zeros(len(defined), dtype=bool)
     for model, predictions in fitted.predictions.items():
         validation, test = (
-            _metrics(task, fitted.labels[split], predictions[split]) for split in SPLITS[1:]
+            _metrics(task, task.in_units(fitted.labels[split]), task.in_units(predictions[split]))
+            for split in SPLITS[1:]
         )
         if math.isnan(test[task.metric]):
             undefined.append(model)

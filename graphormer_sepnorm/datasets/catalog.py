@@ -70,6 +70,7 @@ def dataset_of(config: DataConfig) -> str:
         raise ConfigError(f"which molecules? Give your file: --data.{file} FILE")
     layout = ["smiles_column", "sheet", "header_row"]
     own = {PRETRAINING: ["molecules", *layout], TABLE: of_table}.get(dataset, [])
+    of_table.remove("label_transform")  # for graphs in memory, too
     for name in (*of_table, "molecules"):
         if name not in own and getattr(config, name) != getattr(default, name):
             kind = "train.py pretrain" if name == "molecules" else "a table of your own"

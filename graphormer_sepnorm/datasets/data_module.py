@@ -6,7 +6,8 @@ import hashlib
 import itertools
 import json
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch.utils.data import DataLoader
 
 from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.datasets.catalog import PRETRAINING, TABLE, dataset_of, load_dataset
+from graphormer_sepnorm.datasets.logarithms import AUTO, with_logarithms
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.training_graphs import (
     GraphIndices,
@@ -146,7 +148,16 @@ class MoleculeDataModule(LightningDataModule):
             self._splits = self._load()
             if not len(self._splits.train):
                 raise DataError(f"{self.dataset}: the train split holds no molecules")
+        names = self.config.label_transform
+        if names not in (None, AUTO) and not self._splits.task.shifts:
+            self._splits = with_logarithms(self._splits, names)
         return self._splits
+
+    def learn_logarithms(self, names: Sequence[str]) -> None:
+        """Let ``label_transform`` auto stand for some targets, before labels are stored."""
+        self.config = replace(self.config, label_transform=list(names))
+        if self.table_options is not None:
+            self.table_options = self.config.of_table()
 
     @property
     def store(self) -> GraphStore:
@@ -247,13 +258,14 @@ class MoleculeDataModule(LightningDataModule):
         train = self.numbers.described
         atoms = self.store.num_atoms(train)
         low, mean, high = int(atoms.min()), float(atoms.mean()), int(atoms.max())
+        in_units = self.splits.task.in_units(self.labels(train))
         return {
             "atoms": {"min": low, "mean": mean, "max": high},
             "elements": np.unique(self.store.atom_codes_of(train)[:, 0]).tolist(),
             "connected": self.store.are_connected(train),
             "targets": [
                 {"labels": len(known)} | {name: float(of(known)) for name, of in _SPREAD.items()}
-                for known in (column[~np.isnan(column)] for column in self.labels(train).T)
+                for known in (column[~np.isnan(column)] for column in in_units.T)
             ],
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -68,6 +69,25 @@ class LazyGraphs(raw_graphs.MadeGraphs):
         none = no_numbers(len(texts))
         self._columns = none if columns is None else np.asarray(columns, np.float32)
         self._bounds = none if bounds is None else np.asarray(bounds, np.float32)
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Labels, float32 ``[n, T]``; nan = missing."""
+        return self.y.numpy()
+
+    @property
+    def sides(self) -> list[np.ndarray]:
+        """What missing labels are at least, and at most, ``[n, T]`` each; none: there are none."""
+        return np.split(self._bounds, 2, axis=1) if self._bounds.shape[1] else []
+
+    def relabeled(self, change: Callable[[np.ndarray], np.ndarray]) -> LazyGraphs:
+        """Return them with other labels, and bounds of labels, by a function of ``[n, T]``."""
+        changed = copy.copy(self)
+        changed.y = torch.from_numpy(np.asarray(change(self.labels), np.float32))
+        if self.sides:
+            changed._bounds = np.hstack([change(side) for side in self.sides]).astype(np.float32)
+        changed._make = changed._graphs
+        return changed
 
     def packed(self) -> Iterator[PackedGraphs]:
         """Make all graphs in order, with their extra inputs, many at once: for the store.

@@ -31,8 +31,11 @@ _OPTIONS = {
     "verbose": "trainer.enable_progress_bar",
     **{name: f"model.{name}" for name in (*_OF_MODEL, "layers", "width", "heads", "ffn_width")},
 }
-# Of a recipe's data, of which the others are of files: how batches are made.
-_OF_DATA = ("batch_size", "eval_batch_size", "attention_blocks", "num_workers")
+# Of a recipe's data, of which the others are of files: what is made of labels, and of batches.
+_OF_DATA = (
+    *("batch_size", "eval_batch_size", "attention_blocks", "num_workers"),
+    "label_transform",
+)
 # torch's random numbers and the filters of warnings are of the whole process: of two trainings in
 # threads of one, each would draw from the other's.
 _one_at_a_time = threading.Lock()

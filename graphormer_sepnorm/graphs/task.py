@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.formatting import listed
@@ -36,6 +36,8 @@ class Task:
         ones: What class 1 of each target is called, as ``active``; the empty string where it is
             just 1. Empty: so it is for all.
         zeros: In the same way what class 0 is called, where a table would not take that for 0.
+        shifts: Of targets that are learned as logarithms, ln(y + shift), the shift; None of others.
+            Empty: none is. See `in_units`.
 
     Raises:
         ConfigError: There is no such kind or metric, or units and targets are not as many.
@@ -48,6 +50,7 @@ class Task:
     one_of: str = ""
     ones: tuple[str, ...] = ()
     zeros: tuple[str, ...] = ()
+    shifts: tuple[float | None, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.targets, str) or not self.targets:
@@ -148,9 +151,52 @@ class Task:
                 values |= zip(names, each, strict=True)
         return values
 
-    def to_plain(self) -> dict[str, str | list[str]]:
+    @property
+    def logarithmic(self) -> tuple[str, ...]:
+        """Names of the targets that are learned as logarithms."""
+        pairs = zip(self.targets, self.shifts, strict=False)
+        return tuple(name for name, shift in pairs if shift is not None)
+
+    def as_learned(self, values: np.ndarray) -> np.ndarray:
+        """Return labels or bounds in units, ``[n, T]``, as networks and trees learn them."""
+        import numpy as np
+
+        learned = np.array(values, np.float64)
+        for target, shift in enumerate(self.shifts):
+            if shift is not None:
+                learned[:, target] = np.log(learned[:, target] + shift)
+        return learned
+
+    def in_units(self, learned: np.ndarray) -> np.ndarray:
+        """Return values in units, ``[n, T]``, of what `as_learned` gave, or of predictions of it.
+
+        What was learned as a logarithm is never below 0.
+        """
+        import numpy as np
+
+        values = np.array(learned, np.float64)
+        for target, shift in enumerate(self.shifts):
+            if shift is not None:
+                values[:, target] = np.maximum(np.exp(values[:, target]) - shift, 0)
+        return values
+
+    def widths_in_units(self, learned: np.ndarray, widths: np.ndarray) -> np.ndarray:
+        """Return errors or deviations of `learned` values, ``[n, T]``, in units: half of ± one."""
+        if not self.shifts:
+            return widths
+        return (self.in_units(learned + widths) - self.in_units(learned - widths)) / 2
+
+    def evaluate_learned(
+        self, labels: np.ndarray, values: np.ndarray, metrics: Sequence[Metric] | None = None
+    ) -> dict[str, float]:
+        """Return `evaluate` of labels and predictions that are as they are learned."""
+        return self.evaluate(self.in_units(labels), self.in_units(values), metrics)
+
+    def to_plain(self) -> dict[str, Any]:
         """Return the task as lists and strings, for a checkpoint."""
-        of_classes = {"one_of": self.one_of} if self.one_of else {}
+        of_classes: dict[str, Any] = {"one_of": self.one_of} if self.one_of else {}
+        if self.shifts:
+            of_classes["shifts"] = list(self.shifts)
         named = {"ones": self.ones, "zeros": self.zeros}
         return {
             **of_classes,
@@ -167,10 +213,10 @@ class Task:
         return f"{name} (class 1)" if name else "class 1"
 
     def values_of(self, outputs: Tensor, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
-        """Return what the outputs of a model mean: real units, or probabilities of class 1.
+        """Return what the outputs of a model mean: values, or probabilities of class 1.
 
         Outputs ``[n, targets]`` are standardized values (by `mean` and `std` of each target), or
-        logits; the values are float64 ``[n, targets]``.
+        logits; the values are float64 ``[n, targets]``, as they are learned (see `in_units`).
         """
         outputs = outputs.double()
         if self.kind == "binary":
@@ -183,7 +229,8 @@ class Task:
         targets, units = tuple(plain["targets"]), tuple(plain["units"])
         ones, zeros = (tuple(plain.get(which, ())) for which in ("ones", "zeros"))
         one_of = plain.get("one_of", "")
-        return cls(plain["kind"], targets, units, plain["metric"], one_of, ones, zeros)
+        shifts = tuple(plain.get("shifts", ()))
+        return cls(plain["kind"], targets, units, plain["metric"], one_of, ones, zeros, shifts)
 
 
 def _accuracy(targets: np.ndarray, predictions: np.ndarray) -> float:

@@ -225,6 +225,8 @@ class Explainer:
         unit: Of the contributions.
         coverage: See `Explanations`.
         binary: Whether the prediction is a probability, and what is explained its log-odds.
+        logarithmic: Whether it was learned as a logarithm, which is explained.
+        target_unit: Of the prediction.
         columns: What the network reads from a table in addition to the molecule.
 
     Raises:
@@ -246,7 +248,11 @@ class Explainer:
         self._number = task.number_of(target, "explain")
         self.target = task.targets[self._number]
         self.binary = task.kind == "binary"
-        self.unit = "log-odds" if self.binary else task.units[self._number]
+        self.target_unit = task.units[self._number]
+        self.logarithmic = self.target in task.logarithmic
+        self.unit = "log-odds" if self.binary else self.target_unit
+        if self.logarithmic:
+            self.unit = f"of ln {self.target_unit}".strip()
         self._scale, self._shift = 1.0, 0.0
         if not self.binary:
             self._scale = float(predictor.facts["target_std"][self._number])

@@ -68,6 +68,8 @@ def _targets(facts: dict[str, Any]) -> Facts:
         if labels:
             text += f"; {labels['labels']:,} labels from {labels['min']:.4g} to "
             text += f"{labels['max']:.4g}, mean {labels['mean']:.4g}"
+        if target in task.logarithmic:
+            text += "; learned as logarithm"
         rows.append(("predicts", text))
     return rows
 

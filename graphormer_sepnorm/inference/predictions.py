@@ -206,6 +206,7 @@ def estimate_uncertainty(
             arrays["expected_error"] = uncertainty.known(values, expected)
         if interval is not None and task.kind == "regression":
             arrays["low"], arrays["high"] = uncertainty.intervals(values, expected, interval)
+    arrays |= _in_units(task, arrays)
     if task.one_of:
         best = arrays["values"].argmax(axis=1)
         cells[f"class_{task.one_of}"] = [task.classes[number] for number in best]
@@ -224,6 +225,15 @@ def estimate_uncertainty(
         for number in range(neighbors):
             cells |= _neighbor(sketch, nearest, number, task.targets)
     return arrays, cells, warnings
+
+
+def _in_units(task: Task, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return those of some arrays that are as they are learned, in the units of the targets."""
+    widths = {name: arrays[name] for name in ("spread", "expected_error") if name in arrays}
+    values = {name: arrays[name] for name in ("values", "low", "high") if name in arrays}
+    return {name: task.in_units(one) for name, one in values.items()} | {
+        name: task.widths_in_units(arrays["values"], one) for name, one in widths.items()
+    }
 
 
 def _neighbor(

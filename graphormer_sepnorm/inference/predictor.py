@@ -311,11 +311,13 @@ class Predictor:
                 values[:, number] = np.nan
         return Predictions(
             (),
-            values.mean(axis=0),
+            self.task.in_units(values.mean(axis=0)),
             tuple(errors),
             ("",) * len(graphs),
             self.task.targets,
-            values.std(axis=0, ddof=1) if len(values) > 1 else None,
+            self.task.widths_in_units(values.mean(axis=0), values.std(axis=0, ddof=1))
+            if len(values) > 1
+            else None,
         )
 
     def embed(
@@ -454,7 +456,8 @@ class Predictor:
         if not sample or made_with == RDKIT_VERSION:
             return
         now = self.sample([one["smiles"] for one in sample])
-        values = np.array([[one["value"] for one in part] for part in (now, sample)])
+        both = [[one["value"] for one in part] for part in (now, sample)]
+        values = np.stack([self.task.as_learned(np.array(part)) for part in both])
         scale = self._std if self.task.kind == "regression" else 1.0
         close = np.isclose(*(values / scale), rtol=0, atol=_MOVED, equal_nan=True)
         if differ := int((~close).any(axis=1).sum()):

@@ -147,6 +147,9 @@ def _row(one: Explanation, explainer: Explainer, largest: float) -> dict[str, An
         return {"one": one}
     if explainer.binary:
         predicted = f"probability {one.prediction:.3g}, log-odds {number(one.value)}"
+    elif explainer.logarithmic:
+        predicted = f"predicted {one.prediction:.3g} {explainer.target_unit}".strip()
+        predicted += f", logarithm by the network {number(one.value)}"
     else:
         predicted = f"predicted {number(one.prediction)}"
         if explainer.coverage and not math.isclose(one.prediction, one.value, rel_tol=1e-5):

@@ -133,8 +133,8 @@ def _blend(
             assert data.splits.smiles is not None
             others = blend.others_of_smiles(data.splits.smiles["test"], data.own_columns("test"))
         test = _combined(blend, test, others)
-    blend = dataclasses.replace(blend, validation=task.evaluate(labels, unseen.values))
-    return blend, unseen, test
+    validation = task.evaluate_learned(labels, unseen.values)
+    return dataclasses.replace(blend, validation=validation), unseen, test
 
 
 def _combined(blend: Blend, predicted: Predicted, others: np.ndarray) -> Predicted:
@@ -158,7 +158,7 @@ def compare(
 
         def higher_by(rows: np.ndarray, theirs: np.ndarray = theirs) -> float:
             ours, other = (
-                task.evaluate(labels[rows], one[rows], [main])[main.name]
+                task.evaluate_learned(labels[rows], one[rows], [main])[main.name]
                 for one in (values, theirs)
             )
             return other - ours

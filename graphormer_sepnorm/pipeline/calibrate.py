@@ -99,7 +99,7 @@ def _measured(
         _fingerprints(data, stored),
         rows,
         data.splits.smiles_of(stored) if keep in ("smiles", "labels") else (),
-        data.labels(stored) if keep == "labels" else None,
+        task.in_units(data.labels(stored)) if keep == "labels" else None,
     )
     own_folds = positions = tokens = distance = None
     if folds is not None:  # molecules of training are the unseen ones too
@@ -142,20 +142,26 @@ def _test(
     test: Predicted,
 ) -> None:
     """Give the test split what `predict.py` gives, and evaluate that."""
-    task, labels, bounds = data.splits.task, data.labels(test.indices), data.sides(test.indices)
+    task = data.splits.task
+    labels = task.in_units(data.labels(test.indices))
+    bounds = np.stack([*map(task.in_units, np.moveaxis(data.sides(test.indices), 2, 0))], axis=2)
     nearest, domain = uncertainty.nearest(inputs), uncertainty.domain
     assert nearest is not None
     assert domain is not None
     values = uncertainty.calibrated(inputs.values)
     expected = uncertainty.expected(inputs, nearest)
-    ends = {level: uncertainty.intervals(values, expected, level) for level in LEVELS}
+    ends = {
+        level: [*map(task.in_units, uncertainty.intervals(values, expected, level))]
+        for level in LEVELS
+    }
+    shown, errors = task.in_units(values), task.widths_in_units(values, expected)
+    errors_known = np.where(np.isnan(uncertainty.known(values, expected)), np.nan, errors)
     columns: dict[str, np.ndarray] = {}
     for target, (name, own) in enumerate(zip(task.targets, uncertainty.targets, strict=True)):
         if task.kind == "regression":
             low, high = ends[LEVEL]
             columns |= {f"low_{name}": low[:, target], f"high_{name}": high[:, target]}
-            error = uncertainty.known(values, expected)
-            columns[f"expected_error_{name}"] = error[:, target]
+            columns[f"expected_error_{name}"] = errors_known[:, target]
         known = ~np.isnan(labels[:, target])
         if own is None or not known.any():
             continue
@@ -166,7 +172,7 @@ def _test(
         else:
             at = {level: (low[:, target], high[:, target]) for level, (low, high) in ends.items()}
             outcome.quality[name] = evaluate_intervals(
-                labels[:, target], values[:, target], expected[:, target], at, bounds[:, target]
+                labels[:, target], shown[:, target], errors[:, target], at, bounds[:, target]
             )
     columns["similarity"] = nearest.similarity[:, 0]
     if inputs.distance is not None:

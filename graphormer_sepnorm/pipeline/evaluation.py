@@ -120,7 +120,7 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
             of_network = module.evaluated(split)
             final, note = _final_predictions(module, data, split, checkpoint, of_network)
     if (final != of_network).any():
-        found = module.task.evaluate(data.labels(data.indices(split)), final)
+        found = module.task.evaluate_learned(data.labels(data.indices(split)), final)
         for metric, value in found.items():
             name = f"{split}_{metric}"
             rows[name] = f"{_digits(value)}  (network alone {rows[name]})"

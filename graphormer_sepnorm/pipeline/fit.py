@@ -20,6 +20,7 @@ from lightning.pytorch.callbacks import LambdaCallback
 
 from graphormer_sepnorm.config import FitConfig, save_config
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.logarithms import AUTO
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.training_graphs import MemberFolds
 from graphormer_sepnorm.errors import DataError, Interrupted
@@ -33,6 +34,7 @@ from graphormer_sepnorm.inference.checkpoint import (
 from graphormer_sepnorm.pages.learning_curve import draw_learning_curve
 from graphormer_sepnorm.pipeline.blend import add_baselines, require_smiles
 from graphormer_sepnorm.pipeline.calibrate import calibrate
+from graphormer_sepnorm.pipeline.label_transform import choose_logarithms
 from graphormer_sepnorm.pipeline.members import evaluate_ensemble, members_of, train_members
 from graphormer_sepnorm.pipeline.predicted import Outcome, Predicted, on_split, out_of_sample
 from graphormer_sepnorm.pipeline.report import (
@@ -111,6 +113,7 @@ class _Fit:
     show: Show
     splits: DatasetSplits | None
     finished: bool = False
+    learned_as: str = ""
 
     def __post_init__(self) -> None:
         config, seed = self.config, self.config.seed_everything
@@ -125,9 +128,13 @@ class _Fit:
             self.data.deal_members(MemberFolds(config.ensemble))
         if config.blend:
             require_smiles(self.data)
-        epochs = settled_epochs(config.trainer, self.data)
-        trainer = dataclasses.replace(config.trainer, max_epochs=epochs)
-        self.config = dataclasses.replace(config, trainer=trainer)
+        own: dict[str, Any] = {}
+        if effective.data.label_transform == AUTO:
+            names, self.learned_as = choose_logarithms(self.data)
+            self.data.learn_logarithms(names)
+            own["data.label_transform"] = names or None
+        own["trainer.max_epochs"] = settled_epochs(config.trainer, self.data)
+        self.config = config.with_options(own)
         self.selected, self.shown = selection(self.config, self.data)
 
     def run(self) -> Outcome | None:
@@ -169,6 +176,8 @@ class _Fit:
         if begins and data.splits.report is not None:  # a table may have been corrected meanwhile
             fine_tuned = self.module.backbone is not None
             self.show(report_data(data, run, fine_tuned=fine_tuned))
+        if begins and self.learned_as:
+            self.show(self.learned_as)
         return directory
 
     def _wanted_directory(self) -> Path:
@@ -310,7 +319,8 @@ class _Fit:
         weights = {"network_weight": blend.weight, "kernel_share": blend.kernel_share}
         summary["blend"] = {**weights, **slope}
         if test is not None:
-            found = self.module.task.evaluate(self.data.labels(test.indices), test.values)
+            labels = self.data.labels(test.indices)
+            found = self.module.task.evaluate_learned(labels, test.values)
             own = {f"test_{name}": value for name, value in found.items()}
             own |= {f"best_validation_{name}": value for name, value in blend.validation.items()}
             names = [name for name in summary if name.startswith(("test_", "best_validation_"))]
@@ -331,8 +341,9 @@ class _Fit:
         if values is not None:
             from graphormer_sepnorm.pages.predictions import draw_predictions
 
-            labels = data.labels(data.indices("test"))
-            draw_predictions(self.files.test_predictions_figure, module.task, labels, values)
+            task, labels = module.task, data.labels(data.indices("test"))
+            both = task.in_units(labels), task.in_units(values)
+            draw_predictions(self.files.test_predictions_figure, task, *both)
 
     def _what_was_saved(self) -> str:
         step, last = self.trainer.global_step, self.files.last

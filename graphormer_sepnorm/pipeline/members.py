@@ -151,7 +151,8 @@ def evaluate_ensemble(
     out_of_fold, validated, folds = None, {}, data.member_folds
     if folds is not None:
         out_of_fold = out_of_sample(module, data)
-        found = module.task.evaluate(data.labels(out_of_fold.indices), out_of_fold.values)
+        labels = data.labels(out_of_fold.indices)
+        found = module.task.evaluate_learned(labels, out_of_fold.values)
         validated = {f"validation_{name}": value for name, value in found.items()}
     elif len(data.indices("validation")):
         [validated] = trainer.validate(module, datamodule=data, verbose=False, **options)

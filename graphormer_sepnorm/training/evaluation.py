@@ -167,7 +167,8 @@ class EvaluatedModule(LightningModule):
 
     def predict_step(self, batch: GraphBatch, batch_idx: int) -> Tensor:
         """Return real values in their units, or probabilities of class 1, ``[B, T]``."""
-        return self._values(self.outputs(batch)).float()
+        values = self._values(self.outputs(batch))
+        return torch.from_numpy(self.task.in_units(values.cpu().numpy())).float()
 
     def outputs(self, batch: GraphBatch) -> Tensor:
         """Return the outputs of the network, of an ensemble those that stand for its mean value."""
@@ -200,7 +201,7 @@ class EvaluatedModule(LightningModule):
         targets, predictions = collected.compute()
         collected.reset()
         self._evaluated[split] = predictions
-        values = self.task.evaluate(targets, predictions, self._wanted_metrics(split))
+        values = self.task.evaluate_learned(targets, predictions, self._wanted_metrics(split))
         main = self.task.main
         if math.isnan(values[main.name]) and split not in self._undefined:
             self._undefined.add(split)  # once, and not after every epoch
@@ -225,7 +226,7 @@ class EvaluatedModule(LightningModule):
         return [metric for metric in task.metrics if f"{split}_{metric.name}" in watched]
 
     def evaluated(self, split: str) -> np.ndarray:
-        """Return the predictions of the last evaluation of a split: values or probabilities."""
+        """Return what the last evaluation of a split predicted: values, as they are learned."""
         return self._evaluated[split]
 
 
@@ -247,6 +248,7 @@ def check_same_data(facts: Mapping[str, Any], trainer: Trainer) -> None:
         # Predictions and labels meet by their index alone.
         "targets": (task.targets, own.targets),
         "classes": ([task.one_of], [own.one_of]),
+        "shifts of logarithms": ([*map(str, task.shifts)], [*map(str, own.shifts)]),
         "descriptors": (extra.descriptors, of_data.descriptors),
         "descriptor columns": (extra.columns, of_data.columns),
     }

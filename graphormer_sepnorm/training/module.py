@@ -245,7 +245,7 @@ class GraphormerModule(EvaluatedModule):
         self.load_state_dict(checkpoint["state_dict"])
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Predict in real units (regression) or as logits (binary): float ``[B, T]``.
+        """Predict values as they are learned (regression) or logits (binary): float ``[B, T]``.
 
         Raises:
             CheckpointError: The batch was made with another vocabulary.
