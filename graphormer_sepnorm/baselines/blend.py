@@ -8,18 +8,18 @@ n molecules · T targets.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.special import expit, logit
 
-from graphormer_sepnorm.baselines.features import compute_features
+from graphormer_sepnorm.baselines.features import COUNTED, compute_features
 from graphormer_sepnorm.baselines.kernel import Kernel
 from graphormer_sepnorm.baselines.trees import BoostedTrees
 from graphormer_sepnorm.chem.descriptors import compute_descriptors
-from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS
-from graphormer_sepnorm.chem.molecules import parse_smiles
+from graphormer_sepnorm.chem.fingerprints import substructures
 from graphormer_sepnorm.errors import CheckpointError, DataError
 
 _SMALLEST = 1e-6  # no probability is closer to 0 or 1 than that
@@ -49,14 +49,15 @@ class Blend:
     """A network blended with trees, and a kernel.
 
     Attributes:
-        trees: What the network is blended with, if there is no kernel.
-        weights: float64 ``[T]``, the share of the network; 1 for targets without trees.
+        trees: What the network is blended with, if there is no kernel; with one there may be none.
+        weights: float64 ``[T]``, the share of the network; 1 for targets that have no others, 0 in
+            a model without networks.
         validation: Metrics of the blend on the molecules that its weight was fitted on.
         exclusive: Whether the targets are mutually exclusive classes.
         stacking: Of classes: log-odds are blended. None: values are, or probabilities, as in
             checkpoints of before 2026-11-25.
         kernel: None: there is none.
-        kernel_share: Its weight in the mean with the trees, 0 to 1.
+        kernel_share: float64 ``[T]``, its weight in the mean with the trees, 0 to 1.
     """
 
     trees: BoostedTrees
@@ -65,31 +66,40 @@ class Blend:
     exclusive: bool = False
     stacking: Stacking | None = None
     kernel: Kernel | None = None
-    kernel_share: float = 0.0
+    kernel_share: float | np.ndarray = 0.0
 
     @classmethod
-    def of_trees(cls, trees: BoostedTrees, weight: float, **more: Any) -> Self:
-        """Give all targets that have trees the same weight; `more` are further attributes."""
-        return cls(trees, np.where(trees.known, weight, 1.0), **more)
+    def of_trees(cls, trees: BoostedTrees, weight: float | np.ndarray, **more: Any) -> Self:
+        """Give targets that have trees, or a kernel, a weight; `more` are further attributes."""
+        made = cls(trees, np.ones(len(trees.trees)), **more)
+        return replace(made, weights=np.where(made.known, weight, 1.0))
+
+    @cached_property
+    def known(self) -> np.ndarray:
+        """Which targets the network is blended in, bool ``[T]``."""
+        if self.trees.known.any() or self.kernel is None:
+            return self.trees.known
+        return np.asarray(~np.isnan(self.kernel.alpha).any(axis=0))
 
     @property
     def weight(self) -> float:
-        """The share of the network in the targets that have trees."""
-        return float(self.weights.min(initial=1.0))
+        """The share of the network in the targets that have others; their mean."""
+        return round(float(self.weights[self.known].mean()), 2) if self.known.any() else 1.0
 
     def shares(self, network: str) -> str:
         """Return the shares of its models in words; the first one is called `network`."""
+        kernel = round(float(np.mean(self.kernel_share)), 2)
         shares = {
             network: self.weight,
-            "gradient boosting": (1 - self.weight) * (1 - self.kernel_share),
-            "kernel": (1 - self.weight) * self.kernel_share,
+            "gradient boosting": (1 - self.weight) * (1 - kernel),
+            "kernel": (1 - self.weight) * kernel,
         }
         return " + ".join(f"{share:.2g} {name}" for name, share in shares.items() if share)
 
     @property
     def changes(self) -> bool:
         """Whether it predicts anything else than the network."""
-        return self.weight < 1 or self.stacking is not None
+        return bool((self.weights < 1).any()) or self.stacking is not None
 
     def combined(
         self, networks: np.ndarray, others: np.ndarray
@@ -100,6 +110,8 @@ class Blend:
         blended; `others` are ``[n, T]``. The spread is the standard deviation of the blends of each
         network with the same others; None where there is one network.
         """
+        if not len(networks):  # what counts for nothing may be anything
+            networks = np.where(self.known, 0.5, np.nan * others)[None]
         if self.stacking is None:
             values = np.where(
                 self.weights < 1, self.weights * networks + (1 - self.weights) * others, networks
@@ -108,44 +120,57 @@ class Blend:
         else:
             odds = self.weights * log_odds(networks) + (1 - self.weights) * log_odds(others)
             odds = self.stacking.slope * odds + self.stacking.constants
-            values = np.where(self.trees.known, expit(odds), networks)
-            mean = np.where(self.trees.known, expit(odds.mean(axis=0)), networks.mean(axis=0))
+            values = np.where(self.known, expit(odds), networks)
+            mean = np.where(self.known, expit(odds.mean(axis=0)), networks.mean(axis=0))
         if self.exclusive:
             # The others see one class at a time.
             values, mean = (one / one.sum(axis=-1, keepdims=True) for one in (values, mean))
         return mean, values.std(axis=0, ddof=1) if len(values) > 1 else None
 
-    def others_of_smiles(self, smiles: Sequence[str], own: np.ndarray | None = None) -> np.ndarray:
-        """Return what the network is blended with for many molecules, by several processes."""
+    def pair_of_smiles(
+        self, smiles: Sequence[str], own: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return what trees and kernel predict for many molecules, by several processes."""
         columns = self.trees.columns
         raw = compute_features(smiles, names=columns.descriptors)
         trees = self.trees.predict(columns.of(raw.with_columns(own)))
-        if self.kernel is None:
-            return trees
-        return self.others(trees, self.kernel.predict([parse_smiles(s).molecule for s in smiles]))
+        return trees, None if self.kernel is None else self.kernel.predict(raw.substructures)
 
-    def others_of(
+    def pair_of(
         self,
         molecules: Sequence[Any],
         own: np.ndarray | None = None,
         known: tuple[Sequence[str], np.ndarray] | None = None,
-    ) -> np.ndarray:
-        """Return what the network is blended with for molecules, see `FeatureColumns`."""
-        trees = self.trees.predict(self.trees.columns.of_molecules(molecules, own, known))
-        return self.others(trees, None if self.kernel is None else self.kernel.predict(molecules))
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return what trees and kernel predict for molecules, see `FeatureColumns`."""
+        found = substructures(molecules)
+        trees = self.trees.predict(self.trees.columns.of_molecules(molecules, found, own, known))
+        return trees, None if self.kernel is None else self.kernel.predict(found)
 
     def others(self, trees: np.ndarray, kernel: np.ndarray | None) -> np.ndarray:
-        """Return the mean of trees and kernel, ``[n, T]``; nan for targets without trees."""
+        """Return the mean of trees and kernel, or what there is, ``[n, T]``; nan of neither."""
         if kernel is None:
             return trees
         odds = self.trees.logistic
         pair = [log_odds(trees), log_odds(kernel)] if odds else [trees, kernel]
         mean = (1 - self.kernel_share) * pair[0] + self.kernel_share * pair[1]
-        return np.where(np.isnan(kernel), trees, expit(mean) if odds else mean)
+        mean = np.where(np.isnan(kernel), trees, expit(mean) if odds else mean)
+        return np.where(np.isnan(trees), kernel, mean)
 
-    def apart(self, network: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Return how far both are from each other, ``[n, T]``; nan for targets without trees."""
-        return np.where(self.trees.known, np.abs(network - others), np.nan)
+    def apart(
+        self,
+        networks: np.ndarray,
+        others: np.ndarray,
+        pair: tuple[np.ndarray, np.ndarray | None],
+    ) -> np.ndarray:
+        """Return how far networks and `others` are from each other, ``[n, T]``; nan of neither.
+
+        In a model without networks (nan) how far its trees and its kernel are, 0 of one alone.
+        """
+        distance = np.abs(networks - others)
+        if np.isnan(networks).all() and pair[1] is not None:
+            distance = np.nan_to_num(np.abs(pair[0] - pair[1]))
+        return np.where(self.known, distance, np.nan)
 
     def to_plain(self) -> dict[str, Any]:
         """Return it as a checkpoint holds it."""
@@ -160,7 +185,8 @@ class Blend:
             slope, constants = self.stacking
             plain["stacking"] = {"slope": slope, "constants": constants.tolist()}
         if self.kernel is not None:
-            plain |= {"kernel": self.kernel.to_plain(), "kernel_share": self.kernel_share}
+            share = np.broadcast_to(self.kernel_share, self.weights.shape).tolist()
+            plain |= {"kernel": self.kernel.to_plain(), "kernel_share": share}
         return plain
 
     @classmethod
@@ -172,10 +198,8 @@ class Blend:
         """
         trees = BoostedTrees.from_plain(plain["trees"])
         environments = trees.columns.environments
-        if environments and not 0 <= environments[0] <= environments[-1] < ENVIRONMENTS:
-            raise CheckpointError(
-                f"blend.trees has an environment that is not below {ENVIRONMENTS}"
-            )
+        if environments and not 0 <= environments[0] <= environments[-1] < COUNTED:
+            raise CheckpointError(f"blend.trees has an environment that is not below {COUNTED}")
         try:
             compute_descriptors([], trees.columns.descriptors)
         except DataError as error:
@@ -191,7 +215,7 @@ class Blend:
             plain.get("exclusive", False),
             stacking,
             Kernel.from_plain(plain["kernel"], len(trees.trees)) if "kernel" in plain else None,
-            plain.get("kernel_share", 0.0),
+            np.array(plain.get("kernel_share", 0.0), np.float64),
         )
 
 
@@ -206,13 +230,39 @@ def fit_weight(
     trees: np.ndarray,
     std: np.ndarray,
     bounds: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return the weights of the network in means of values, from 0 to 1, ``[T]``.
+
+    First the one that is best for all targets together (`_common_weight`). Then each target's own,
+    which is shrunk toward that as if `EVEN_LABELS` more labels were best with it.
+    """
+    bounds = np.full((*labels.shape, 2), np.nan) if bounds is None else bounds
+    common = _common_weight(labels, network, trees, std, bounds)
+    weights = np.full(labels.shape[1], common)
+    several = np.flatnonzero(~np.isnan(trees).any(axis=0))
+    for target in several if len(several) > 1 else ():
+        one = slice(target, target + 1)
+        own, by_network, by_trees, beyond = (
+            part[:, one] for part in (labels, network, trees, bounds)
+        )
+        weights[target] = _common_weight(own, by_network, by_trees, std[one], beyond, common)
+    return weights
+
+
+def _common_weight(
+    labels: np.ndarray,
+    network: np.ndarray,
+    trees: np.ndarray,
+    std: np.ndarray,
+    bounds: np.ndarray,
+    even: float = EVEN,
 ) -> float:
     """Return the weight of the network in a mean of values, from 0 to 1.
 
     By the squared error in units of the training labels' standard deviation, averaged over the
     targets. What lies beyond a bound costs nothing, as in training. The best of `WEIGHTS` is shrunk
-    toward the half as if `EVEN_LABELS` more labels were best with that; it is the half where there
-    is nothing to choose by, or the network predicts something that is not finite.
+    toward `even` as if `EVEN_LABELS` more labels were best with that; it is that where there is
+    nothing to choose by, or the network predicts something that is not finite.
 
     Args:
         labels: ``[n, T]``; nan = missing.
@@ -220,17 +270,18 @@ def fit_weight(
         trees: The same; nan in all rows of a target without trees.
         std: ``[T]``, standard deviations of the training labels.
         bounds: Of missing labels what they are at least, and at most, ``[n, T, 2]``; nan where
-            nothing is known. None: of none.
+            nothing is known.
+        even: What the best is shrunk toward.
     """
     chosen = np.flatnonzero(~np.isnan(trees).any(axis=0))
-    low, high = np.full((2, *labels.shape), np.nan) if bounds is None else np.moveaxis(bounds, 2, 0)
+    low, high = np.moveaxis(bounds, 2, 0)
     labels, network, trees, low, high = (
         values[:, chosen] for values in (labels, network, trees, low, high)
     )
     present = ~np.isnan(np.fmax(np.fmax(labels, low), high))
     fewest = present.sum(axis=0).min(initial=len(labels)) if len(chosen) else 0
     if fewest == 0 or not np.isfinite(network[present]).all():
-        return EVEN
+        return even
     losses = []
     for weight in WEIGHTS:
         values = weight * network + (1 - weight) * trees
@@ -238,7 +289,7 @@ def fit_weight(
         errors = np.where(np.isnan(labels), beyond, values - labels)
         losses.append(np.mean((errors / std[chosen]) ** 2, axis=0, where=present).mean())
     best = WEIGHTS[int(np.argmin(losses))]
-    return round(EVEN + (best - EVEN) * float(fewest / (fewest + EVEN_LABELS)), 2)
+    return round(even + (best - even) * float(fewest / (fewest + EVEN_LABELS)), 2)
 
 
 def fit_stacking(

@@ -50,7 +50,7 @@ class Found(NamedTuple):
     """The baselines of a data set.
 
     Attributes:
-        baselines: Those that have a test metric.
+        baselines: Those that have a test metric; without a test split all of them.
         left_out: In words, what was not used; mostly nothing.
         fitted: Their predictions; None for a data set without SMILES.
     """
@@ -101,7 +101,7 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
             _metrics(task, task.in_units(fitted.labels[split]), task.in_units(predictions[split]))
             for split in SPLITS[1:]
         )
-        if math.isnan(test[task.metric]):
+        if len(labels) and math.isnan(test[task.metric]):
             undefined.append(model)
             continue
         without = defined & ~np.isfinite(predictions["test"]).all(axis=0)
@@ -109,8 +109,6 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
         name = NAMES[model] + (f", with {listed(own)}" if own and model != "mean" else "")
         found.append(Baseline(name, validation, test, not without.any()))
     lacking[fitted.targets :] = False
-    if not len(labels):  # of no test split the report tells
-        undefined = []
     names = [task.targets[target] for target in np.flatnonzero(lacking)]
     return Found(found, _left_out(fitted, task, undefined, names), fitted)
 

@@ -1,23 +1,33 @@
-"""What trees see of a molecule: counts of its Morgan environments, and RDKit's descriptors.
+"""What trees see of a molecule: counts of its substructures, and RDKit's descriptors.
 
-n molecules · F features: the environments that training knows, the descriptors, columns of a table.
+n molecules · F features: the counts that training knows, the descriptors, columns of a table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array, hstack, vstack
 
-from graphormer_sepnorm.chem.descriptors import compute_descriptors, descriptor_names
-from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS, morgan_counts
+from graphormer_sepnorm.chem.descriptors import compute_descriptors, quick_descriptor_names
+from graphormer_sepnorm.chem.fingerprints import (
+    HASHED,
+    REDUCED,
+    SUBSTRUCTURES,
+    Substructures,
+    hashed_counts,
+    reduced_graphs,
+    substructures,
+)
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_smiles
 from graphormer_sepnorm.process import cores, in_processes
 
-FEWEST = 3  # environments in fewer training molecules say nothing
+COUNTED = HASHED + REDUCED  # columns of counts
+FEWEST = 3  # what is in fewer training molecules says nothing
 LARGEST = 1e6  # some descriptors of charges are enormous where a denominator is nearly 0
 # Molecules that a process takes at once, and the number from which several processes are worth it.
 _CHUNK, _MANY = 250, 2000
@@ -25,22 +35,24 @@ _CHUNK, _MANY = 250, 2000
 
 @dataclass(frozen=True, eq=False)
 class RawFeatures:
-    """All environments and descriptors of some molecules.
+    """All counts and descriptors of some molecules.
 
     Attributes:
-        counts: float64 ``[n, 2048]``, how often each environment occurs.
-        descriptors: float32 ``[n, K]``, those of `descriptor_names`; nan where undefined. Columns
-            of a table may stand behind them.
+        counts: float64 ``[n, COUNTED]``, by `hashed_counts`, then by `reduced_graphs`.
+        descriptors: float32 ``[n, K]``; nan where undefined. Columns of a table may stand behind
+            them.
+        substructures: What the counts are of, for a kernel; empty of some of the molecules.
     """
 
     counts: csr_array
     descriptors: np.ndarray
+    substructures: Substructures = field(default_factory=dict)
 
     def with_columns(self, columns: np.ndarray | None) -> RawFeatures:
         """Return them with columns of a table, ``[n, C]``, nan = missing; None: there are none."""
         if columns is None:
             return self
-        return RawFeatures(self.counts, np.hstack([self.descriptors, columns]))
+        return replace(self, descriptors=np.hstack([self.descriptors, columns]))
 
     def take(self, molecules: np.ndarray) -> RawFeatures:
         """Return those of some molecules, by their indices, int64 ``[m]``."""
@@ -52,7 +64,7 @@ class FeatureColumns:
     """Which columns trees were given, and what stands for a descriptor that is undefined.
 
     Attributes:
-        environments: Numbers below `ENVIRONMENTS`, increasing.
+        environments: Which counts: below `COUNTED`, increasing.
         descriptors: Names.
         medians: Of each descriptor in training, then of each column of a table.
         rdkit: Release that computed them.
@@ -68,14 +80,14 @@ class FeatureColumns:
     @classmethod
     def fit(cls, raw: RawFeatures, columns: Sequence[str] = ()) -> Self:
         """Choose the columns for training molecules; `columns` of a table follow descriptors."""
-        molecules = np.bincount(raw.counts.indices, minlength=ENVIRONMENTS)
+        molecules = np.bincount(raw.counts.indices, minlength=COUNTED)
         medians = np.zeros(raw.descriptors.shape[1])
         for index, column in enumerate(raw.descriptors.T):
             present = column[~np.isnan(column)].astype(np.float64)
             medians[index] = np.median(present) if len(present) else 0
         chosen = cls(
             tuple(np.flatnonzero(molecules >= FEWEST).tolist()),
-            descriptor_names(),
+            quick_descriptor_names(),
             tuple(medians.tolist()),
             columns=tuple(columns),
         )
@@ -98,18 +110,21 @@ class FeatureColumns:
     def of_molecules(
         self,
         molecules: Sequence[Any],
+        found: Substructures,
         columns: np.ndarray | None = None,
         known: tuple[Sequence[str], np.ndarray] | None = None,
     ) -> np.ndarray:
-        """Return the columns of molecules, float32 ``[n, F]``.
+        """Return the columns of molecules with the `substructures` `found`, float32 ``[n, F]``.
 
         With `columns` of a table, ``[n, C]``, nan = missing. Names and values ``[n, K]`` of
-        descriptors that are `known` need not be computed again, if they are the same ones.
+        descriptors that are `known` need not be computed again, if these are among them.
         """
-        if known is not None and tuple(known[0]) == self.descriptors:
-            raw = RawFeatures(morgan_counts(molecules), known[1])
+        names, values = known or ((), np.empty((0, 0)))
+        if {*self.descriptors} <= {*names}:
+            chosen = values[:, [names.index(name) for name in self.descriptors]]
+            raw = RawFeatures(_counts(molecules, found), chosen)
         else:
-            raw = _raw(molecules, self.descriptors)
+            raw = _raw(molecules, self.descriptors, found)
         return self.of(raw.with_columns(columns))
 
 
@@ -119,14 +134,14 @@ def compute_features(
     names: Sequence[str] | None = None,
     processes: int | None = None,
 ) -> RawFeatures:
-    """Compute environments and descriptors; four to ten milliseconds a molecule and core.
+    """Compute counts and descriptors; three to five milliseconds a molecule and core.
 
-    A molecule that cannot be read, as some of ogbg-molhiv, has no environment, and all its
-    descriptors are undefined. `done` is given now and then how many are done. Without `names` all
-    descriptors of this release of RDKit are taken, without `processes` one for each core, if the
-    molecules are many.
+    A molecule that cannot be read, as some of ogbg-molhiv, has no counts, and all its descriptors
+    are undefined. `done` is given now and then how many are done. Without `names` those of
+    `quick_descriptor_names` are taken, without `processes` one for each core, if the molecules are
+    many.
     """
-    names = descriptor_names() if names is None else names
+    names = quick_descriptor_names() if names is None else names
     processes = processes or (cores() if len(smiles) >= _MANY else 1)
     chunks = [(smiles[start : start + _CHUNK], names) for start in range(0, len(smiles), _CHUNK)]
     parts = [_raw([], names)]
@@ -139,6 +154,7 @@ def compute_features(
     return RawFeatures(
         csr_array(vstack([part.counts for part in parts])),
         np.concatenate([part.descriptors for part in parts]),
+        {kind: [*chain(*(part.substructures[kind] for part in parts))] for kind in SUBSTRUCTURES},
     )
 
 
@@ -147,5 +163,12 @@ def _of_chunk(chunk: tuple[Sequence[str], Sequence[str]]) -> RawFeatures:
     return _raw([parse_smiles(text).molecule for text in smiles], names)
 
 
-def _raw(molecules: Sequence[Any], names: Sequence[str]) -> RawFeatures:
-    return RawFeatures(morgan_counts(molecules), compute_descriptors(molecules, names))
+def _raw(
+    molecules: Sequence[Any], names: Sequence[str], found: Substructures | None = None
+) -> RawFeatures:
+    found = substructures(molecules) if found is None else found
+    return RawFeatures(_counts(molecules, found), compute_descriptors(molecules, names), found)
+
+
+def _counts(molecules: Sequence[Any], found: Substructures) -> csr_array:
+    return csr_array(hstack([hashed_counts(found), reduced_graphs(molecules)], format="csr"))

@@ -22,7 +22,6 @@ from sklearn.utils.parallel import Parallel, delayed
 from graphormer_sepnorm.baselines.features import FeatureColumns, compute_features
 from graphormer_sepnorm.baselines.fit_kernel import fit_kernel
 from graphormer_sepnorm.baselines.kernel import Kernel
-from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.metrics import Kind
 
@@ -37,7 +36,8 @@ FEWEST_LABELS = 10
 BOOSTED = {"regression": 500, "binary": 300}
 FOREST = {"regression": 200, "binary": 300}
 # Boostings whose mean is taken, or fewer where labels are many: so many are boosted in all.
-BOOSTERS, MOST_BOOSTED_LABELS = 5, 250_000
+BOOSTERS, MOST_BOOSTED_LABELS = 3, 150_000
+_FEW = 20_000_000  # features of all molecules
 # The baselines, in the order in which they are shown.
 MODELS = {
     "mean": "mean",
@@ -47,7 +47,9 @@ MODELS = {
 }
 
 _LEARNING_RATE, _DEPTH, _SMALLEST_LEAF = 0.05, 5, 3
-_BOOSTED_FEATURES, _FEWEST_FEATURES = 0.03, 16
+# The share of features that a split of a boosted tree chooses from: more where a table has columns
+# of its own, of which one may decide everything.
+_BOOSTED_FEATURES, _WITH_COLUMNS, _FEWEST_FEATURES = 0.01, 0.03, 16
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,7 @@ def fit_baselines(
     # What weighs nothing teaches nothing, not even a median.
     fitted_on = in_training & (weights > 0)
     columns = FeatureColumns.fit(raw.take(np.flatnonzero(fitted_on)), table.names)
-    x = columns.of(raw)
+    x, substructures = columns.of(raw), raw.substructures
     del raw
     folds, held_out, evaluated = np.full(len(rows), -1), 0, split == 1
     if table.folds is not None:
@@ -174,21 +176,27 @@ def fit_baselines(
     found = {name: np.full(labels.shape, np.nan) for name in wanted}
     boosted: list[Fitted | None] = [None] * labels.shape[1]
     targets, boosters = _room(taught[in_training])
+    size = boosters, _WITH_COLUMNS if table.names else _BOOSTED_FEATURES
     for target in range(targets):
         for name in (one for one in wanted if one != "kernel"):
             progress(MODELS[name], target, targets)
             # The mean is of what it is evaluated by: of bounds nothing is known but a side.
             y = (labels if name == "mean" else taught)[:, target]
             known = fitted_on & ~np.isnan(y)
-            whole = _fitted(name, kind, boosters, x, y, weights, known)
+            fits = (
+                delayed(_fitted)(name, kind, size, x, y, weights, rows)
+                for rows in (known, *(known & (folds != fold) for fold in range(held_out)))
+            )
+            # Side by side where copies of the features are no burden; a forest's trees are already.
+            at_once = -1 if name == "boosting" and x.size < _FEW else 1
+            whole, *others = Parallel(n_jobs=at_once, prefer="threads")(fits)
             if whole is None:
                 continue
             if name == "boosting":
                 boosted[target] = whole
             predicted = split == 2 if held_out else split > 0
             found[name][predicted, target] = whole.predict(x[predicted])
-            for fold in range(held_out):
-                without = _fitted(name, kind, boosters, x, y, weights, known & (folds != fold))
+            for fold, without in enumerate(others):
                 own = evaluated & (folds == fold)
                 if without is not None:
                     found[name][own, target] = without.predict(x[own])
@@ -199,7 +207,7 @@ def fit_baselines(
     ]
     if "kernel" in wanted and enough:
         kernel, found["kernel"] = fit_kernel(
-            [parse_smiles(table.smiles[row]).molecule for row in rows],
+            substructures,
             taught,
             fitted_on,
             weights,
@@ -249,13 +257,16 @@ def _room(labels: np.ndarray) -> tuple[int, int]:
 def _fitted(
     name: str,
     kind: Kind,
-    boosters: int,
+    size: tuple[int, float],
     x: np.ndarray,
     labels: np.ndarray,
     weights: np.ndarray,
     rows: np.ndarray,
 ) -> Fitted | None:
-    """Fit a model of one target on some rows, bool ``[n]``; None where they say too little."""
+    """Fit a model of one target on some rows, bool ``[n]``; None where they say too little.
+
+    `size` is how many boostings are fitted, and the share of features that splits choose from.
+    """
     y, weight = labels[rows], weights[rows]
     if len(y) == 0:
         return None
@@ -271,9 +282,9 @@ def _fitted(
     if not _enough(y, kind):
         return None
     x, y = x[rows], (y - mean) / std
-    model = _made(name, kind, *x.shape)
+    model = _made(name, kind, size[1], *x.shape)
     if name == "boosting":
-        return Fitted(boost(model, boosters, x, y, weight), mean, std)
+        return Fitted(boost(model, size[0], x, y, weight), mean, std)
     model.fit(x, y, sample_weight=weight)
     model.n_jobs = 1  # threads would add the trees up in any order
     return Fitted((model,), mean, std)
@@ -294,7 +305,7 @@ def boost(
     return tuple(Parallel(n_jobs=-1, prefer="threads")(fits))
 
 
-def _made(name: str, kind: Kind, molecules: int, features: int) -> Any:
+def _made(name: str, kind: Kind, share: float, molecules: int, features: int) -> Any:
     if name == "forest":
         options: dict[str, Any] = {
             "n_estimators": FOREST[kind],
@@ -304,13 +315,13 @@ def _made(name: str, kind: Kind, molecules: int, features: int) -> Any:
         }
         if kind == "binary":
             return RandomForestClassifier(min_samples_leaf=2, **options)
-        return RandomForestRegressor(max_features=0.1, **options)
+        return RandomForestRegressor(max_features=0.03, **options)
     boosting = GradientBoostingClassifier if kind == "binary" else GradientBoostingRegressor
     return boosting(
         n_estimators=BOOSTED[kind],
         learning_rate=_LEARNING_RATE,
         max_depth=_DEPTH,
         subsample=min(0.5, MOST_ROWS / molecules),
-        max_features=min(features, max(_FEWEST_FEATURES, round(_BOOSTED_FEATURES * features))),
+        max_features=min(features, max(_FEWEST_FEATURES, round(share * features))),
         min_samples_leaf=_SMALLEST_LEAF,
     )

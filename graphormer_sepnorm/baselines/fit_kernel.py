@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 from scipy.linalg import cholesky, eigh, solve_triangular
@@ -15,6 +14,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from graphormer_sepnorm.baselines.kernel import Counts, Kernel
+from graphormer_sepnorm.chem.fingerprints import Substructures
 from graphormer_sepnorm.metrics import Kind
 
 # Up to so many molecules the regression is exact; of more so many are landmarks, and fewer where
@@ -27,7 +27,7 @@ _JITTERS = (1e-8, 1e-6, 1e-4)
 
 
 def fit_kernel(
-    molecules: Sequence[Any],
+    found: Substructures,
     labels: np.ndarray,
     rows: np.ndarray,
     weights: np.ndarray,
@@ -39,7 +39,7 @@ def fit_kernel(
     """Fit targets on some molecules, and predict all.
 
     Args:
-        molecules: n; None for one that RDKit does not take.
+        found: `substructures` of the n molecules.
         labels: Real values, or 0 and 1, ``[n, T]``; nan where missing.
         rows: bool ``[n]``, which molecules are fitted on.
         weights: ``[n]``, positive of these.
@@ -54,12 +54,14 @@ def fit_kernel(
     """
     fitted_on = np.flatnonzero(rows)
     most = int(LANDMARKS / max(1, len(targets)) ** (1 / 3))
-    most = min(most, max(1000, MOST_SIMILARITIES // max(1, len(molecules))))
+    most = min(most, max(1000, MOST_SIMILARITIES // max(1, len(labels))))
     landmarks = fitted_on
     if len(fitted_on) > most:
         landmarks = np.sort(np.random.default_rng(0).permutation(fitted_on)[:most])
-    counts = Counts.of([molecules[index] for index in landmarks.tolist()])
-    similarities = Counts.of(molecules, counts.vocabulary).similarities(counts) + 1
+    counts = Counts.of(
+        {kind: [keys[index] for index in landmarks.tolist()] for kind, keys in found.items()}
+    )
+    similarities = Counts.of(found, counts.vocabulary).similarities(counts) + 1
     factor = _cholesky(similarities[landmarks])
     features = solve_triangular(factor, similarities.T, lower=True).T
     del similarities

@@ -17,7 +17,7 @@ import torch
 from scipy.sparse import csr_array
 from scipy.special import expit
 
-from graphormer_sepnorm.chem.fingerprints import SUBSTRUCTURES, substructures
+from graphormer_sepnorm.chem.fingerprints import SUBSTRUCTURES, Substructures
 
 # Rows of a kernel that are computed at once.
 _ROWS = 500
@@ -41,31 +41,32 @@ class Counts:
     sizes: np.ndarray
 
     @classmethod
-    def of(cls, molecules: Sequence[Any], vocabulary: Sequence[np.ndarray] | None = None) -> Self:
+    def of(cls, found: Substructures, vocabulary: Sequence[np.ndarray] | None = None) -> Self:
         """Count the substructures of molecules.
 
         Args:
-            molecules: None for one that RDKit does not take: it has no substructures.
+            found: By `substructures`.
             vocabulary: Pairs to look for. None: all that occur.
         """
-        found: list[np.ndarray] = []
+        count = len(found[next(iter(SUBSTRUCTURES))])
+        vocabularies: list[np.ndarray] = []
         sets: list[csr_array] = []
-        sizes = np.zeros((len(molecules), len(SUBSTRUCTURES)), np.float32)
+        sizes = np.zeros((count, len(SUBSTRUCTURES)), np.float32)
         for kind, name in enumerate(SUBSTRUCTURES):
-            keys = substructures(name, molecules)
+            keys = found[name]
             lengths = np.array([len(some) for some in keys], np.int64)
             flat = np.concatenate([np.empty(0, np.int64), *keys])
             known = np.unique(flat) if vocabulary is None else vocabulary[kind]
             column = np.searchsorted(known, flat)
             there = column < len(known)
             there[there] = known[column[there]] == flat[there]
-            rows = np.repeat(np.arange(len(molecules)), lengths)[there]
-            shape = (len(molecules), len(known))
+            rows = np.repeat(np.arange(count), lengths)[there]
+            shape = (count, len(known))
             ones = np.ones(len(rows), np.float32)
             sets.append(csr_array((ones, (rows, column[there])), shape=shape))
-            found.append(known)
+            vocabularies.append(known)
             sizes[:, kind] = lengths
-        return cls(tuple(found), tuple(sets), sizes)
+        return cls(tuple(vocabularies), tuple(sets), sizes)
 
     def similarities(self, others: Counts) -> np.ndarray:
         """Return the kernel of all molecules and `others`, 0 to 1, float64 ``[n, m]``.
@@ -99,9 +100,12 @@ class Kernel:
     intercept: np.ndarray
     logistic: bool
 
-    def predict(self, molecules: Sequence[Any]) -> np.ndarray:
-        """Return values or probabilities of class 1, float64 ``[n, T]``; nan without a model."""
-        counts = Counts.of(molecules, self.landmarks.vocabulary)
+    def predict(self, found: Substructures) -> np.ndarray:
+        """Return values or probabilities of class 1, float64 ``[n, T]``; nan without a model.
+
+        Of molecules by their `substructures`.
+        """
+        counts = Counts.of(found, self.landmarks.vocabulary)
         values = (counts.similarities(self.landmarks) + 1) @ self.alpha + self.intercept
         return expit(values) if self.logistic else values
 

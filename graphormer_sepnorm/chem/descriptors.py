@@ -6,8 +6,10 @@ Which there are differs between releases of RDKit, so whoever stores values stor
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 from rdkit import Chem, rdBase
@@ -18,12 +20,22 @@ from graphormer_sepnorm.errors import DataError
 # Not asked for: a function of some of the others that takes a sixth of the time, and two whose
 # values outgrow float32 in large molecules.
 LEFT_OUT = frozenset({"qed", "Ipc", "AvgIpc"})
+_NOT_FOR_TREES = re.compile("^fr_|^Chi|^Kappa|^Hall|^Phi|EState|BCUT|BertzCT|SPS|BalabanJ")
 
 
 @cache
 def descriptor_names() -> tuple[str, ...]:
     """Return the names of the descriptors that this release of RDKit computes, in its order."""
     return tuple(name for name, _ in Descriptors.descList if name not in LEFT_OUT)
+
+
+@cache
+def quick_descriptor_names() -> tuple[str, ...]:
+    """Return those that trees are given: a third of the time, and no worse predictions.
+
+    Left out are counts of groups, which fingerprints have, connectivity, and what is slow.
+    """
+    return tuple(name for name in descriptor_names() if not _NOT_FOR_TREES.search(name))
 
 
 def compute_descriptors(
@@ -42,7 +54,9 @@ def compute_descriptors(
     Raises:
         DataError: This release of RDKit has no such descriptor.
     """
-    known = dict(Descriptors.descList)
+    known: dict[str, Any] = dict(Descriptors.descList)
+    # These four begin with the same computation, and take what it was for this molecule if asked.
+    known |= {name: partial(known[name], force=0) for name in known if "EStateIndex" in name}
     wanted = descriptor_names() if names is None else names
     missing = [name for name in wanted if name not in known]
     if missing:

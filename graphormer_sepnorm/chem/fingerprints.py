@@ -1,13 +1,14 @@
-"""Morgan fingerprints as arrays, for models that take vectors."""
+"""Fingerprints as arrays, for models that take vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from rdkit import Chem
-from rdkit.Chem import rdFingerprintGenerator
-from scipy.sparse import csr_array
+from rdkit.Chem import rdFingerprintGenerator, rdReducedGraphs
+from scipy.sparse import csr_array, hstack
 
 # Environments reach two bonds far (ECFP4) and are hashed to so many columns.
 RADIUS, ENVIRONMENTS = 2, 2048
@@ -20,6 +21,12 @@ SUBSTRUCTURES = {
     ),
     "atom pairs": rdFingerprintGenerator.GetAtomPairGenerator(),
 }
+# By kind, those of each molecule as `substructures` has them.
+Substructures = Mapping[str, Sequence[np.ndarray]]
+_TIMES = 20  # bits of a number of `substructures` that count how often
+# Columns that substructures are hashed to, all together, and columns of `reduced_graphs`.
+_COLUMNS = {"morgan": ENVIRONMENTS, "feature morgan": 1024, "atom pairs": 2048}
+HASHED, REDUCED = sum(_COLUMNS.values()), 315
 
 
 def morgan_counts(molecules: Sequence[Chem.Mol | None]) -> csr_array:
@@ -42,18 +49,52 @@ def morgan_counts(molecules: Sequence[Chem.Mol | None]) -> csr_array:
     )
 
 
-def substructures(kind: str, molecules: Sequence[Chem.Mol | None]) -> list[np.ndarray]:
-    """Return a number for each substructure of a molecule and each k from 1 to its count.
+def substructures(molecules: Sequence[Chem.Mol | None]) -> Substructures:
+    """Return, by kind, a number for each substructure of a molecule and each k from 1 to its count.
 
-    Of each molecule int64 ``[...]``, so that counts are sets; None has none. The kind is one of
-    `SUBSTRUCTURES`.
+    Of each molecule int64 ``[...]``, so that counts are sets; None has none.
     """
-    found = []
-    for molecule in molecules:
-        fingerprint = SUBSTRUCTURES[kind].GetSparseCountFingerprint(molecule or Chem.Mol())
-        counts = fingerprint.GetNonzeroElements()
-        hashes = np.fromiter(counts.keys(), np.int64, len(counts))
-        times = np.fromiter(counts.values(), np.int64, len(counts))
-        k = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
-        found.append((np.repeat(hashes, times) << 20) + k)
-    return found
+    return {
+        kind: [_keys(generator, molecule or Chem.Mol()) for molecule in molecules]
+        for kind, generator in SUBSTRUCTURES.items()
+    }
+
+
+def _keys(generator: Any, molecule: Chem.Mol) -> np.ndarray:
+    counts = generator.GetSparseCountFingerprint(molecule).GetNonzeroElements()
+    hashes = np.fromiter(counts.keys(), np.int64, len(counts))
+    times = np.fromiter(counts.values(), np.int64, len(counts))
+    k = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
+    return (np.repeat(hashes, times) << _TIMES) + k
+
+
+def hashed_counts(found: Substructures) -> csr_array:
+    """Return how often substructures occur, hashed to columns, those of a kind after the other.
+
+    float64 ``[molecules, HASHED]``, sparse; the first `ENVIRONMENTS` are those of `morgan_counts`.
+    """
+    parts = []
+    for kind, size in _COLUMNS.items():
+        hashes = np.concatenate([np.empty(0, np.int64), *found[kind]]) >> _TIMES
+        if kind == "atom pairs":  # codes, most of whose low bits are alike
+            hashes = ((hashes * 0x9E3779B1) & 0xFFFFFFFF) >> 8
+        rows = np.repeat(np.arange(len(found[kind])), [len(keys) for keys in found[kind]])
+        shape = (len(found[kind]), size)
+        parts.append(csr_array((np.ones(len(rows)), (rows, hashes % size)), shape=shape))
+    return csr_array(hstack(parts, format="csr"))
+
+
+def reduced_graphs(molecules: Sequence[Chem.Mol | None]) -> np.ndarray:
+    """Return counts of pairs of pharmacophore features by distance, float32 ``[n, REDUCED]``.
+
+    ErG, extended reduced graphs (Stiefl et al. 2006); of None all are 0. RDKit's depend on the
+    order of the atoms, and are taken in the canonical one.
+    """
+    values = np.zeros((len(molecules), REDUCED), np.float32)
+    for row, molecule in zip(values, molecules, strict=True):
+        if molecule is not None and molecule.GetNumAtoms():
+            order = np.argsort(Chem.CanonicalRankAtoms(molecule)).tolist()
+            ordered = Chem.RenumberAtoms(molecule, order)
+            Chem.GetSymmSSSR(ordered)
+            row[:] = rdReducedGraphs.GetErGFingerprint(ordered)
+    return values

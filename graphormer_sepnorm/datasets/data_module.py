@@ -154,7 +154,8 @@ class MoleculeDataModule(LightningDataModule):
         return self._splits
 
     def learn_logarithms(self, names: Sequence[str]) -> None:
-        """Let ``label_transform`` auto stand for some targets, before labels are stored."""
+        """Let ``label_transform`` auto stand for some targets; what was made of labels goes."""
+        self._store = self._numbers = self._labels = None
         self.config = replace(self.config, label_transform=list(names))
         if self.table_options is not None:
             self.table_options = self.config.of_table()

@@ -16,7 +16,8 @@ In addition to Lightning's entries there is one plain dictionary under the key
 * ``validation``: metrics of the last validation before it was written;
 * ``packages``: versions of what it was made with;
 * ``sample``: predictions of some training molecules, only in a file that stores SMILES;
-* ``card``: facts to show, in a file of `save_for_prediction` only.
+* ``card``: facts to show, in a file of `save_for_prediction` only;
+* ``without_networks``: whether it is of trees and a kernel alone, and the state dict empty.
 
 Of an ensemble these are the facts of its first member; ``members`` has the state dicts of the
 others. Under ``blend`` there may be trees (`Blend`), under ``confidence`` an `Uncertainty`.
@@ -165,7 +166,9 @@ def model_weights(checkpoint: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def networks_of(checkpoint: dict[str, Any]) -> list[dict[str, Tensor]]:
-    """Return the state dicts of all networks of a checkpoint: one, or those of an ensemble."""
+    """Return the state dicts of all networks of a checkpoint: one, those of an ensemble, none."""
+    if checkpoint[KEY].get("without_networks"):
+        return []
     return [model_weights(checkpoint), *checkpoint.get("members", ())]
 
 

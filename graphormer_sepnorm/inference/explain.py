@@ -237,6 +237,7 @@ class Explainer:
         self, predictor: Any, target: str | None = None, method: str | None = None
     ) -> None:
         task = predictor.task
+        predictor.require_network("explain")
         config = predictor.networks[0].config
         self.method = default_method(config.norm) if method is None else method
         if self.method not in METHODS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,8 @@ def _targets(facts: dict[str, Any]) -> Facts:
 
 
 def _model(checkpoint: dict[str, Any]) -> Facts:
+    if checkpoint[KEY].get("without_networks"):
+        return [("model", "trees and kernel alone, without a network"), *_blend(checkpoint)]
     model = checkpoint[KEY]["model"]
     # BatchNorm's statistics and scalings are stored with the weights and are not parameters.
     parameters = sum(
@@ -93,17 +96,25 @@ def _model(checkpoint: dict[str, Any]) -> Facts:
     rows += [("beyond it", ", ".join(beyond))] if beyond else []
     if others := checkpoint.get("members"):
         rows.append(("ensemble", f"{1 + len(others)} such networks; their mean is predicted"))
+    return [*rows, *_blend(checkpoint)]
+
+
+def _blend(checkpoint: dict[str, Any]) -> Facts:
+    rows: Facts = []
     if (blend := checkpoint.get(BLEND)) is not None:
-        trees, weight, share = blend["trees"], min(blend["weights"]), blend.get("kernel_share", 0)
+        trees, weight = blend["trees"], min(blend["weights"])
+        share = blend.get("kernel_share", 0.0)
+        share = statistics.fmean(share) if isinstance(share, list) else share
         of = f" (log-odds, times {blend['stacking']['slope']:.2f})" if "stacking" in blend else ""
-        text = f"{weight:g} of the network, {(1 - weight) * (1 - share):.2g} of gradient boosting"
+        text = f"{weight:g} of the network, " if weight else ""
+        text += f"{(1 - weight) * (1 - share):.2g} of gradient boosting"
         if share:
             molecules = len(blend["kernel"]["alpha"])
             text += f", {(1 - weight) * share:.2g} of a kernel with {molecules:,} molecules"
         text += f"{of}: {len(trees['roots']):,} trees"
         if own := trees["columns"].get("columns"):
             text += f", with {listed(own)} of a table"
-        if without := sum(not each for each in trees["trees"].tolist()):
+        if without := sum(each == 1 for each in blend["weights"]):
             text += f"; {without:,} of {len(blend['weights']):,} targets by the network alone"
         rows += [("blend", text), *_metrics("of the blend", blend.get("validation", {}))]
     return rows

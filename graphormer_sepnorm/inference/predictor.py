@@ -126,7 +126,8 @@ class Predictor:
                 build_network(self.facts["model"], weights).to(self.device).eval()
                 for weights in networks_of(checkpoint)
             ]
-        self.model = self.networks[0]
+        if self.networks:
+            self.model = self.networks[0]
 
     @classmethod
     def load(cls, path: str | Path, device: str | None = None) -> Predictor:
@@ -152,12 +153,21 @@ class Predictor:
     def __repr__(self) -> str:
         each = zip(self.task.targets, self.task.units, strict=True)
         targets = listed([f"{name} [{unit}]" if unit else name for name, unit in each])
+        if not self.networks:
+            return f"Predictor({targets}; trees or a kernel)"
         config, count = self.model.config, len(self.networks)
         networks = f"{count} networks" if count > 1 else "a network"
         return (
             f"Predictor({targets}; {networks} of {config.layers} layers with {config.norm}"
             f"{' and trees' if self.blend is not None else ''}, on {self.device})"
         )
+
+    def require_network(self, verb: str) -> None:
+        """Raise a ConfigError if there is no network, with which alone one can `verb`."""
+        if not self.networks:
+            raise ConfigError(
+                f"the model has no network to {verb} with: train one with networks among --members"
+            )
 
     def ask(self, interval: float | None = None, neighbors: int = 0) -> Self:
         """Set what predictions come with from now on.
@@ -247,18 +257,19 @@ class Predictor:
         tokens = None if self.uncertainty is None else self.uncertainty.tokens
         distance = None if tokens is None else np.full(len(places), np.nan)
         each = np.full((len(self.networks), len(places), len(self.task.targets)), np.nan)
-        for rows in by_size(graphs.num_atoms, batch_size):
+        for rows in by_size(graphs.num_atoms, batch_size) if self.networks else ():
             each[:, rows], seen = self._values(graphs.take(rows))
             if tokens is not None and distance is not None:
                 distance[rows] = tokens.of(seen)
-        values = each.mean(axis=0)
+        values = each.mean(axis=0) if self.networks else np.full(each.shape[1:], np.nan)
         apart = None if self.blend is None else np.full_like(values, np.nan)
         spread = each.std(axis=0, ddof=1) if len(each) > 1 else None
         if len(places) and self.blend is not None and self._asks_trees:
             names = self.extra_inputs.descriptors
             descriptors, own = np.hsplit(graphs.extra, [len(names)])
-            others = self.blend.others_of(understood, own, (names, descriptors))
-            apart = self.blend.apart(values, others)
+            pair = self.blend.pair_of(understood, own, (names, descriptors))
+            others = self.blend.others(*pair)
+            apart = self.blend.apart(values, others, pair)
             values, disagree = self.blend.combined(each, others)
             spread = None if spread is None else disagree
         finite = np.asarray(np.isfinite(values).all(axis=1))
@@ -335,6 +346,7 @@ class Predictor:
             max_atoms: As for `predict`.
             atoms: Return the embeddings of the atoms too.
         """
+        self.require_network("embed")
         given = given_smiles(smiles)
 
         def of_chunk(molecules: list[ParsedMolecule], rows: slice) -> Embeddings:

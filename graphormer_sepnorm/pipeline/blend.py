@@ -8,15 +8,15 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphormer_sepnorm.baselines.evaluation import NAMES, baselines_of, shares
 from graphormer_sepnorm.compare.statistics import MeanDifference, jackknifed
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.errors import ConfigError, GraphormerError
+from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.pipeline.predicted import Outcome, Predicted
@@ -33,8 +33,13 @@ def require_smiles(data: MoleculeDataModule) -> None:
     """Raise a ConfigError for a blend that cannot be made: trees take SMILES."""
     if data.splits.smiles is None or data.splits.featurizer is None:
         raise ConfigError(
-            f"--blend true: {data.splits.name} is made of graphs, and trees take SMILES: leave it "
-            "out"
+            f"--members: {data.splits.name} is made of graphs, and trees and kernel take SMILES: "
+            "leave it out"
+        )
+    if not len(data.numbers.validated):
+        raise ConfigError(
+            f"--members: {data.splits.name} has no validation split, by which members are weighed: "
+            "give it one, or --ensemble 5 --ensemble_by folds"
         )
 
 
@@ -44,14 +49,16 @@ def add_baselines(
     data: MoleculeDataModule,
     *,
     baselines: bool,
-    blend: bool,
+    members: Collection[str],
 ) -> None:
-    """Fit all baselines or gradient boosting alone, blend the networks with that, and compare.
+    """Fit all baselines or members of the blend alone, blend the networks with these, and compare.
 
     `outcome` has the predictions of the networks; it gets those of the blend, and the baselines.
     """
+    own = {"trees": "boosting", "kernel": "kernel"}
+    blended = [own[name] for name in members if name in own]
     try:
-        found = baselines_of(data, tuple(NAMES) if baselines else ("boosting", "kernel"))
+        found = baselines_of(data, tuple(NAMES) if baselines else blended)
         outcome.baselines, outcome.left_out = found.baselines, found.left_out
         fitted, unseen = found.fitted, outcome.unseen
         if unseen is None or fitted is None:
@@ -62,8 +69,8 @@ def add_baselines(
         where = "validation molecules" if data.member_folds is None else "molecules out of fold"
         outcome.evaluated_on = f"{len(rows):,} {where}"
         made, test = None, outcome.test
-        if blend:
-            made, unseen, test = _blend(outcome, module, data, fitted, unseen)
+        if blended:
+            made, unseen, test = _blend(outcome, module, data, fitted, unseen, blended)
         others = {
             one.name: fitted.predictions[model]["validation"]
             for one in found.baselines
@@ -75,7 +82,9 @@ def add_baselines(
         if made is not None:
             outcome.blend, outcome.unseen, outcome.test = made, unseen, test
     except GraphormerError as error:
-        log.warning("no %s: %s", "blend" if blend else "baselines", error)
+        if not module.has_network:
+            raise
+        log.warning("no %s: %s", "blend" if blended else "baselines", error)
 
 
 def _blend(
@@ -84,8 +93,9 @@ def _blend(
     data: MoleculeDataModule,
     fitted: Baselines,
     unseen: Predicted,
+    members: Collection[str],
 ) -> tuple[Blend | None, Predicted, Predicted | None]:
-    """Blend all predictions; the weight is fitted on those that are out of sample.
+    """Blend all predictions; the weights are fitted on those that are out of sample.
 
     A target whose labels without one fold are too few for trees is left to the networks: nobody
     knows how good its trees are. No test label is used.
@@ -94,52 +104,65 @@ def _blend(
     from graphormer_sepnorm.baselines.trees import BoostedTrees
 
     task, labels = module.task, fitted.labels["validation"]
-    predicted, by_kernel = fitted.predictions["boosting"], fitted.predictions["kernel"]
-    trees_unseen, kernel_unseen = predicted["validation"], by_kernel["validation"]
+    nothing = {part: np.full(of.shape, np.nan) for part, of in fitted.labels.items()}
+    kernel = fitted.kernel if "kernel" in members else None
+    predicted, by_kernel = (
+        fitted.predictions[name] if name in members else nothing for name in ("boosting", "kernel")
+    )
+    pair = trees_unseen, kernel_unseen = predicted["validation"], by_kernel["validation"]
     known = [bool(np.isfinite(column).all()) for column in trees_unseen.T]
     boosted = [one if use else None for one, use in zip(fitted.boosted, known, strict=True)]
     alone = [
         name
         for name, whole, used in zip(task.targets, fitted.boosted, boosted, strict=True)
-        if whole and not used
+        if whole and not used and "boosting" in members
     ]
     if alone:
         outcome.left_out = (
             f"{outcome.left_out} Not blended: {listed(alone)}, of which without one fold the "
             "labels are too few for trees, or of one class."
         ).lstrip()
-    if not any(boosted):  # the baselines say why
-        return None, unseen, outcome.test
+    if not any(boosted) and ("boosting" in members or kernel is None):  # the baselines say why
+        if module.has_network:
+            return None, unseen, outcome.test
+        raise DataError(
+            f"{data.splits.name}: the labels are too few for trees or a kernel: give networks "
+            "among --members"
+        )
     trees = BoostedTrees.from_fitted(fitted.columns, boosted, task.kind == "binary")
     exclusive, std = bool(task.one_of), np.asarray(module.facts["target_std"])
     sides = data.sides(unseen.indices)
 
-    def stacked(first: np.ndarray, second: np.ndarray) -> tuple[float, Stacking | None]:
+    def stacked(first: np.ndarray, second: np.ndarray) -> tuple[Any, Stacking | None]:
         """Weigh the mean of predictions ``[K, n, T]`` against others ``[n, T]``."""
         if task.kind == "binary":
             return fit_stacking(labels, first, second, exclusive)
         return fit_weight(labels, first.mean(axis=0), second, std, sides), None
 
     # First the kernel is blended with the trees, then the networks with both.
-    share, _ = stacked(kernel_unseen[None], trees_unseen)
-    own = {"kernel": fitted.kernel, "kernel_share": share} if fitted.kernel and share else {}
-    others = Blend.of_trees(trees, 1.0, **own).others(trees_unseen, kernel_unseen)
-    weight, stacking = stacked(unseen.networks, others)
+    share = stacked(kernel_unseen[None], trees_unseen)[0] if any(boosted) else 1.0
+    own = {"kernel": kernel, "kernel_share": share} if kernel is not None and np.any(share) else {}
+    others = Blend.of_trees(trees, 1.0, **own).others(*pair)
+    weight, stacking = stacked(unseen.networks if module.has_network else others[None], others)
+    weight = weight if module.has_network else 0.0
     blend = Blend.of_trees(trees, weight, exclusive=exclusive, stacking=stacking, **own)
-    unseen, test = _combined(blend, unseen, others), outcome.test
+    unseen, test = _combined(blend, unseen, pair), outcome.test
     if test is not None:
-        others = blend.others(predicted["test"], by_kernel["test"])
-        if len(others) < len(test.values):  # some were not sampled, or have no label
+        pair = predicted["test"], by_kernel["test"]
+        if len(pair[0]) < len(test.values):  # some were not sampled, or have no label
             assert data.splits.smiles is not None
-            others = blend.others_of_smiles(data.splits.smiles["test"], data.own_columns("test"))
-        test = _combined(blend, test, others)
+            pair = blend.pair_of_smiles(data.splits.smiles["test"], data.own_columns("test"))
+        test = _combined(blend, test, pair)
     validation = task.evaluate_learned(labels, unseen.values)
     return dataclasses.replace(blend, validation=validation), unseen, test
 
 
-def _combined(blend: Blend, predicted: Predicted, others: np.ndarray) -> Predicted:
+def _combined(
+    blend: Blend, predicted: Predicted, pair: tuple[np.ndarray, np.ndarray | None]
+) -> Predicted:
+    others = blend.others(*pair)
     values, spread = blend.combined(predicted.networks, others)
-    gap = blend.apart(predicted.values, others)
+    gap = blend.apart(predicted.values, others, pair)
     return dataclasses.replace(predicted, values=values, spread=spread, gap=gap)
 
 

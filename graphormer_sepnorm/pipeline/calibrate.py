@@ -106,7 +106,7 @@ def _measured(
         own_folds = data.numbers.dealt[stored]
         among = np.searchsorted(unseen.indices, stored).clip(max=len(unseen.indices) - 1)
         positions = np.where(unseen.indices[among] == stored, among, -1)
-    if module.model.config.reads_graph_token:
+    if module.has_network and module.model.config.reads_graph_token:
         some = stored[sampled(len(stored), MOST_TOKENS)]
         by_fold = () if folds is None else (data.numbers.dealt[some], unseen.folds)
         both = (tokens_of(module, data, indices) for indices in (some, unseen.indices))

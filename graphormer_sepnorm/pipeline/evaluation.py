@@ -96,6 +96,11 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
     """
     file = find_checkpoint(model)
     checkpoint = read_checkpoint(file)
+    if checkpoint[KEY].get("without_networks"):
+        raise ConfigError(
+            f"{model} is a model without networks: predict.py {model} -i TABLE --evaluate COLUMN "
+            "evaluates it"
+        )
     module = GraphormerModule(stored_model(checkpoint), seed=config.seed_everything)
     data = MoleculeDataModule(
         config.data,
@@ -174,7 +179,7 @@ def _final_predictions(
         if smiles is None:
             return values, "these are of the network alone: a blend takes SMILES"
         blend = Blend.from_plain(checkpoint[BLEND])
-        others = blend.others_of_smiles(smiles[split], data.own_columns(split))
+        others = blend.others(*blend.pair_of_smiles(smiles[split], data.own_columns(split)))
         # Of classes the log-odds of each network are blended.
         stacked = blend.stacking is not None
         networks = on_split(module, data, split, values).networks if stacked else values[None]

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch import Trainer
@@ -28,6 +30,7 @@ from graphormer_sepnorm.files import is_full, write_columns
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,
+    KEY,
     read_checkpoint,
     write_checkpoint,
 )
@@ -114,6 +117,7 @@ class _Fit:
     splits: DatasetSplits | None
     finished: bool = False
     learned_as: str = ""
+    started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         config, seed = self.config, self.config.seed_everything
@@ -126,7 +130,8 @@ class _Fit:
         )
         if config.ensemble > 1 and config.ensemble_by == "folds":
             self.data.deal_members(MemberFolds(config.ensemble))
-        if config.blend:
+        self.blended = {*config.members} != {"networks"}
+        if self.blended:
             require_smiles(self.data)
         own: dict[str, Any] = {}
         if effective.data.label_transform == AUTO:
@@ -140,7 +145,10 @@ class _Fit:
     def run(self) -> Outcome | None:
         """Do all of it."""
         self.files = RunDirectory(self._begin())
-        ended = self._ensemble() if self.config.ensemble > 1 else self._network()
+        if "networks" not in self.config.members:
+            ended = self._without_networks()
+        else:
+            ended = self._ensemble() if self.config.ensemble > 1 else self._network()
         if ended is None:
             return None
         with interruptible(self.trainer, self._what_is_done):
@@ -261,6 +269,26 @@ class _Fit:
             self._forget_earlier_end()
             return evaluate_ensemble(self.trainer, self.module, self.data, members, self.files)
 
+    def _without_networks(self) -> tuple[Tested, None]:
+        """Make the checkpoint that trees and kernel are added to."""
+        self.trainer = make_evaluator(self.config.trainer, devices=1)
+        data, task = self.data, self.data.splits.task
+        self._forget_earlier_end()
+        self.place.worth_keeping = True
+        self.module.describe(data)
+        facts = {**self.module.facts, "without_networks": True, "from_pretrained": ""}
+        self.files.checkpoints.mkdir(exist_ok=True)
+        best = self.files.best
+        write_checkpoint({KEY: facts, "state_dict": {}}, best)
+        summary = {
+            "dataset": data.dataset,
+            "seed": self.config.seed_everything,
+            "dataset_fingerprint": data.splits.fingerprint,
+            "checkpoint": str(best),
+        }
+        values = np.full((len(data.indices("test")), len(task.targets)), np.nan)
+        return Tested(best, summary, {}, values if len(values) else None), None
+
     def _forget_earlier_end(self) -> None:
         """Remove what an earlier end of the run has left: until this one it is not finished."""
         run, made = self.files, ("summary", "test_predictions", "confidence", "geometry")
@@ -277,22 +305,23 @@ class _Fit:
         outcome = Outcome(
             self.files, self.selected, tested, dict(tested.summary), unseen=out_of_fold
         )
-        outcome.out_of_fold = out_of_fold is not None
+        outcome.out_of_fold = self.data.member_folds is not None
         known = data.splits.smiles is not None and data.splits.featurizer is not None
         known = known and len(data.numbers.validated) > 0
         whole = tested.predictions is not None or not len(data.indices("test"))
         calibrated = config.keep != "none" and known and whole
-        compared = config.baselines or config.blend
+        compared = config.baselines or self.blended
         if out_of_fold is None and known and (compared or calibrated):
             outcome.unseen = out_of_sample(module, data)
-        if tested.predictions is not None and (config.blend or calibrated):
+        if tested.predictions is not None and (self.blended or calibrated):
             outcome.test = on_split(module, data, "test", tested.predictions)
         checkpoint = read_checkpoint(tested.checkpoint)
         earlier = [checkpoint.pop(name, None) for name in (BLEND, CONFIDENCE)]
         try:
             outcome.interrupted = "the baselines"
             if compared:
-                add_baselines(outcome, module, data, baselines=config.baselines, blend=config.blend)
+                given = {"baselines": config.baselines, "members": config.members}
+                add_baselines(outcome, module, data, **given)
             self._summarize_blend(outcome)
             if outcome.blend is not None:
                 checkpoint[BLEND] = outcome.blend.to_plain()
@@ -316,13 +345,22 @@ class _Fit:
         if blend is None:
             return
         slope = {} if blend.stacking is None else {"slope": blend.stacking.slope}
-        weights = {"network_weight": blend.weight, "kernel_share": blend.kernel_share}
-        summary["blend"] = {**weights, **slope}
+        share = round(float(np.mean(blend.kernel_share)), 2)
+        of_all: dict[str, Any] = {"network_weight": blend.weight, "kernel_share": share, **slope}
+        if len(blend.weights) > 1 and self.module.task.kind == "regression":
+            each = zip(self.module.task.targets, blend.weights.tolist(), strict=True)
+            of_all["network_weights"] = dict(each)
+        summary["blend"] = of_all
         if test is not None:
             labels = self.data.labels(test.indices)
             found = self.module.task.evaluate_learned(labels, test.values)
             own = {f"test_{name}": value for name, value in found.items()}
             own |= {f"best_validation_{name}": value for name, value in blend.validation.items()}
+            if not self.module.has_network:
+                main = f"best_validation_{self.module.task.main.name}"
+                summary |= {name: own[name] for name in own if name.startswith("test_")}
+                summary[main] = own[main]
+                return
             names = [name for name in summary if name.startswith(("test_", "best_validation_"))]
             network = {name: summary.pop(name) for name in names}
             summary |= {name: own[name] for name in names if name in own} | {"network": network}
@@ -337,6 +375,7 @@ class _Fit:
             write_columns(self.files.test_predictions_file, columns)
         if outcome.interrupted:
             return
+        outcome.summary.setdefault("seconds", round(time.monotonic() - self.started, 1))
         self.files.write_summary(outcome.summary)
         if values is not None:
             from graphormer_sepnorm.pages.predictions import draw_predictions

@@ -22,6 +22,7 @@ def choose_logarithms(data: MoleculeDataModule) -> tuple[list[str], str]:
     unit of the labels, decides. Of the test split only the sign of labels is looked at.
     """
     from graphormer_sepnorm.baselines.fit_kernel import fit_kernel
+    from graphormer_sepnorm.chem.fingerprints import substructures
     from graphormer_sepnorm.chem.molecules import parse_smiles
     from graphormer_sepnorm.datasets.logarithms import with_logarithms
 
@@ -49,10 +50,10 @@ def choose_logarithms(data: MoleculeDataModule) -> tuple[list[str], str]:
     both = np.hstack([labels, task.as_learned(labels)])
     of_both = [*candidates, *(targets + target for target in candidates)]
     everything, same = np.ones(len(some), bool), np.ones(len(some))
-    molecules = [parse_smiles(text).molecule for text in smiles]
-    _, predicted = fit_kernel(molecules, both, everything, same, None, "regression", of_both)
+    found = substructures([parse_smiles(text).molecule for text in smiles])
+    _, predicted = fit_kernel(found, both, everything, same, None, "regression", of_both)
     raw, logarithms = np.hsplit(predicted, 2)
-    chosen, found = [], []
+    chosen, told = [], []
     for target in candidates:
         as_they_are, as_logarithms = (
             float(np.nanmean(np.abs(values - labels)[:, target]))
@@ -62,8 +63,8 @@ def choose_logarithms(data: MoleculeDataModule) -> tuple[list[str], str]:
             name = splits.task.targets[target]
             chosen.append(name)
             errors = f"{four_digits(as_logarithms)}, else {four_digits(as_they_are)}"
-            found.append(f"{name} (MAE of a kernel out of fold {errors})")
-    return chosen, f"learned as logarithms: {', '.join(found)}" if found else ""
+            told.append(f"{name} (MAE of a kernel out of fold {errors})")
+    return chosen, f"learned as logarithms: {', '.join(told)}" if told else ""
 
 
 def _is_skewed(labels: np.ndarray) -> bool:

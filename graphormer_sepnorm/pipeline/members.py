@@ -46,7 +46,7 @@ def members_of(run: RunDirectory, config: FitConfig) -> list[RunSpec]:
         seed = config.seed_everything + fold
         directory = run.members / f"seed{seed}"
         # Baselines and the rest are made once, for the mean of all.
-        own = {"baselines": False, "blend": False, "keep": "none", "ensemble": 1}
+        own = {"baselines": False, "members": ["networks"], "keep": "none", "ensemble": 1}
         own |= {"seed_everything": seed, "output": str(directory)}
         if config.ensemble_by == "folds":
             own |= {"data.member_folds": config.ensemble, "data.member_fold": fold}

@@ -139,16 +139,19 @@ def out_of_sample(module: GraphormerModule, data: MoleculeDataModule) -> Predict
     that they were trained on and that does not weigh 0, each molecule by the member whose fold it
     is in.
     """
+    networks = _networks(module)
     if data.member_folds is None:
         indices = data.indices("validation")
-        return Predicted.of_networks(indices, predict_networks(module, data, indices))
+        each = predict_networks(module, data, indices)
+        nothing = None if networks else np.full(each.shape[1:], np.nan)
+        return Predicted.of_networks(indices, each, nothing)
     trained_on = data.numbers.described
     indices = data.numbers.weighed(trained_on)
     folds = data.numbers.dealt[np.isin(trained_on, indices)]
     values = np.full((len(indices), len(module.task.targets)), np.nan)
-    for fold, network in enumerate(_networks(module)):
+    for fold, network in enumerate(networks):
         values[folds == fold] = _values(module, data, indices[folds == fold], network)
-    return Predicted.of_networks(indices, values[None], values, folds)
+    return Predicted.of_networks(indices, values[None][: len(networks)], values, folds)
 
 
 def on_split(
@@ -156,7 +159,8 @@ def on_split(
 ) -> Predicted:
     """Return predictions for a split that was evaluated: the values `evaluated`, and by network."""
     indices = data.indices(split)
-    networks = predict_networks(module, data, indices) if module.members else evaluated[None]
+    alone = module.has_network and not module.members
+    networks = evaluated[None] if alone else predict_networks(module, data, indices)
     return Predicted.of_networks(indices, networks, evaluated)
 
 
@@ -164,7 +168,8 @@ def predict_networks(
     module: GraphormerModule, data: MoleculeDataModule, indices: np.ndarray
 ) -> np.ndarray:
     """Return what each network of a model predicts for molecules, ``[K, n, T]``."""
-    return np.stack([_values(module, data, indices, network) for network in _networks(module)])
+    each = [_values(module, data, indices, network) for network in _networks(module)]
+    return np.stack([*each, np.full((len(indices), len(module.task.targets)), np.nan)])[:-1]
 
 
 @torch.inference_mode()
@@ -184,6 +189,8 @@ def tokens_of(
 
 def _networks(module: GraphormerModule) -> list[Graphormer]:
     module.eval()
+    if not module.has_network:
+        return []
     return [network.to(module.device).eval() for network in (module.model, *module.members)]
 
 

@@ -73,13 +73,8 @@ def report_fit(outcome: Outcome, module: GraphormerModule) -> str:
     if outcome.uncertainty is not None:
         file = outcome.run.confidence_file
         text.append(f"\n{_uncertainty(outcome, outcome.uncertainty, task)}\n{'':12}{file}")
-    epochs = "1 epoch" if summary["epochs"] == 1 else f"{summary['epochs']} epochs"
     of_network = " (of the network)" * ("network" in summary and not outcome.out_of_fold)
-    text.append(
-        f"\n{_best_validation(outcome, main)}{of_network}; {epochs}, "
-        f"{summary['steps']:,} steps, {summary['parameters']:,} parameters, "
-        f"{summary['seconds']:.0f} s, {summary['graphs_per_second']:.0f} graphs/s"
-    )
+    text.append(f"\n{_best_validation(outcome, main)}{of_network}; {_cost(summary)}")
     text.append(f"checkpoint  {summary['checkpoint']}")
     if module.facts["featurizer"] is not None:
         needed = ExtraInputs.of_facts(module.facts).columns
@@ -89,12 +84,22 @@ def report_fit(outcome: Outcome, module: GraphormerModule) -> str:
     return "\n".join(text)
 
 
+def _cost(summary: Mapping[str, Any]) -> str:
+    if "epochs" not in summary:
+        return f"{summary['seconds']:.0f} s"
+    epochs = "1 epoch" if summary["epochs"] == 1 else f"{summary['epochs']} epochs"
+    return (
+        f"{epochs}, {summary['steps']:,} steps, {summary['parameters']:,} parameters, "
+        f"{summary['seconds']:.0f} s, {summary['graphs_per_second']:.0f} graphs/s"
+    )
+
+
 def _test_rows(outcome: Outcome, task: Task) -> list[tuple[str, str]]:
     """The table of test metrics: baselines, members, network, blend, further metrics, targets."""
     summary, main, unit = outcome.summary, task.main, task.unit_of(task.main)
     own = f"test_{main.name}"
     rows = [(one.name, main.shown(one.test[main.name], unit)) for one in outcome.baselines]
-    name = f"Graphormer, {summary['norm']}"
+    name = f"Graphormer, {summary.get('norm')}"
     if members := summary.get("members"):
         # An undefined metric is null in the summary of a member.
         values = [math.nan if one[own] is None else one[own] for one in members]
@@ -106,7 +111,8 @@ def _test_rows(outcome: Outcome, task: Task) -> list[tuple[str, str]]:
         mean = f"{main.shown(float(np.mean(values)))} ± {deviation}"
         rows.append((f"one network of the {len(members)}", mean))
         name += f", mean of the {len(members)}"
-    rows.append((name, main.shown(outcome.network.summary[own], unit)))
+    if own in outcome.network.summary:
+        rows.append((name, main.shown(outcome.network.summary[own], unit)))
     if outcome.blend is not None and outcome.test is not None:
         label = f"blend, {outcome.blend.shares('Graphormer')}"
         rows.append((label, main.shown(summary[own], unit)))
@@ -129,6 +135,9 @@ def _test_rows(outcome: Outcome, task: Task) -> list[tuple[str, str]]:
 
 def _best_validation(outcome: Outcome, main: Metric) -> str:
     tested, selected = outcome.network, outcome.selected
+    if "epochs" not in outcome.summary and outcome.blend is not None:
+        value = outcome.blend.validation[main.name]
+        return f"{main.label} on {outcome.evaluated_on} {main.shown(value)}"
     if f"best_validation_{main.name}" not in tested.summary:
         return "the end of training is taken: there are no validation molecules"
     value = tested.summary[f"best_validation_{main.name}"]
@@ -155,7 +164,7 @@ def compared_with_baselines(outcome: Outcome, metric: Metric, unit: str = "") ->
     any more. The best baseline is named, and whether the difference is resolved.
     """
     sentences, blend = [], outcome.blend
-    if blend is not None:
+    if blend is not None and "epochs" in outcome.summary:
         sentences.append(
             f"The network has the weight {blend.weight:g} in the blend, fitted by the loss on "
             f"{outcome.evaluated_on}; {metric.label} of the blend there "
@@ -178,7 +187,7 @@ def compared_with_baselines(outcome: Outcome, metric: Metric, unit: str = "") ->
         elif change * difference.mean < 0:
             sentences.append(f"{name} is worse than the model: {size}.")
         else:
-            advice = "use it" if blend is not None else "use it, or --blend true"
+            advice = "use it" if blend is not None else "use it, or give --members"
             if name == MEAN:
                 advice = "the network has learned nothing that helps there"
             sentences.append(f"{name} is better than the model: {size}: {advice}.")

@@ -20,7 +20,7 @@ from graphormer_sepnorm.training.averaging import TRAINED_WEIGHTS
 log = logging.getLogger(__name__)
 
 # Options of what follows the training, of an ensemble once for all members; and of where data lie.
-_AFTERWARDS = ("baselines", "blend", "keep", "data.root", "data.table")
+_AFTERWARDS = ("baselines", "members", "keep", "data.root", "data.table")
 # Of steps that are still to be taken, which these may add.
 _LONGER = ("early_stopping", "trainer.max_epochs", "trainer.max_steps", "trainer.max_time")
 _OF_STEPS = (

@@ -35,7 +35,7 @@ OF_A_COMPARISON = {
     "ensemble": 1,
     "ensemble_by": "seeds",
     "keep": "none",
-    "blend": False,
+    "members": ["networks"],
     "baselines": False,
     "seed_everything": 0,
     "output": None,

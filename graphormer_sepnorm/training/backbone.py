@@ -49,6 +49,8 @@ class Backbone:
         facts = checkpoint[KEY]
         vocabulary = GraphVocabulary.from_plain(facts["vocabulary"])
         weights = model_weights(checkpoint)
+        if not weights:
+            raise CheckpointError(f"{path} has no network to start from: take another model")
         return cls(facts["model"], vocabulary, facts["feature_version"], weights, str(path))
 
     def architecture(self, **own: float) -> dict[str, Any]:

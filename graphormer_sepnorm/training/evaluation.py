@@ -118,6 +118,11 @@ class EvaluatedModule(LightningModule):
         self._undefined: set[str] = set()
 
     @property
+    def has_network(self) -> bool:
+        """Whether there is one; a model may be of trees and kernel alone."""
+        return "model" in self._modules
+
+    @property
     def task(self) -> Task:
         """What is predicted; known once the network is built."""
         return Task.from_plain(self.facts["task"])

@@ -144,6 +144,19 @@ class GraphormerModule(EvaluatedModule):
             own = self.architecture.max_path_length
             what = f"the data were prepared with max_path_length {data.max_path_length}, the model"
             raise ConfigError(f"{what} has {own}: give both the same")
+        self._build(self._facts_of(data))
+        self.model.initialize(self.hparams["seed"])
+        if self.backbone is not None:
+            self.backbone.load_into(self.model, self.vocabulary)
+        if self.model.extra_readout is not None:
+            self.model.extra_readout.standardize_by(*map(torch.from_numpy, data.extra_scaling()))
+
+    def describe(self, data: MoleculeDataModule) -> None:
+        """Take what is known of the data without building a network, see `has_network`."""
+        self.facts = self._facts_of(data)
+        self.vocabulary = GraphVocabulary.from_plain(self.facts["vocabulary"])
+
+    def _facts_of(self, data: MoleculeDataModule) -> dict[str, Any]:
         splits, vocabulary = data.splits, data.fit_vocabulary()
         mean, deviation = data.target_scaling()
         summary = data.training_summary()
@@ -180,12 +193,7 @@ class GraphormerModule(EvaluatedModule):
             "member_folds": 0 if data.member_folds is None else data.member_folds.count,
             "packages": package_versions(),
         }
-        self._build(plain(facts))
-        self.model.initialize(self.hparams["seed"])
-        if self.backbone is not None:
-            self.backbone.load_into(self.model, self.vocabulary)
-        if self.model.extra_readout is not None:
-            self.model.extra_readout.standardize_by(*map(torch.from_numpy, data.extra_scaling()))
+        return plain(facts)
 
     def _build(self, facts: dict[str, Any]) -> None:
         """Build everything that depends on the data, from the facts that a checkpoint stores."""

@@ -62,21 +62,21 @@ def features_of(rows: Sequence[int] | np.ndarray, smiles: Sequence[str] = SMILES
     return FeatureColumns.fit(raw.take(np.asarray(rows))).of(raw)
 
 
-def mean_of_five(
+def mean_of_three(
     x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """The mean prediction of five boostings of scikit-learn."""
+    """The mean prediction of three boostings of scikit-learn."""
     models = [
         GradientBoostingRegressor(
             n_estimators=12,
             learning_rate=0.05,
             max_depth=5,
             subsample=0.5,
-            max_features=max(16, round(0.03 * x.shape[1])),
+            max_features=max(16, round(0.01 * x.shape[1])),
             min_samples_leaf=3,
             random_state=state,
         ).fit(x, y, weight)
-        for state in range(5)
+        for state in range(3)
     ]
     return lambda test: np.mean([model.predict(test) for model in models], axis=0)
 
@@ -90,7 +90,7 @@ def test_boosting_of_each_target_is_that_of_scikit_learn() -> None:
     for target in range(2):
         y = table.labels[:70, target]
         known = ~np.isnan(y)
-        predict = mean_of_five(x[:70][known], (y[known] - y[known].mean()) / y[known].std())
+        predict = mean_of_three(x[:70][known], (y[known] - y[known].mean()) / y[known].std())
         for split, part in (("validation", slice(70, 85)), ("test", slice(85, 100))):
             expected = predict(x[part]) * y[known].std() + y[known].mean()
             own = found.predictions["boosting"][split][:, target]
@@ -132,7 +132,7 @@ def test_weights_weight_what_is_fitted(folds: np.ndarray | None) -> None:
     mean = np.average(y[own], weights=share)
     std = np.sqrt(np.average((y[own] - mean) ** 2, weights=share))
     np.testing.assert_allclose((mean, std), (often.mean(), often.std()))
-    predict = mean_of_five(x[fitted_on][own], (y[own] - mean) / std, share)
+    predict = mean_of_three(x[fitted_on][own], (y[own] - mean) / std, share)
     expected = predict(x[85:]) * std + mean
     np.testing.assert_allclose(found.predictions["boosting"]["test"][:, 0], expected, rtol=1e-9)
     # What weighs nothing may be anything.
@@ -174,7 +174,7 @@ def test_folds_are_held_out_until_enough_is_known(
     enough: int, folds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fits, real = [], baselines._made
-    monkeypatch.setattr(baselines, "_made", lambda *of: fits.append(of[2]) or real(*of))
+    monkeypatch.setattr(baselines, "_made", lambda *of: fits.append(of[3]) or real(*of))
     monkeypatch.setattr(baselines, "ENOUGH_HELD_OUT", enough)
     table = made(1, folds=np.arange(85) % 5)
     found = fit_baselines(table, "regression", models=["boosting"])

@@ -20,6 +20,7 @@ from graphormer_sepnorm.baselines.blend import (
     fit_weight,
     log_odds,
 )
+from graphormer_sepnorm.chem.fingerprints import substructures
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
@@ -46,7 +47,8 @@ def blended(
 def alone_and_trees(checkpoint: dict[str, Any], kind: Any) -> tuple[np.ndarray, np.ndarray]:
     """What the network, and what its trees say of `SMILES`."""
     alone = {name: value for name, value in checkpoint.items() if name != BLEND}
-    features = COLUMNS.of_molecules([Chem.MolFromSmiles(text) for text in SMILES])
+    molecules = [Chem.MolFromSmiles(text) for text in SMILES]
+    features = COLUMNS.of_molecules(molecules, substructures(molecules))
     trees = Blend.from_plain(checkpoint[BLEND]).trees.predict(features)
     return Predictor(alone, "cpu").predict(SMILES).values, trees
 
@@ -164,15 +166,17 @@ def test_the_weight_has_the_smallest_loss() -> None:
     assert fit_weight(labels, network, labels, np.ones(1)) == round(100 / 300, 2)
 
 
-def test_targets_count_by_their_deviation_and_only_where_there_are_trees() -> None:
+def test_each_target_has_a_weight_that_leans_toward_the_common_one() -> None:
     labels, network, trees = labeled()
-    own = fit_weight(labels, network, trees, np.ones(1))
+    own = fit_weight(labels, network, trees, np.ones(1))[0]
     # Of the second target, in other units, the trees are the better ones.
     both = [np.hstack([one, 1000 * two]) for one, two in ((labels, labels), (network, trees))]
     both.append(np.hstack([trees, 1000 * network]))
-    assert fit_weight(*both, np.array([1.0, 1000.0])) == 0.5
+    weights = fit_weight(*both, np.array([1.0, 1000.0]))
+    # The common one is the half: each is as if alone.
+    assert weights.tolist() == [own, round(1 - own, 2)]
     both[2][:, 1] = np.nan
-    assert fit_weight(*both, np.array([1.0, 1000.0])) == own
+    assert fit_weight(*both, np.array([1.0, 1000.0])).tolist() == [own, own]
 
 
 def test_each_target_counts_alike_and_the_one_with_fewest_labels_says_how_much() -> None:
@@ -184,8 +188,11 @@ def test_each_target_counts_alike_and_the_one_with_fewest_labels_says_how_much()
     # The loss is (1 - w)² and w² of these.
     of_trees, of_network = (noise**2).mean(), 4 * (noise[:20] ** 2).mean()
     best = round(10 * of_trees / (of_trees + of_network)) / 10
-    expected = round((20 * best + 200 * 0.5) / 220, 2)
-    assert fit_weight(some, *both, np.ones(2)) == expected < 0.49
+    common = round((20 * best + 200 * 0.5) / 220, 2)
+    assert common < 0.49
+    # The network is right about the first target, the trees are about the second.
+    expected = [round((100 + 200 * common) / 300, 2), round(200 * common / 220, 2)]
+    assert fit_weight(some, *both, np.ones(2)).tolist() == expected
 
 
 @pytest.mark.parametrize("side", [0, 1])

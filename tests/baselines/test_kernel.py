@@ -17,6 +17,7 @@ from sklearn.metrics import roc_auc_score
 from graphormer_sepnorm.baselines import fit_kernel as fitting
 from graphormer_sepnorm.baselines.fit_kernel import fit_kernel, fit_ridge
 from graphormer_sepnorm.baselines.kernel import Counts, Kernel
+from graphormer_sepnorm.chem.fingerprints import substructures
 from graphormer_sepnorm.resources import sample_path
 
 FEATURES = generators.GetMorganFeatureAtomInvGen()
@@ -46,8 +47,8 @@ def min_max(one: Chem.Mol, other: Chem.Mol) -> float:
 
 def test_similarities_are_of_counts(molecules):
     some, others = molecules[:8], molecules[4:]
-    counts = Counts.of([*others])
-    found = Counts.of(some, counts.vocabulary).similarities(counts)
+    counts = Counts.of(substructures(others))
+    found = Counts.of(substructures(some), counts.vocabulary).similarities(counts)
     expected = [[min_max(a, b or Chem.Mol()) for b in others] for a in some]
     np.testing.assert_allclose(found, expected, atol=1e-7)
     assert found[4, 0] == 1
@@ -66,8 +67,9 @@ def test_held_out_predictions_are_those_of_a_fit_without_the_fold(
     folds = random.integers(0, 4, len(known)) if by_folds else np.arange(len(known))
     labels, rows = y[:, None], np.ones(len(known), bool)
     own = folds if by_folds else None
-    _, held_out = fit_kernel(known, labels, rows, weights, own, "regression", [0])
-    gram = Counts.of(known).similarities(Counts.of(known)) + 1
+    _, held_out = fit_kernel(substructures(known), labels, rows, weights, own, "regression", [0])
+    counts = Counts.of(substructures(known))
+    gram = counts.similarities(counts) + 1
     mean = np.average(y, weights=weights)
     for fold in np.unique(folds):
         left, out = folds != fold, folds == fold
@@ -82,12 +84,13 @@ def test_new_molecules_are_predicted_as_by_scikit_learn(molecules, monkeypatch):
     monkeypatch.setattr(fitting, "NOISES", (0.1,))
     y = np.array([0.0 if one is None else one.GetNumAtoms() / 10 for one in molecules])
     rows = np.arange(len(molecules)) < 40
-    made, found = fit_kernel(molecules, y[:, None], rows, np.ones(len(y)), None, "regression", [0])
-    gram = Counts.of(molecules).similarities(Counts.of(molecules)) + 1
+    of, same = substructures(molecules), np.ones(len(y))
+    made, found = fit_kernel(of, y[:, None], rows, same, None, "regression", [0])
+    gram = Counts.of(of).similarities(Counts.of(of)) + 1
     ridge = KernelRidge(alpha=0.1, kernel="precomputed")
     ridge.fit(gram[np.ix_(rows, rows)], y[rows] - y[rows].mean())
     expected = ridge.predict(gram[:, rows]) + y[rows].mean()
-    np.testing.assert_allclose(made.predict(molecules)[:, 0], expected, rtol=1e-5)
+    np.testing.assert_allclose(made.predict(of)[:, 0], expected, rtol=1e-5)
     np.testing.assert_allclose(found[~rows, 0], expected[~rows], rtol=1e-5)
 
 
@@ -120,7 +123,8 @@ def test_classes_with_gaps_landmarks_and_a_file(molecules, tmp_path, monkeypatch
     labels = labels.astype(float)
     labels[::5, 0] = np.nan
     rows, folds = np.ones(len(size), bool), np.arange(len(size)) % 3
-    made, found = fit_kernel(molecules, labels, rows, np.ones(len(size)), folds, "binary", [0, 1])
+    of, same = substructures(molecules), np.ones(len(size))
+    made, found = fit_kernel(of, labels, rows, same, folds, "binary", [0, 1])
     known = ~np.isnan(labels[:, 0])
     assert roc_auc_score(labels[known, 0], found[known, 0]) > 0.7
     assert ((found[:, :2] > 0) & (found[:, :2] < 1)).all()
@@ -128,7 +132,7 @@ def test_classes_with_gaps_landmarks_and_a_file(molecules, tmp_path, monkeypatch
     assert len(made.alpha) == int(30 / 2 ** (1 / 3))
     torch.save(made.to_plain(), tmp_path / "a")
     again = Kernel.from_plain(torch.load(tmp_path / "a", weights_only=True), 3)
-    np.testing.assert_array_equal(again.predict(molecules), made.predict(molecules))
+    np.testing.assert_array_equal(again.predict(of), made.predict(of))
     plain = made.to_plain()
     plain["kinds"][0]["columns"][3] = 10**6
     with pytest.raises(ValueError, match="ind"):
@@ -143,6 +147,7 @@ def test_equal_molecules_have_a_fit(molecules):
     many = [molecules[0]] * 40 + molecules
     labels = np.arange(len(many), dtype=float)[:, None]
     rows, weights = np.ones(len(many), bool), np.ones(len(many))
-    made, found = fit_kernel(many, labels, rows, weights, None, "regression", [0])
+    of = substructures(many)
+    made, found = fit_kernel(of, labels, rows, weights, None, "regression", [0])
     assert np.isfinite(found).all()
-    assert np.ptp(made.predict(many[:40])) < 1e-6
+    assert np.ptp(made.predict(of)[:40]) < 1e-6

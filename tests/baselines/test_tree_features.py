@@ -1,4 +1,4 @@
-"""What trees see: RDKit's environments that training knows, its descriptors without gaps."""
+"""What trees see: counts that training knows, RDKit's descriptors without gaps."""
 
 from __future__ import annotations
 
@@ -7,12 +7,29 @@ import math
 import numpy as np
 import pytest
 from rdkit import Chem
-from rdkit.Chem import Descriptors, rdFingerprintGenerator
+from rdkit.Chem import Descriptors, rdFingerprintGenerator, rdReducedGraphs
+from reference.molecules import spellings
 
 from graphormer_sepnorm.baselines import features as tree_features
-from graphormer_sepnorm.baselines.features import FeatureColumns, RawFeatures, compute_features
-from graphormer_sepnorm.chem.descriptors import LEFT_OUT, compute_descriptors, descriptor_names
-from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS, morgan_counts
+from graphormer_sepnorm.baselines.features import (
+    COUNTED,
+    FeatureColumns,
+    RawFeatures,
+    compute_features,
+)
+from graphormer_sepnorm.chem.descriptors import (
+    LEFT_OUT,
+    compute_descriptors,
+    descriptor_names,
+    quick_descriptor_names,
+)
+from graphormer_sepnorm.chem.fingerprints import (
+    ENVIRONMENTS,
+    HASHED,
+    hashed_counts,
+    morgan_counts,
+    substructures,
+)
 
 SMILES = ["CCO", "CCN", "CCCl", "c1ccccc1O", "CC(C)C", "[Na+].[Cl-]"]
 
@@ -51,14 +68,49 @@ def test_what_is_undefined_is_nan_and_stops_nothing(monkeypatch: pytest.MonkeyPa
     assert values.dtype == np.float32
 
 
-def test_environments_of_three_molecules_and_all_descriptors() -> None:
+def test_counts_are_hashed_substructures_and_reduced_graphs() -> None:
+    """Morgan environments as RDKit hashes them; of the others nothing is lost but by collision."""
+    molecules = [*map(Chem.MolFromSmiles, SMILES), None]
+    found = substructures(molecules)
+    counts = compute_features([*SMILES, "C1CC"]).counts.toarray()
+    assert counts.shape[1] == COUNTED
+    np.testing.assert_array_equal(counts[:, :ENVIRONMENTS], morgan_counts(molecules).toarray())
+    features = rdFingerprintGenerator.GetMorganFeatureAtomInvGen()
+    of_features = rdFingerprintGenerator.GetMorganGenerator(
+        radius=2, fpSize=1024, atomInvariantsGenerator=features
+    )
+    pairs = rdFingerprintGenerator.GetAtomPairGenerator()
+    for row, molecule in zip(counts, molecules, strict=True):
+        molecule = molecule or Chem.Mol()
+        parts = np.split(row, [ENVIRONMENTS, ENVIRONMENTS + 1024, HASHED])
+        np.testing.assert_array_equal(parts[1], of_features.GetCountFingerprintAsNumPy(molecule))
+        every = pairs.GetSparseCountFingerprint(molecule).GetNonzeroElements().values()
+        assert sorted(parts[2][parts[2] > 0]) == sorted(every)
+    in_order = [Chem.MolFromSmiles(Chem.MolToSmiles(one)) for one in molecules[:-1]]
+    expected = [rdReducedGraphs.GetErGFingerprint(one) for one in in_order]
+    np.testing.assert_allclose(counts[:-1, HASHED:], expected, rtol=1e-6)
+    assert not counts[-1].any()
+    np.testing.assert_array_equal(hashed_counts(found).toarray(), counts[:, :HASHED])
+
+
+def test_features_do_not_depend_on_the_order_of_atoms() -> None:
+    smiles = ["CC(=O)Nc1ccc(O)cc1", "OC(=O)CCN1CCC(F)CC1", "c1ccc2[nH]ccc2c1", "CCCC(O)C(N)C#N"]
+    raw = compute_features(smiles)
+    for texts in zip(*(spellings(text, 5) for text in smiles), strict=True):
+        other = compute_features(texts)
+        np.testing.assert_array_equal(other.counts.toarray(), raw.counts.toarray())
+        np.testing.assert_allclose(other.descriptors, raw.descriptors, rtol=1e-4, atol=1e-5)
+
+
+def test_counts_in_three_molecules_and_quick_descriptors() -> None:
     columns = FeatureColumns.fit(raw := compute_features(SMILES))
     molecules = [Chem.MolFromSmiles(text) for text in SMILES]
-    counts = morgan_counts(molecules).toarray()
+    counts = raw.counts.toarray()
     expected = np.flatnonzero((counts > 0).sum(axis=0) >= 3)
     assert len(expected) > 0
     assert list(columns.environments) == expected.tolist()
-    assert columns.descriptors == descriptor_names()
+    assert columns.descriptors == quick_descriptor_names()
+    assert {"MolLogP", "TPSA", "SlogP_VSA3"} <= {*columns.descriptors} < {*descriptor_names()}
     features = columns.of(raw)
     assert features.dtype == np.float32
     np.testing.assert_array_equal(features[:, : len(expected)], counts[:, expected])
@@ -66,12 +118,14 @@ def test_environments_of_three_molecules_and_all_descriptors() -> None:
     np.testing.assert_allclose(
         features[:, weight], [Descriptors.MolWt(one) for one in molecules], rtol=1e-6
     )
-    np.testing.assert_array_equal(columns.of_molecules(molecules), features)
+    np.testing.assert_array_equal(
+        columns.of_molecules(molecules, substructures(molecules)), features
+    )
 
 
 def test_undefined_descriptors_are_medians_of_training_and_large_ones_are_clipped() -> None:
     raw = compute_features(SMILES)
-    descriptors = np.tile(np.arange(6, dtype=np.float32)[:, None], len(descriptor_names()))
+    descriptors = np.tile(np.arange(6, dtype=np.float32)[:, None], len(quick_descriptor_names()))
     descriptors[[0, 1], 0] = np.nan
     descriptors[:, 1] = np.nan
     descriptors[2, 2], descriptors[3, 2] = 1e30, -1e30
@@ -85,7 +139,7 @@ def test_undefined_descriptors_are_medians_of_training_and_large_ones_are_clippe
 
 def test_columns_of_a_table_are_not_clipped_and_medians_of_descriptors_are() -> None:
     raw = compute_features(SMILES)
-    descriptors = np.full((6, len(descriptor_names())), 1e30, dtype=np.float32)
+    descriptors = np.full((6, len(quick_descriptor_names())), 1e30, dtype=np.float32)
     descriptors[0, 0] = np.nan
     of_table = np.full((6, 1), 1e9)
     of_table[0] = np.nan
@@ -122,9 +176,11 @@ def test_of_a_smiles_that_cannot_be_read_nothing_is_known() -> None:
 def test_descriptors_that_are_known_are_not_computed_again(monkeypatch) -> None:
     columns = FeatureColumns.fit(raw := compute_features(SMILES))
     molecules = [Chem.MolFromSmiles(text) for text in SMILES]
-    expected = columns.of_molecules(molecules)
-    other = columns.of_molecules(molecules, known=(["MolWt"], raw.descriptors[:, :1]))
+    found = substructures(molecules)
+    expected = columns.of_molecules(molecules, found)
+    other = columns.of_molecules(molecules, found, known=(["MolWt"], raw.descriptors[:, :1]))
+    every = descriptor_names(), compute_descriptors(molecules)
     monkeypatch.setattr(tree_features, "compute_descriptors", None)
-    given = columns.of_molecules(molecules, known=(descriptor_names(), raw.descriptors))
+    given = columns.of_molecules(molecules, found, known=every)
     np.testing.assert_array_equal(given, expected)
     np.testing.assert_array_equal(other, expected)

@@ -16,6 +16,7 @@ import pytest
 import torch
 import yaml
 from tiny_run import (
+    BLENDED,
     TINY,
     Fitted,
     fit,
@@ -67,7 +68,13 @@ def seeds(table: Path) -> Fitted:
 @pytest.fixture(scope="module")
 def by_folds(table: Path) -> Fitted:
     """The same, but each on a fold of its own, and blended with trees."""
-    return fitted(table.parent / "folds", table, *TWO, "--ensemble_by=folds", "--blend=true")
+    return fitted(
+        table.parent / "folds",
+        table,
+        *TWO,
+        "--ensemble_by=folds",
+        BLENDED,
+    )
 
 
 @pytest.fixture
@@ -120,7 +127,12 @@ def test_the_blend_is_weighed_by_molecules_that_weigh_something(tmp_path: Path) 
     """And by some folds only, where these are enough: each molecule with its own values."""
     rows = [[smiles, label, n % 3] for n, (smiles, label) in enumerate(sample_rows(60))]
     source = write_csv(tmp_path / "w.csv", [["smiles", "y", "w"], *rows])
-    ensemble = ("--ensemble=3", "--ensemble_by=folds", "--blend=true", "--data.split=random")
+    ensemble = (
+        "--ensemble=3",
+        "--ensemble_by=folds",
+        BLENDED,
+        "--data.split=random",
+    )
     options = ("--data.weight_column=w", "--data.target_columns=[y]", *ensemble)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitted_baselines, "ENOUGH_HELD_OUT", 20)
@@ -141,7 +153,7 @@ def test_the_blend_is_weighed_by_molecules_that_weigh_something(tmp_path: Path) 
         member = Predictor.load(member_of(run, fold), "cpu")
         network[own] = member.predict([smiles[at] for at in judged[own]]).values[:, 0]
     blend = read_checkpoint(run.run)[BLEND]
-    weight, share = blend["weights"][0], blend["kernel_share"]
+    (weight,), (share,) = blend["weights"], blend["kernel_share"]
     trees, kernel = (one["validation"][:, 0] for one in found.predictions.values())
     others = (1 - share) * trees + share * kernel
     errors = weight * network + (1 - weight) * others - data.labels(judged)[:, 0]

@@ -1,4 +1,4 @@
-"""``fit --blend true`` and ``--baselines true``: what a run says, keeps and predicts."""
+"""``fit --members`` and ``--baselines true``: what a run says, keeps and predicts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import expit
-from tiny_run import Fitted, fit, fitted, read_csv, summary
+from tiny_run import BLENDED, Fitted, fit, fitted, read_csv, summary
 
 from graphormer_sepnorm.baselines import blend as weighing
 from graphormer_sepnorm.baselines.blend import Stacking
@@ -70,7 +70,7 @@ def blended(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
     with pytest.MonkeyPatch.context() as patch:
         weigh_by(0.3, patch)
         source = table(folder / "a.csv", "class" in config)
-        return fitted(folder, source, *SPLIT, "--blend=true", config=config)
+        return fitted(folder, source, *SPLIT, BLENDED, config=config)
 
 
 def main_metric(run: Fitted) -> str:
@@ -95,9 +95,9 @@ def test_network_trees_and_blend_stand_side_by_side(blended: Fitted) -> None:
     )
     assert f"{result[f'best_validation_{name}']:.4f}." in blended.out
     assert "random forest" not in blended.out  # which is a baseline and was not asked for
-    slope = {} if metric == "test_mae" else {"slope": 1.2}
-    assert result["blend"] == {"network_weight": 0.3, "kernel_share": 0.3, **slope}
-    assert "--blend true" not in blended.out
+    more = {"network_weights": {"a": 0.3, "b": 0.3}} if metric == "test_mae" else {"slope": 1.2}
+    assert result["blend"] == {"network_weight": 0.3, "kernel_share": 0.3, **more}
+    assert "--members" not in blended.out
 
 
 def test_what_is_kept_is_what_the_checkpoint_predicts(blended: Fitted) -> None:
@@ -145,7 +145,7 @@ def test_no_test_label_is_looked_at(blended: Fitted, tmp_path: Path, monkeypatch
     assert changed != text
     monkeypatch.setitem(globals(), "table", lambda path: path)
     (tmp_path / "a.csv").write_text(changed)
-    assert fit_here(tmp_path, "--blend=true") == 0
+    assert fit_here(tmp_path, BLENDED) == 0
     ours, theirs = (read_checkpoint(folder / "run")[BLEND] for folder in (tmp_path, blended.folder))
     assert ours["validation"] == theirs["validation"]
     for name in ("value", "threshold"):
@@ -202,7 +202,7 @@ def test_the_best_baseline_is_named_and_whether_it_is_better(
     }
     said = words_of(METRICS[metric], found)
     assert said.startswith(words)
-    assert ("use it, or --blend true" in said) == ("better" in words and MEAN not in means)
+    assert ("use it, or give --members" in said) == ("better" in words and MEAN not in means)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_what_fails_costs_nothing_else(tmp_path: Path, capsys, caplog, monkeypat
         raise DataError("'X' has no fingerprint")
 
     monkeypatch.setattr("graphormer_sepnorm.baselines.fit.fit_baselines", fail)
-    assert fit_here(tmp_path, "--blend=true") == 0
+    assert fit_here(tmp_path, BLENDED) == 0
     captured = capsys.readouterr()
     assert "Graphormer, bn+ln" in captured.out
     assert "boosting" not in captured.out
@@ -303,8 +303,11 @@ def test_graphs_without_smiles_cannot_be_blended(
         return dataclasses.replace(load_table(*arguments), smiles=None)
 
     monkeypatch.setattr("graphormer_sepnorm.datasets.user_table.load.load_table", load_graphs)
-    assert fit_here(tmp_path, "--blend=true") == 2
-    assert "--blend true: a is made of graphs, and trees take SMILES" in capsys.readouterr().err
+    assert fit_here(tmp_path, BLENDED) == 2
+    assert (
+        "--members: a is made of graphs, and trees and kernel take SMILES"
+        in capsys.readouterr().err
+    )
     assert not (tmp_path / "run").exists()
     assert train(["test", str(blended.run)]) == 0
     out = capsys.readouterr().out
@@ -323,7 +326,7 @@ def test_trees_that_a_fold_leaves_without_labels_are_not_blended(tmp_path: Path,
     test = PARTS.index("test") + 1
     kept = [*lines[: 1 + 13], *few[1 + 13 : test], *lines[test:]]  # of 13 rows 10 have a label of b
     (tmp_path / "b.csv").write_text("\n".join(kept))
-    options = ("--ensemble=2", "--ensemble_by=folds", "--blend=true")
+    options = ("--ensemble=2", "--ensemble_by=folds", BLENDED)
     assert fit(tmp_path, tmp_path / "b.csv", *SPLIT, *options) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "Not blended: b, of which without one fold the labels are too few for trees" in said
@@ -334,11 +337,11 @@ def test_trees_that_a_fold_leaves_without_labels_are_not_blended(tmp_path: Path,
 
 
 def test_a_new_end_forgets_the_blend_of_the_earlier_one(tmp_path: Path, capsys) -> None:
-    options = ("--blend=true", "--keep=smiles", "--baselines=true")
+    options = (BLENDED, "--keep=smiles", "--baselines=true")
     assert fit_here(tmp_path, *options) == 0
     run = tmp_path / "run"
     assert {BLEND, CONFIDENCE} <= read_checkpoint(run).keys()
-    again = ("--blend=false", "--keep=none", "--baselines=false")
+    again = ("--members=networks", "--keep=none", "--baselines=false")
     (run / "geometry.json").touch()
     assert train(["fit", "--resume", str(run), *again]) == 0
     assert not (run / "geometry.json").exists()

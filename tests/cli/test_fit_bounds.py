@@ -35,7 +35,7 @@ def test_what_lies_beyond_is_predicted_beyond(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_metrics_are_those_of_the_labels(tmp_path: Path) -> None:
-    run = trained(tmp_path / "a", ">8", "--blend=true", "--trainer.max_steps=4")
+    run = trained(tmp_path / "a", ">8", "--members=networks,trees,kernel", "--trainer.max_steps=4")
     rows = run.predictions
     known = [row for row in rows if row["label_a"] != ""]
     assert 0 < len(known) < len(rows)

@@ -33,7 +33,7 @@ OPTIONS = ("--data.target_columns=[kind]", "--data.task=multiclass", "--data.spl
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two networks by folds, blended with trees."""
     folder = tmp_path_factory.mktemp("classes")
-    more = ("--ensemble=2", "--ensemble_by=folds", "--blend=true")
+    more = ("--ensemble=2", "--ensemble_by=folds", "--members=networks,trees,kernel")
     table = write_csv(folder / "a.csv", ROWS)
     return fitted(folder, table, *OPTIONS, *more, config="table_classification").run
 

@@ -55,7 +55,7 @@ def run_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Fitted]:
 
 @pytest.fixture(scope="module")
 def blend(run_of: Callable[..., Fitted]) -> Fitted:
-    return run_of("--blend=true", "--keep=labels")
+    return run_of("--members=networks,trees,kernel", "--keep=labels")
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +69,12 @@ def classes(run_of: Callable[..., Fitted]) -> Fitted:
 
 @pytest.fixture(scope="module")
 def folds(run_of: Callable[..., Fitted]) -> Fitted:
-    return run_of("--ensemble=2", "--ensemble_by=folds", "--blend=true")
+    return run_of("--ensemble=2", "--ensemble_by=folds", "--members=networks,trees,kernel")
 
 
 @pytest.fixture(scope="module")
 def seeds(run_of: Callable[..., Fitted]) -> Fitted:
-    return run_of("--ensemble=2", "--blend=true")
+    return run_of("--ensemble=2", "--members=networks,trees,kernel")
 
 
 def kept(run: Fitted) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from tiny_run import Fitted, fit, fitted, write_csv
+from tiny_run import BLENDED, Fitted, fit, fitted, write_csv
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
@@ -56,7 +56,11 @@ def test_metrics_are_in_units() -> None:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
     """One run of two targets, of which the skewed one is learned as a logarithm."""
     folder = tmp_path_factory.mktemp("logarithms")
-    options = ["--data.split=random", "--data.target_columns=all", "--blend=true"]
+    options = [
+        "--data.split=random",
+        "--data.target_columns=all",
+        BLENDED,
+    ]
     options += [
         "--data.split_fractions=[0.5,0.25,0.25]",
         "--data.label_transform=auto",
@@ -183,7 +187,7 @@ def test_an_estimator_learns_logarithms_too() -> None:
         "ensemble": 1,
         "metric": "last",
     }
-    options |= {"ensemble_by": "seeds", "blend": False, "baselines": False}
+    options |= {"ensemble_by": "seeds", "members": ["networks"], "baselines": False}
     model = GraphormerRegressor(recipe="table", device="cpu", options=options)
     values = model.fit(CHAINS, labels).predict(CHAINS)
     assert model._predictor().task.logarithmic

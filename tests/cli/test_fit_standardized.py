@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_run import fit
+from tiny_run import BLENDED, fit
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
@@ -28,7 +28,7 @@ def table(path: Path, smiles: list[str]) -> Path:
 
 def test_salt_and_acid_are_one_molecule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = table(tmp_path / "a.csv", SALTS)
-    assert fit(tmp_path, source, "--data.split=random", STEPS, "--blend=true") == 0
+    assert fit(tmp_path, source, "--data.split=random", STEPS, BLENDED) == 0
     predictor = Predictor.load(tmp_path / "run", "cpu")
     salts, acids = predictor.predict(SALTS), predictor.predict(ACIDS)
     np.testing.assert_array_equal(salts.numbers, acids.numbers)

@@ -22,8 +22,8 @@ def test_the_recipe_for_tables_gives_the_model_of_the_command(tmp_path: Path):
     words = ["fit", "-c", "table", "--data.table", str(table), "--data.split_column", "part"]
     words += ["--data.target_columns", "y", "--data.root", str(tmp_path / "root")]
     words += ["--ensemble", "2", "--trainer.max_epochs", "1", "--trainer.accelerator", "cpu"]
-    assert train([*words, "--blend", "true", "-o", str(tmp_path / "run")]) == 0
-    own = {"ensemble": 2, "blend": True}
+    assert train([*words, "--members", "networks,trees,kernel", "-o", str(tmp_path / "run")]) == 0
+    own = {"ensemble": 2, "members": ["networks", "trees", "kernel"]}
     model = GraphormerRegressor("table", max_epochs=1, device="cpu", options=own)
     values, low, high = model.fit(smiles, labels).predict(smiles, return_interval=0.8)
     command = Predictor.load(tmp_path / "run", "cpu").ask(0.8).predict(smiles)

@@ -195,7 +195,14 @@ def test_an_unknown_option_is_answered_with_the_one_that_is_meant(word: str, mea
     [
         ["--ensemble", "2", "--trainer.fast_dev_run", "true"],
         ["--ensemble", "2", "--trainer.limit_val_batches", "0"],
-        ["--data.member_folds", "2", "--data.member_fold", "0", "--blend", "true"],
+        [
+            "--data.member_folds",
+            "2",
+            "--data.member_fold",
+            "0",
+            "--members",
+            "networks,trees,kernel",
+        ],
         ["--data.member_folds", "2", "--data.member_fold", "0", "--keep", "labels"],
     ],
 )

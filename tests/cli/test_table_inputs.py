@@ -202,7 +202,7 @@ def test_trees_take_the_columns_too(
         [smiles, str(300 + 9 * one), str(5 * one), part] for (smiles, _), one, part in molecules
     ]
     table = write_csv(tmp_path / "t.csv", [["smiles", "T", "y", "set"], *rows])
-    words = ["--blend=true", "--baselines=true", "--data.split_column=set"]
+    words = ["--members=networks,trees,kernel", "--baselines=true", "--data.split_column=set"]
     assert fit(tmp_path, table, *words, "--data.descriptor_columns=T") == 0
     run, result = tmp_path / "run", summary(tmp_path / "run")
     reached = {one["name"].partition(" on ")[0]: one["test"]["mae"] for one in result["baselines"]}

@@ -424,7 +424,7 @@ def test_a_fine_tuning_that_was_interrupted_goes_on(tmp_path, capsys, monkeypatc
 
     def options(name: str) -> list[str]:
         given = [f"--data.table={table}", f"--data.root={tmp_path / 'root'}", "--ensemble=1"]
-        given += [f"--output={tmp_path / name}", "--trainer.accelerator=cpu", "--blend=false"]
+        given += [f"--output={tmp_path / name}", "--trainer.accelerator=cpu", "--members=networks"]
         given += ["--trainer.max_epochs=2", "--trainer.check_val_every_n_epoch=1"]
         return ["fit", "-c", "table", "-c", str(shape), *given, "--baselines=false"]
 

@@ -48,7 +48,7 @@ def test_the_first_configuration_takes_the_parent_structure(
     """It says so in one line, and the model does it again."""
     rows = [(f"{s}.Cl" if n % 10 == 0 else s, y) for n, (s, y) in enumerate(ROWS)]
     table = write_csv(tmp_path / "t.csv", [("smiles", "y"), *rows])
-    alone = ["--ensemble=1", "--blend=false", "--model.from_pretrained=null"]
+    alone = ["--ensemble=1", "--members=networks", "--model.from_pretrained=null"]
     assert fit(tmp_path, table, *RANDOM, *alone, config="table") == 0
     assert "parent structure" in " ".join(capsys.readouterr().out.split())
     run = str(tmp_path / "run")

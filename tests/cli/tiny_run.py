@@ -31,6 +31,9 @@ TINY = [
 ]
 
 
+BLENDED = "--members=networks,trees,kernel"
+
+
 @dataclass(frozen=True)
 class Run:
     """A finished run: where it is and what was printed."""

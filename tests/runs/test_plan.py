@@ -23,7 +23,14 @@ def comparison(*names: str, base: FitConfig = BASE, seeds: tuple[int, ...] = (0,
 
 
 def test_runs_of_a_comparison_are_planned_seed_by_seed(tmp_path: Path) -> None:
-    base = BASE.with_options({"blend": True, "ensemble": 3, "baselines": True, "output": "x"})
+    base = BASE.with_options(
+        {
+            "members": ["networks", "trees", "kernel"],
+            "ensemble": 3,
+            "baselines": True,
+            "output": "x",
+        }
+    )
     plan = comparison("sharenorm", "bn+bn", base=base, seeds=(3, 1))
     runs = plan.runs(tmp_path)
     arms = ("sharenorm", "bn+bn")
@@ -37,7 +44,7 @@ def test_runs_of_a_comparison_are_planned_seed_by_seed(tmp_path: Path) -> None:
         *("seed_everything", "keep"),
     }
     assert not plan.configuration["baselines"]
-    assert not plan.configuration["blend"]
+    assert plan.configuration["members"] == ["networks"]
 
 
 def test_runs_of_a_cross_validation_are_planned_fold_by_fold(tmp_path: Path) -> None:

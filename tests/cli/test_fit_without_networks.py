@@ -1,0 +1,142 @@
+"""``--members kernel,trees``: a model that is made in seconds, without a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_run import Fitted, fit, fitted, refused, write_csv
+
+from graphormer_sepnorm.cli.predict import main as predict
+from graphormer_sepnorm.cli.train import main as train
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.estimators import GraphormerClassifier
+from graphormer_sepnorm.inference.checkpoint import read_checkpoint
+from graphormer_sepnorm.inference.predictor import Predictor
+
+CHAINS = [f"{'C' * length}{end}" for length in range(1, 21) for end in ("O", "N", "F", "S", "Cl")]
+FOLDS = ("--ensemble=3", "--ensemble_by=folds", "--metric=loss")
+WITHOUT = "--members=kernel,trees"
+
+
+def table(folder: Path, binary: bool = False) -> Path:
+    """Two targets, one of them with gaps; or two classes."""
+    rows = []
+    for number, smiles in enumerate(CHAINS):
+        if binary:
+            rows.append((smiles, int(len(smiles) > 10), number % 2))
+        else:
+            rows.append((smiles, len(smiles) + 0.1 * (number % 3), "" if number % 4 else -number))
+    return write_csv(folder / "t.csv", [("smiles", "a", "b"), *rows])
+
+
+@pytest.fixture(scope="module", params=["regression", "binary"])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    folder = tmp_path_factory.mktemp("without")
+    options = (WITHOUT, *FOLDS, "--data.split=random", "--data.target_columns=all")
+    return fitted(folder, table(folder, request.param == "binary"), *options)
+
+
+def test_a_run_says_what_it_reached(run: Fitted) -> None:
+    out, summary = run.out, run.summary
+    assert "Graphormer" not in out
+    assert "molecules out of fold" in out
+    metric = "test_mae" if "test_mae" in summary else "test_auroc"
+    share = summary["blend"]["kernel_share"]
+    assert 0 < share < 1
+    assert f"blend, {1 - share:.2g} gradient boosting + {share:.2g} kernel" in out
+    assert f"{summary[metric]:.4f}" in out
+    assert summary["blend"]["network_weight"] == 0
+    assert summary["seconds"] > 0
+    assert not (run.run / "members").exists()
+    checkpoint = read_checkpoint(run.run)
+    assert checkpoint["state_dict"] == {}
+    assert "members" not in checkpoint
+
+
+def test_it_predicts_what_it_was_tested_with(run: Fitted) -> None:
+    model = Predictor.load(run.run, "cpu")
+    assert repr(model) == "Predictor(a, b; trees or a kernel)"
+    rows = run.predictions
+    found = model.predict([row["smiles"] for row in rows])
+    own = np.array([[float(row[f"pred_{name}"]) for name in "ab"] for row in rows])
+    np.testing.assert_allclose(found.values, own, rtol=1e-5)
+    labels = np.array([[float(row[f"label_{name}"] or "nan") for name in "ab"] for row in rows])
+    for name, value in model.task.evaluate(labels, own).items():
+        assert run.summary[f"test_{name}"] == pytest.approx(value, rel=1e-4, nan_ok=True)
+    assert found.spread is None
+    assert "in_domain" in found.cells
+    if model.task.kind == "regression":
+        low = np.array([float(row["low_a"]) for row in rows])
+        np.testing.assert_allclose(found.low[:, 0], low, rtol=1e-5)
+    # The order of the atoms does not matter, nor does the company.
+    np.testing.assert_allclose(model.predict("OCCC").values, model.predict("CCCO").values)
+    alone = model.predict(rows[0]["smiles"]).values[0]
+    np.testing.assert_allclose(alone, found.values[0])
+
+
+def test_what_needs_a_network_is_refused(
+    run: Fitted, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    model = Predictor.load(run.run, "cpu")
+    for ask in (lambda: model.embed("CCO"), lambda: model.explain("CCO", "a")):
+        with pytest.raises(ConfigError, match="has no network to"):
+            ask()
+    assert "without networks" in refused(capsys, train, "test", run.run)
+    more = (
+        "--model.from_pretrained",
+        run.run,
+        "--data.table",
+        table(tmp_path),
+        "--data.split=random",
+    )
+    assert "no network" in refused(
+        capsys, train, "fit", "-c", "table_regression", *more, "--data.target_columns", "a"
+    )
+    assert predict(["info", str(run.run)]) == 0
+    assert "trees and kernel alone, without a network" in capsys.readouterr().out
+
+
+def test_one_member_is_a_model_too(tmp_path: Path) -> None:
+    source = table(tmp_path)
+    values = {}
+    for member in ("trees", "kernel"):
+        folder = tmp_path / member
+        folder.mkdir()
+        options = (f"--members={member}", "--data.split=random", "--data.target_columns=a")
+        made = fitted(folder, source, *options)
+        model = Predictor.load(made.run, "cpu")
+        assert (model.blend.kernel is None) == (member == "trees")
+        assert model.blend.trees.known.any() == (member == "trees")
+        values[member] = model.predict(CHAINS[:5]).values
+        assert np.isfinite(values[member]).all()
+    assert np.abs(values["trees"] - values["kernel"]).max() > 1e-3
+
+
+def test_labels_that_are_too_few_are_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = write_csv(
+        tmp_path / "few.csv", [("smiles", "a"), *((one, len(one)) for one in CHAINS[:9])]
+    )
+    assert fit(tmp_path, few, WITHOUT, "--data.split=random") == 2
+    assert "too few for trees or a kernel" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("kernels", "did you mean"), ("[]", "give some of networks, trees, kernel")],
+)
+def test_members_that_are_none_are_refused(
+    given: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fit(tmp_path, table(tmp_path), f"--members={given}") == 2
+    assert expected in capsys.readouterr().err
+
+
+def test_an_estimator_without_networks() -> None:
+    labels = np.array(["long" if len(smiles) > 10 else "short" for smiles in CHAINS])
+    options = {"members": ["trees", "kernel"], "metric": None}
+    model = GraphormerClassifier(recipe="table", device="cpu", options=options)
+    assert (model.fit(CHAINS, labels).predict(CHAINS) == labels).mean() > 0.9
