@@ -29,7 +29,7 @@ _ELSEWHERE = {
     **{"lr": "model.learning_rate", "wd": "model.weight_decay", "num_layers": "model.layers"},
     **{"hidden_size": "model.width", "hidden_dim": "model.width", "num_heads": "model.heads"},
     **{"epochs": "trainer.max_epochs", "gpus": "trainer.devices", "seed": "seed_everything"},
-    **{"target": "data.target_columns", "targets": "data.target_columns"},
+    **dict.fromkeys(("target", "targets"), "data.target_columns") | {"blend": "members"},
 }
 # Verb -> its usage, what it does, and the options that --help shows.
 _RUN = ("config", "output", "resume", "seed_everything")

@@ -52,7 +52,8 @@ class Fold:
     def model(self) -> str:
         """The name of its model."""
         kind = "Graphormer blended with trees" if self.summary.get("network") else "Graphormer"
-        return self.run.arm or f"{kind}, {self.summary.get('norm', '')}"
+        norm = self.summary.get("norm")
+        return self.run.arm or (f"{kind}, {norm}" if norm else "trees and kernel")
 
     @property
     def test(self) -> Metrics:

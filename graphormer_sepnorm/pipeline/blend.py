@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def require_smiles(data: MoleculeDataModule) -> None:
-    """Raise a ConfigError for a blend that cannot be made: trees take SMILES."""
+def require_smiles(data: MoleculeDataModule, members: Collection[str]) -> None:
+    """Raise a ConfigError for members that cannot be made: trees take SMILES, and are evaluated."""
     if data.splits.smiles is None or data.splits.featurizer is None:
         raise ConfigError(
             f"--members: {data.splits.name} is made of graphs, and trees and kernel take SMILES: "
             "leave it out"
         )
-    if not len(data.numbers.validated):
+    if not len(data.numbers.validated) and "networks" not in members:
         raise ConfigError(
-            f"--members: {data.splits.name} has no validation split, by which members are weighed: "
-            "give it one, or --ensemble 5 --ensemble_by folds"
+            f"--members {','.join(members)}: {data.splits.name} has no validation split, by which "
+            "they are evaluated: give it one, or --ensemble 5 --ensemble_by folds"
         )
 
 

@@ -132,7 +132,7 @@ class _Fit:
             self.data.deal_members(MemberFolds(config.ensemble))
         self.blended = {*config.members} != {"networks"}
         if self.blended:
-            require_smiles(self.data)
+            require_smiles(self.data, config.members)
         own: dict[str, Any] = {}
         if effective.data.label_transform == AUTO:
             names, self.learned_as = choose_logarithms(self.data)
