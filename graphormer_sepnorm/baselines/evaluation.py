@@ -123,14 +123,16 @@ def shares(probabilities: np.ndarray) -> np.ndarray:
 def _metrics(task: Task, targets: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
     """Means over the targets that there is a model for, and whose labels define the metric.
 
-    Of mutually exclusive classes they are those of probabilities that add up to 1; where a class
-    has no model, what is of all classes is undefined.
+    Where there are several targets, also those of each, named as by `Task.evaluate`. Of mutually
+    exclusive classes they are those of probabilities that add up to 1; where a class has no model,
+    what is of all classes is undefined.
     """
     if task.one_of and np.isfinite(predictions).all():
         found = task.evaluate(targets, shares(predictions))  # of single classes, too
         return {one.name: found[one.name] for one in task.metrics if one.name in found}
     known = np.isfinite(predictions).all(axis=0)
     pairs = [*zip(targets.T[known], predictions.T[known], strict=True)]
+    names = [task.targets[target] for target in np.flatnonzero(known)]
     values = {}
     for metric in metrics_of(task.kind):
         if task.is_of_all_classes(metric):
@@ -138,6 +140,9 @@ def _metrics(task: Task, targets: np.ndarray, predictions: np.ndarray) -> dict[s
         elif metric is task.main or task.has_mean(metric):
             each = [metric.of(*pair) for pair in pairs if metric.is_defined(pair[0])]
             values[metric.name] = statistics.fmean(each) if each else math.nan
+        if task.tells_targets_apart:
+            own = (f"{metric.name}_{name}" for name in names)
+            values |= zip(own, (metric.of(*pair) for pair in pairs), strict=True)
     return values
 
 

@@ -125,11 +125,16 @@ def _test_rows(outcome: Outcome, task: Task) -> list[tuple[str, str]]:
 
     others = [one for one in task.metrics if f"test_{one.name}" in summary and one is not main]
     rows.append(("", line(others)))
-    if task.tells_targets_apart:
-        rows += [
-            (f"  {name}", line(metrics_of(task.kind), f"_{name}", unit))
-            for name, unit in zip(task.targets, task.units, strict=True)
-        ]
+    models = {one.name.split(" on ")[0]: one.test for one in outcome.baselines}
+    if outcome.blend is not None:
+        of_network = outcome.network.summary.items()
+        models["networks"] = {name.removeprefix("test_"): value for name, value in of_network}
+    targets = zip(task.targets, task.units, strict=True)
+    for name, unit in targets if task.tells_targets_apart else ():
+        rows.append((f"  {name}", line(metrics_of(task.kind), f"_{name}", unit)))
+        key = f"{main.name}_{name}"
+        if alone := [f"{of} {main.shown(one[key])}" for of, one in models.items() if key in one]:
+            rows.append(("", f"{main.label} of {', '.join(alone)}"))
     return rows
 
 

@@ -95,6 +95,15 @@ def test_network_trees_and_blend_stand_side_by_side(blended: Fitted) -> None:
     )
     assert f"{result[f'best_validation_{name}']:.4f}." in blended.out
     assert "random forest" not in blended.out  # which is a baseline and was not asked for
+    for target in "ab":  # each with what every member has
+        each = [one["test"][f"{name}_{target}"] for one in (trees, kernel)]
+        each.append(result["network"][f"{metric}_{target}"])
+        of = ("gradient boosting", "kernel ridge regression", "networks")
+        shown = map(METRICS[name].shown, each)
+        said = ", ".join(f"{what} {value}" for what, value in zip(of, shown, strict=True))
+        assert f" of {said}" in blended.out
+    of_targets = [trees["test"][f"{name}_{target}"] for target in "ab"]
+    assert np.mean(of_targets) == pytest.approx(trees["test"][name])
     more = {"network_weights": {"a": 0.3, "b": 0.3}} if metric == "test_mae" else {"slope": 1.2}
     assert result["blend"] == {"network_weight": 0.3, "kernel_share": 0.3, **more}
     assert "--members" not in blended.out
@@ -163,7 +172,8 @@ def test_baselines_are_all_of_them_and_kept_with_every_metric(tmp_path: Path, ca
         "kernel ridge regression",
     ]
     for one in result["baselines"]:
-        assert list(one["test"]) == list(one["validation"]) == ["mae", "rmse", "r2", "spearman"]
+        assert list(one["test"]) == list(one["validation"])
+        assert {"mae", "rmse", "r2", "spearman", "mae_a", "spearman_b"} <= {*one["test"]}
         assert re.search(rf"^  {one['name']} +{one['test']['mae']:.4f}$", out, re.MULTILINE)
     best = min(result["baselines"], key=lambda one: one["validation"]["mae"])["name"]
     said = rf"{best} (is (better|worse) than|against) the model[:,] MAE [\d.]+ (low|high)er, 95%"
