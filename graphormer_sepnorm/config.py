@@ -209,8 +209,8 @@ class FitConfig(Options):
         members: Of what the model predicts a weighted mean, some of networks, trees and kernel: the
             last two are gradient boosting and kernel ridge regression, which are fitted after the
             training of the networks; the validation split, or errors out of fold, choose the
-            weights. They make prediction slower by 3 to 5 ms a molecule. Without networks a model
-            of 1,000 molecules is made in seconds; it does not embed or explain.
+            weights. They make prediction slower by 4 to 7 ms a molecule. Without networks a model
+            of 1,000 molecules takes under a minute; it does not embed or explain.
         keep: What the checkpoint stores of the training molecules, if they have SMILES: their
             fingerprints, their SMILES too, their labels too; at most 40,000, sampled at random. By
             the first predictions get intervals or calibrated probabilities, similarity and domain,

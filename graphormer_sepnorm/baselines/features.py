@@ -134,7 +134,7 @@ def compute_features(
     names: Sequence[str] | None = None,
     processes: int | None = None,
 ) -> RawFeatures:
-    """Compute counts and descriptors; three to five milliseconds a molecule and core.
+    """Compute counts and descriptors; four to six milliseconds a molecule and core.
 
     A molecule that cannot be read, as some of ogbg-molhiv, has no counts, and all its descriptors
     are undefined. `done` is given now and then how many are done. Without `names` those of

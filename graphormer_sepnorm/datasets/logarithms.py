@@ -10,14 +10,13 @@ import numpy as np
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs, fingerprint_of
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
+from graphormer_sepnorm.graphs.task import Task
 
 AUTO, EVERY = "auto", "log"
 
 
 def with_logarithms(splits: DatasetSplits, names: Sequence[str] | str) -> DatasetSplits:
     """Return a data set whose graphs have ln(y + shift) in place of the labels y of some targets.
-
-    The shift is 0, but where there are labels of 0: half of the smallest one above.
 
     Args:
         splits: With labels in their units.
@@ -29,33 +28,55 @@ def with_logarithms(splits: DatasetSplits, names: Sequence[str] | str) -> Datase
     """
     task = splits.task
     option = f"--data.label_transform {names if names == EVERY else '[' + ','.join(names) + ']'}"
-    parts = [part for part in splits.parts.values() if isinstance(part, LazyGraphs)]
-    if task.kind != "regression" or len(parts) < len(splits.parts):
+    if not numbers_of_table(splits):
         raise ConfigError(f"{option} is for a table of numbers: leave it out")
     chosen = task.targets if names == EVERY else tuple(names)
     for name in chosen:
         if name not in task.targets:
-            guess = did_you_mean(name, task.targets)
+            guess = did_you_mean(name, (*task.targets, AUTO, EVERY))
             raise ConfigError(f"{option}: there is no target {name!r}{guess}")
-    count = len(task.targets)
-    known = (
-        np.concatenate([part.labels for part in parts]),
-        *(side for part in parts for side in part.sides),
-    )
-    everything = np.concatenate([array.reshape(-1, count) for array in known])
+    task = logarithmic(splits, chosen)
+    made = [part.relabeled(task.as_learned) for part in numbers_of_table(splits)]
+    fingerprint = fingerprint_of(made, splits.feature_version, task)
+    named = dict(zip(splits.parts, made, strict=True))
+    return replace(splits, task=task, fingerprint=fingerprint, **named)
+
+
+def numbers_of_table(splits: DatasetSplits) -> list[LazyGraphs]:
+    """Return the three splits of a table whose labels are numbers; none of other data sets."""
+    parts = [part for part in splits.parts.values() if isinstance(part, LazyGraphs)]
+    whole = len(parts) == len(splits.parts) and splits.task.kind == "regression"
+    return parts if whole else []
+
+
+def known_values(splits: DatasetSplits, first: int = 3) -> np.ndarray:
+    """Return all labels and bounds, ``[..., T]``, of the first splits of `numbers_of_table`."""
+    parts = numbers_of_table(splits)[:first]
+    return np.concatenate([array for part in parts for array in (part.labels, *part.sides)])
+
+
+def logarithmic(splits: DatasetSplits, chosen: Sequence[str]) -> Task:
+    """Return the task of which some targets are logarithms: ln(y + shift).
+
+    The shift is 0, but where there are labels of 0: half of the smallest one above, the test split
+    left aside.
+
+    Raises:
+        DataError: A label, or a bound of one, is below 0.
+    """
+    task, taught = splits.task, known_values(splits, first=2).T
     shifts: list[float | None] = []
-    for name, column in zip(task.targets, everything.T, strict=True):
+    for name, column, own in zip(task.targets, known_values(splits).T, taught, strict=True):
+        if name not in chosen:
+            shifts.append(None)
+            continue
         values = column[~np.isnan(column)]
-        if name in chosen and values.min(initial=0) < 0:
+        if values.min(initial=0) < 0:
             raise DataError(
                 f"{splits.name}: {name} is {values.min():g} somewhere, which has no logarithm: "
                 "leave it out of --data.label_transform"
             )
-        above = values[values > 0]
-        shift = 0.0 if len(above) == len(values) else float(above.min(initial=np.inf)) / 2
-        shifts.append((shift if np.isfinite(shift) else 1.0) if name in chosen else None)
-    task = replace(task, shifts=tuple(shifts))
-    made = [part.relabeled(task.as_learned) for part in parts]
-    fingerprint = fingerprint_of(made, splits.feature_version, task)
-    named = dict(zip(splits.parts, made, strict=True))
-    return replace(splits, task=task, fingerprint=fingerprint, **named)
+        smallest = own[own > 0].min(initial=np.inf)
+        half = float(smallest) / 2 if np.isfinite(smallest) else 1.0
+        shifts.append(0.0 if (values > 0).all() else half)
+    return replace(task, shifts=tuple(shifts))

@@ -172,6 +172,8 @@ class Task:
 
         What was learned as a logarithm is never below 0.
         """
+        if not self.shifts:
+            return learned
         import numpy as np
 
         values = np.array(learned, np.float64)

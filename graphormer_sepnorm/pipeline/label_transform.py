@@ -6,7 +6,11 @@ import numpy as np
 from scipy.stats import skew
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
+from graphormer_sepnorm.datasets.logarithms import (
+    known_values,
+    logarithmic,
+    numbers_of_table,
+)
 from graphormer_sepnorm.formatting import four_digits
 
 # Labels are skewed above this; molecules, sampled at random, on which the kernel is fitted.
@@ -24,30 +28,28 @@ def choose_logarithms(data: MoleculeDataModule) -> tuple[list[str], str]:
     from graphormer_sepnorm.baselines.fit_kernel import fit_kernel
     from graphormer_sepnorm.chem.fingerprints import substructures
     from graphormer_sepnorm.chem.molecules import parse_smiles
-    from graphormer_sepnorm.datasets.logarithms import with_logarithms
 
-    splits = data.splits
-    parts = [part for part in splits.parts.values() if isinstance(part, LazyGraphs)]
-    if splits.task.kind != "regression" or len(parts) < len(splits.parts):
+    splits, task = data.splits, data.splits.task
+    if not (parts := numbers_of_table(splits)):
         return [], ""
-    targets = len(splits.task.targets)
-    sides = [side for part in parts for side in part.sides]
-    lowest = np.fmin.reduce(np.concatenate([*(part.labels for part in parts), *sides]))
-    described = data.numbers.described
+    targets, described = len(task.targets), data.numbers.described
     labels = np.concatenate([part.labels for part in parts]).astype(np.float64)[described]
+    lowest = np.fmin.reduce(known_values(splits))
+    above = [name for name, least in zip(task.targets, lowest, strict=True) if least >= 0]
+    task = logarithmic(splits, above)
+    learned = task.as_learned(labels)
     candidates = [
         target
-        for target in range(targets)
-        if lowest[target] >= 0 and _is_skewed(labels[:, target][~np.isnan(labels[:, target])])
+        for target, name in enumerate(task.targets)
+        if name in above and _is_skewed(labels[:, target], learned[:, target])
     ]
     if not candidates:
         return [], ""
-    task = with_logarithms(splits, [splits.task.targets[target] for target in candidates]).task
     known = np.flatnonzero(~np.isnan(labels[:, candidates]).all(axis=1))
     some = np.sort(np.random.default_rng(0).permutation(known)[:_MOST])
-    labels = labels[some]
+    labels, learned = labels[some], learned[some]
     smiles = splits.smiles_of(described[some])
-    both = np.hstack([labels, task.as_learned(labels)])
+    both = np.hstack([labels, learned])
     of_both = [*candidates, *(targets + target for target in candidates)]
     everything, same = np.ones(len(some), bool), np.ones(len(some))
     found = substructures([parse_smiles(text).molecule for text in smiles])
@@ -60,17 +62,17 @@ def choose_logarithms(data: MoleculeDataModule) -> tuple[list[str], str]:
             for values in (raw, task.in_units(logarithms))
         )
         if as_logarithms < as_they_are:
-            name = splits.task.targets[target]
+            name = task.targets[target]
             chosen.append(name)
             errors = f"{four_digits(as_logarithms)}, else {four_digits(as_they_are)}"
             told.append(f"{name} (MAE of a kernel out of fold {errors})")
     return chosen, f"learned as logarithms: {', '.join(told)}" if told else ""
 
 
-def _is_skewed(labels: np.ndarray) -> bool:
-    """Whether labels ``[n]``, which are not below 0, are more skewed than their logarithms."""
-    above = labels[labels > 0]
-    if len(labels) < _FEWEST or len(set(above.tolist())) < 3:
+def _is_skewed(labels: np.ndarray, logarithms: np.ndarray) -> bool:
+    """Whether labels ``[n]``, nan = missing, are more skewed than their logarithms."""
+    known = labels[~np.isnan(labels)]
+    if len(known) < _FEWEST or len(set(known.tolist())) < 3:
         return False
-    logarithms = np.log(labels + (0 if len(above) == len(labels) else above.min() / 2))
-    return bool(skew(labels) > max(_SKEWED, abs(skew(logarithms))))
+    found, of_logarithms = (skew(of, nan_policy="omit") for of in (labels, logarithms))
+    return bool(found > max(_SKEWED, abs(of_logarithms)))

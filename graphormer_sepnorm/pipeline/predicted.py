@@ -169,7 +169,7 @@ def predict_networks(
 ) -> np.ndarray:
     """Return what each network of a model predicts for molecules, ``[K, n, T]``."""
     each = [_values(module, data, indices, network) for network in _networks(module)]
-    return np.stack([*each, np.full((len(indices), len(module.task.targets)), np.nan)])[:-1]
+    return np.reshape(each, (len(each), len(indices), len(module.task.targets)))
 
 
 @torch.inference_mode()

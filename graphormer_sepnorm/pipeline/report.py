@@ -258,9 +258,8 @@ def prediction_columns(
         columns |= splits.report.ids(split)
     if splits.smiles:
         columns["smiles"] = list(splits.smiles[split])
-    task, labels = splits.task, data.store.targets[data.indices(split)]
-    if task.shifts:
-        labels = task.in_units(labels).astype(np.float32)
+    task = splits.task
+    labels = task.in_units(data.store.targets[data.indices(split)]).astype(np.float32)
     for what, values in (("label", labels), ("pred", task.in_units(predictions))):
         for name, column in zip(splits.task.targets, values.T, strict=True):
             columns[f"{what}_{name}"] = _cells(column)

@@ -172,8 +172,10 @@ class EvaluatedModule(LightningModule):
 
     def predict_step(self, batch: GraphBatch, batch_idx: int) -> Tensor:
         """Return real values in their units, or probabilities of class 1, ``[B, T]``."""
-        values = self._values(self.outputs(batch))
-        return torch.from_numpy(self.task.in_units(values.cpu().numpy())).float()
+        values, task = self._values(self.outputs(batch)), self.task
+        if task.shifts:
+            values = torch.from_numpy(task.in_units(values.cpu().numpy())).to(values.device)
+        return values.float()
 
     def outputs(self, batch: GraphBatch) -> Tensor:
         """Return the outputs of the network, of an ensemble those that stand for its mean value."""

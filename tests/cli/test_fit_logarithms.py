@@ -179,6 +179,15 @@ def test_zeros_get_a_shift_and_negatives_are_refused(
         assert expected in capsys.readouterr().err
 
 
+def test_the_shift_is_not_of_a_test_label(tmp_path: Path) -> None:
+    kinds = ((0.01, "test"), (3, "train"), (0, "train"))
+    rows = [(one, *kinds[number % 3]) for number, one in enumerate(CHAINS)]
+    table = write_csv(tmp_path / "t.csv", [("smiles", "y", "part"), *rows])
+    options = {"table": str(table), "root": str(tmp_path), "split_column": "part"}
+    data = MoleculeDataModule(label_transform="log", target_columns="y", **options)
+    assert data.splits.task.shifts == (1.5,)
+
+
 def test_an_estimator_learns_logarithms_too() -> None:
     labels = np.exp(0.25 * np.array([len(smiles) for smiles in CHAINS]))
     options = {
