@@ -31,6 +31,7 @@ GROUPS = {
 }
 COMMANDS: dict[str, tuple[Callable[[list[str]], int], list[str]]] = {
     "train.py crossvalidate": (train.main, ["crossvalidate"]),
+    "train.py pool": (train.main, ["pool"]),
     "train.py compare": (train.main, ["compare"]),
     "predict.py": (predict.main, []),
     "predict.py info": (predict.main, ["info"]),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphormer_sepnorm import SepNorm
-from graphormer_sepnorm.compare.statistics import paired_difference
+from graphormer_sepnorm.compare.statistics import against, log_errors
 
 WORDS, LENGTH, WIDTH = 10, 8, 16
 
@@ -64,9 +64,14 @@ def main(seeds: int = 6, steps: int = 200) -> None:
     }
     for name, values in errors.items():
         print(f"{name:<10}", "  ".join(f"{value:.3f}" for value in values))
-    change = paired_difference(errors["LayerNorm"], errors["SepNorm"])
-    print(f"SepNorm changes the error of {change.baseline_mean:.3f} by {change.mean:+.3f}, 95 % "
-          f"interval {change.low:+.3f} to {change.high:+.3f}, p {change.p_value:.3f}")  # fmt: skip
+    logs = {
+        name: dict(enumerate(log_errors(values, higher_is_better=False)))
+        for name, values in errors.items()
+    }
+    found = against(logs, "LayerNorm")["SepNorm"]
+    change, low, high = found.percent
+    print(f"SepNorm changes the error by {change:+.1f} %, 95 % interval {low:+.1f} to {high:+.1f}, "
+          f"p {found.p_value:.3f}")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from transformers import ViTMAEConfig, ViTMAEForPreTraining
 
 from graphormer_sepnorm import replace_norms
 from graphormer_sepnorm.compare.geometry import uniformity
-from graphormer_sepnorm.compare.statistics import holm, norm_effects, paired_difference, verdict
+from graphormer_sepnorm.compare.statistics import against, norm_effects, verdict
 from graphormer_sepnorm.formatting import aligned, interval, mean_and_sd, p_value, signed
 
 BASELINE = "shared-ln"
@@ -119,17 +119,13 @@ def report(metric: str, values: dict[str, dict[int, float]]) -> str:
     `values` are those of the metric by arm and by seed, the baseline's first.
     """
     columns = {arm: [*of_seed.values()] for arm, of_seed in values.items()}
-    rows = [["", f"{metric}, mean ± sd", "change", "95 % interval", "p", "Holm's p", "verdict"]]
-    rows.append([BASELINE, mean_and_sd(columns[BASELINE], DECIMALS), *[""] * 5])
-    arms = [arm for arm in columns if arm != BASELINE]
-    changes = {arm: paired_difference(columns[BASELINE], columns[arm]) for arm in arms}
-    for tested in (changes, norm_effects(values)):
-        adjusted = holm([change.p_value for change in tested.values()])
-        for (name, one), p in zip(tested.items(), adjusted, strict=True):
-            mean = mean_and_sd(columns[name], DECIMALS) if name in columns else ""
-            ends = interval(one.low, one.high, DECIMALS)
-            cells = signed(one.mean, DECIMALS), ends, p_value(one.p_value), p_value(p)
-            rows.append([name, mean, *cells, verdict(one, p, BETTER[metric])])
+    rows = [["", f"{metric}, mean ± sd", "change", "95 % interval", "p", "verdict"]]
+    rows.append([BASELINE, mean_and_sd(columns[BASELINE], DECIMALS), *[""] * 4])
+    for name, one in (against(values, BASELINE) | norm_effects(values)).items():
+        mean = mean_and_sd(columns[name], DECIMALS) if name in columns else ""
+        ends = interval(one.low, one.high, DECIMALS)
+        cells = signed(one.mean, DECIMALS), ends, p_value(one.p_value)
+        rows.append([name, mean, *cells, verdict(one, BETTER[metric])])
     return aligned(rows)
 
 

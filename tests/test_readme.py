@@ -119,7 +119,7 @@ def understand(words, reference):
     verb, *words = words
     if f"train.py {verb}" in reference.COMMANDS:  # its own options, and those of fit
         own, words = parser(reference, f"train.py {verb}").parse_known_args(words)
-        words += [word for file in own.config for word in ("-c", file)]
+        words += [word for file in getattr(own, "config", ()) for word in ("-c", file)]
         verb = "fit"
     elif verb in ("test", "validate"):
         words = words[1:]

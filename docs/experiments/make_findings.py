@@ -1,8 +1,9 @@
-"""Makes the picture and the table of findings.md from the records of results.md.
+"""Makes the picture and the tables of findings.md from the records of results.md.
 
     python docs/experiments/make_findings.py docs/experiments/results docs/images/findings.png
 
-prints the table. Differences are between tests of runs with the same seed, with 95 % intervals.
+prints the tables. Changes are those of the test error (of ROC-AUC its distance from 1), in percent,
+with 95 % intervals.
 """
 
 from __future__ import annotations
@@ -14,15 +15,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from graphormer_sepnorm.compare.pooling import pool_settings
+from graphormer_sepnorm.compare.report import markdown
 from graphormer_sepnorm.compare.statistics import (
-    PairedDifference,
-    norm_effects,
-    paired_difference,
+    CONTRASTS,
+    MeanDifference,
+    against,
+    contrast,
+    log_errors,
 )
 from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.formatting import p_value
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.model.config import NORMS
 
@@ -37,14 +44,7 @@ _PAPER_TABLE = (
     " · model.norm={norm}, data.batch_size=128, trainer.max_steps=-1, model.warmup_steps=0.1, "
     "model.learning_rate=1e-3, trainer.max_epochs="
 )
-# A test of a norm, and of the norm that it is taken for.
-_PAIRS = (("bn+ln", "shared-ln"), ("shared-bn", "shared-ln"), ("shared-bn", "bn+ln"))
-_FACTORS = {
-    "separation, all six arms": "separation, all six arms",
-    "BatchNorm on the atoms": "BatchNorm on the atoms, norms separate",
-}
-
-Tests = Mapping[str, Mapping[int, float]]  # by norm and seed
+Errors = dict[str, dict[int, float]]  # logarithms, by norm and seed
 Experiment = dict[str, Any]  # a record
 
 
@@ -53,7 +53,7 @@ class Setting:
     """Experiments that differ in the norm.
 
     Attributes:
-        title: In two lines, of the picture.
+        title: In two lines, of the picture; empty: it has no place there.
         column: Of the table; empty: it is in the picture only.
         experiment: Their name in results.md, with ``{norm}``.
     """
@@ -101,7 +101,9 @@ SETTINGS = (
         "newest recipe",
         "zinc_subset_best · model.norm={norm}, data.batch_size=128, trainer.max_epochs=100",
     ),
+    Setting("", "", "table_regression_best · model.norm={norm}"),
 )
+NEWEST = "newest recipe"
 
 
 def experiments_of(setting: Setting, records: Sequence[Experiment]) -> dict[str, Experiment]:
@@ -112,89 +114,84 @@ def experiments_of(setting: Setting, records: Sequence[Experiment]) -> dict[str,
         named = [one for one in records if one["name"] == name]
         if named:
             found[norm] = max(named, key=lambda one: len(one["runs"]))
-    if BASELINE not in found:
-        raise SystemExit(f"no record is named {setting.experiment.format(norm=BASELINE)!r}")
+    if not found:
+        raise SystemExit(f"no record is named {setting.experiment!r}")
     return found
 
 
-def tests_of(experiments: Mapping[str, Experiment]) -> Tests:
-    """Return the test metric of each finished run; of ROC-AUC in percent."""
-    return {
-        norm: {
-            run["seed"]: run["test"] * (100 if METRICS[one["metric"]].in_percent else 1)
-            for run in one["runs"]
-        }
-        for norm, one in experiments.items()
-    }
-
-
-def differences(tests: Tests, norm: str, baseline: str) -> tuple[list[float], PairedDifference]:
-    """Return the difference of each seed that both norms have, and what they come to."""
-    seeds = sorted(tests[norm].keys() & tests[baseline].keys())
-    sides = [[tests[one][seed] for seed in seeds] for one in (baseline, norm)]
-    single = [after - before for before, after in zip(*sides, strict=True)]
-    return single, paired_difference(*sides)
+def errors_of(experiments: Mapping[str, Experiment]) -> Errors:
+    """Return the logarithm of the test error of each finished run."""
+    found = {}
+    for norm, one in experiments.items():
+        seeds = [run["seed"] for run in one["runs"]]
+        higher = METRICS[one["metric"]].higher_is_better
+        logs = log_errors([run["test"] for run in one["runs"]], higher_is_better=higher)
+        found[norm] = dict(zip(seeds, logs.tolist(), strict=True))
+    return found
 
 
 def table(settings: Mapping[Setting, Mapping[str, Experiment]]) -> str:
-    """Return the table of findings.md: an effect a row, a setting a column."""
+    """Return the first table of findings.md: a contrast a row, a setting a column."""
     columns, heads = [], []
     for setting, experiments in settings.items():
         if not setting.column:
             continue
-        tests = tests_of(experiments)
-        metric = METRICS[experiments[BASELINE]["metric"]]
-        effects = norm_effects(tests)
-        cells = [_cell(differences(tests, *pair)[1], metric.in_percent) for pair in _PAIRS]
-        cells += [_cell(effects.get(name), metric.in_percent) for name in _FACTORS]
-        own = list(tests[BASELINE].values())
-        mean = sum(own) / len(own)
-        columns.append([*cells, f"{mean:.1f} %" if metric.in_percent else f"{mean:.3f}"])
-        heads.append(f"{setting.column} ({len(own)} seeds)")
-    firsts = [f"{_name(norm)} for {_name(baseline)}" for norm, baseline in _PAIRS]
-    firsts += [*_FACTORS.values(), f"error, or ROC-AUC, of {_name(BASELINE)}"]
-    rows = [["", *heads], ["---", *["---:"] * len(heads)]]
-    rows += [[first, *cells] for first, *cells in zip(firsts, *columns, strict=True)]
-    return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows)
+        errors, metric = errors_of(experiments), METRICS[experiments[BASELINE]["metric"]]
+        cells = [
+            _cell(contrast(errors, *sides)) if {*sides[0], *sides[1]} <= errors.keys() else ""
+            for sides in CONTRASTS.values()
+        ]
+        tests = [run["test"] for run in experiments[BASELINE]["runs"]]
+        mean = sum(tests) / len(tests)
+        columns.append([*cells, f"{100 * mean:.1f} %" if metric.in_percent else f"{mean:.3f}"])
+        heads.append(f"{setting.column} ({len(tests)} seeds)")
+    firsts = [*CONTRASTS, f"error, or ROC-AUC, of {_name(BASELINE)}"]
+    return markdown([["", *heads], *map(list, zip(firsts, *columns, strict=True))])
+
+
+def pooled_table(settings: Mapping[Setting, Mapping[str, Experiment]]) -> str:
+    """Return the second table: the contrasts over all settings, and without the newest recipe."""
+    errors = {setting: errors_of(experiments) for setting, experiments in settings.items()}
+    found = pool_settings([*errors.values()])
+    older = pool_settings([own for one, own in errors.items() if one.column != NEWEST])
+    rows = [["", "settings, pairs", "change, %", "p", "Holm's p", "without the newest recipe"]]
+    for name, (one, holm_p) in found.items():
+        p = [p_value(one.p_value), p_value(holm_p)]
+        rows.append([name, f"{one.settings}, {one.pairs}", _cell(one), *p, _cell(older[name][0])])
+    return markdown(rows)
 
 
 def _name(norm: str) -> str:
     return NAMES.get(norm, f"`{norm}`")
 
 
-def _cell(difference: PairedDifference | None, in_percent: bool) -> str:
-    if difference is None:
-        return ""
-    digits = 1 if in_percent else 3
-    mean, low, high = (
-        f"{value:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
-        for value in (difference.mean, difference.low, difference.high)
-    )
-    return f"{mean} [{low}, {high}]"
+def _cell(one: MeanDifference) -> str:
+    change, low, high = (f"{v:+.1f}".replace("-", "\N{MINUS SIGN}") for v in one.percent)
+    return f"{change} [{low}, {high}]"
 
 
 def draw_setting(axes: Axes, setting: Setting, experiments: Mapping[str, Experiment]) -> None:
-    """Draw the difference of each norm from ShareNorm: seeds, their mean and its interval."""
-    tests = tests_of(experiments)
-    metric = METRICS[experiments[BASELINE]["metric"]]
-    shown = []
+    """Draw the change from ShareNorm under each norm: runs, their mean and its interval."""
+    errors = errors_of(experiments)
+    metric, before = METRICS[experiments[BASELINE]["metric"]], [*errors[BASELINE].values()]
+    found, shown = against(errors, BASELINE), []
     for row, norm in enumerate(ARMS):
-        if norm not in tests:
+        if norm not in found:
             continue
-        single, difference = differences(tests, norm, BASELINE)
+        change, low, high = found[norm].percent
+        runs = 100 * np.expm1(np.array([*errors[norm].values()]) - np.mean(before))
         color = COLORS.get(norm, OTHERS)
-        axes.hlines(row, difference.low, difference.high, colors=color, lw=2)
-        axes.plot([difference.mean], [row], "o", color=color, markersize=6, zorder=3)
-        axes.plot(single, [row + 0.27] * len(single), "|", color=color, markersize=6, alpha=0.8)
-        shown += [difference.low, difference.high, *single]
+        axes.hlines(row, low, high, colors=color, lw=2)
+        axes.plot([change], [row], "o", color=color, markersize=6, zorder=3)
+        axes.plot(runs, [row + 0.27] * len(runs), "|", color=color, markersize=6, alpha=0.8)
+        shown += [low, high, *runs]
     reach = 1.08 * max(map(abs, shown))
-    # Better is on the left everywhere.
-    axes.set_xlim(*((reach, -reach) if metric.higher_is_better else (-reach, reach)))
+    axes.set_xlim(-reach, reach)
     axes.set_ylim(len(ARMS) - 0.4, -0.5)
     axes.axvline(0, color="black", lw=0.8)
-    unit = "points of ROC-AUC" if metric.in_percent else metric.label
     axes.set_title(setting.title, fontsize=9)
-    axes.set_xlabel(f"{unit}, {len(tests[BASELINE])} seeds", fontsize=8)
+    label = f"1 - {metric.label}" if metric.higher_is_better else metric.label
+    axes.set_xlabel(f"{label}, %, {len(before)} seeds", fontsize=8)
     axes.set_yticks(range(len(ARMS)), [NAMES.get(norm, norm).strip("`") for norm in ARMS])
     axes.locator_params(axis="x", nbins=4)  # with more the labels touch each other
     axes.tick_params(labelsize=8)
@@ -202,7 +199,7 @@ def draw_setting(axes: Axes, setting: Setting, experiments: Mapping[str, Experim
 
 
 def make_findings(records: Path, picture: Path) -> str:
-    """Draw the picture, and return the table.
+    """Draw the picture, and return the tables.
 
     Args:
         records: Folder of the records of results.md.
@@ -214,15 +211,16 @@ def make_findings(records: Path, picture: Path) -> str:
     settings = {setting: experiments_of(setting, known) for setting in SETTINGS}
     figure = Figure(figsize=(9.4, 4.6), layout="constrained", dpi=110)
     places = list(figure.subplots(2, 4, sharey=True).flat)
-    for axes, (setting, experiments) in zip(places, settings.items(), strict=False):
+    drawn = {one: experiments for one, experiments in settings.items() if one.title}
+    for axes, (setting, experiments) in zip(places, drawn.items(), strict=True):
         draw_setting(axes, setting, experiments)
-    for axes in places[len(settings) :]:
-        axes.set_axis_off()
-    figure.suptitle("test, less that of ShareNorm: better \N{LEFTWARDS ARROW}", fontsize=10)
+    figure.suptitle(
+        "change of the test error from ShareNorm's: better \N{LEFTWARDS ARROW}", fontsize=10
+    )
     picture.parent.mkdir(parents=True, exist_ok=True)
     with replacing(picture) as partial:
         figure.savefig(partial, format="png", pil_kwargs={"optimize": True})
-    return table(settings)
+    return f"{table(settings)}\n\n{pooled_table(settings)}"
 
 
 if __name__ == "__main__":

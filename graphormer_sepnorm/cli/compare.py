@@ -31,7 +31,7 @@ from graphormer_sepnorm.runs.plan import (
 )
 
 EXIT_FAILED = 1
-SEEDS, FOLDS = "0-3", 5
+FOLDS = 5
 # Options of `fit` that a verb decides itself; and those that arms have in common.
 _REFUSED = {
     "compare": (*OF_A_COMPARISON, "resume"),
@@ -101,7 +101,12 @@ def compare(arguments: list[str]) -> int:
         "each arm overrides options of fit, or the name of one that comes with the package: "
         f"{' or '.join(arms_names())}; all but factorial are for zinc_subset_best",
     )
-    parser.add_argument("--seeds", metavar="SEEDS", help=f"as 0,1,2 or 0-5; default: {SEEDS}")
+    parser.add_argument(
+        "--seeds",
+        metavar="SEEDS",
+        help="as 0,1,2 or 0-5; default: from 0, as many as can give a verdict: 6 for two arms, 7 "
+        "for three or four, 8 for six",
+    )
     parser.add_argument(
         "--baseline", metavar="ARM", help="arm that the others are compared with; default: first"
     )
@@ -117,6 +122,8 @@ def compare(arguments: list[str]) -> int:
         if words or options.config or options.arms or options.seeds:
             raise ConfigError("--report-only trains nothing: remove other options")
         return make_report(directory, options.baseline)
+    from graphormer_sepnorm.compare import statistics
+
     stored = Plan.read(directory / COMPARISON)
     base = _parse_base("compare", options.config, words, stored)
     arms = parse_arms(options.arms, _OF_ALL_ARMS["compare"]) if options.arms is not None else ()
@@ -126,10 +133,14 @@ def compare(arguments: list[str]) -> int:
     elif len(arms) < 2:
         raise ConfigError("--arms names what is compared, two or more: as sharenorm,sepnorm")
     else:
-        plan = Plan(base, arms, seeds or parse_seeds(SEEDS), arms[0].name)
+        seeds = seeds or tuple(range(statistics.least_seeds(len(arms) - 1)))
+        plan = Plan(base, arms, seeds, arms[0].name)
     if options.baseline:
         plan = replace(plan, baseline=options.baseline)
-    return _train("compare", directory, plan, stored, options.jobs, lambda: make_report(directory))
+    said = statistics.chances(statistics.TYPICAL_SD, len(plan.seeds), len(plan.arms) - 1)
+    return _train(
+        "compare", directory, plan, stored, options.jobs, lambda: make_report(directory), said
+    )
 
 
 def crossvalidate(arguments: list[str]) -> int:
@@ -189,6 +200,32 @@ def crossvalidate(arguments: list[str]) -> int:
     )
 
 
+def pool(arguments: list[str]) -> int:
+    """Run ``train.py pool`` with the words after the verb; return the exit status.
+
+    Raises:
+        GraphormerError: A directory has no results that can be pooled.
+    """
+    parser = OneLineParser(
+        prog="train.py pool",
+        usage="train.py pool DIR DIR ... [-o FILE.csv]",
+        description="Say what several comparisons, or cross-validations of several arms, show "
+        "together: each counts the same.",
+    )
+    add = parser.add_argument
+    add("directories", metavar="DIR", nargs="+", type=_path, help="of compare or crossvalidate")
+    add("-o", "--output", metavar="FILE", type=_path, help="write the table there too, as CSV")
+    options = parser.parse_args(arguments)
+    from graphormer_sepnorm.compare import pooling
+
+    _show(pooling.pooled_table(pooling.pool(options.directories), options.output))
+    return 0
+
+
+def _path(text: str) -> Path:
+    return Path(text).expanduser()
+
+
 def _parser(verb: str) -> OneLineParser:
     """Return a parser with the options that both verbs have."""
     usage = f"train.py {verb} {_USAGE[verb]}"
@@ -200,7 +237,7 @@ def _parser(verb: str) -> OneLineParser:
         "-o",
         "--output",
         metavar="DIR",
-        type=lambda text: Path(text).expanduser(),
+        type=_path,
         required=True,
         help="directory of all runs and of their results",
     )
@@ -257,8 +294,9 @@ def _train(
     stored: Plan | None,
     jobs: int | None,
     report: Callable[[], object],
+    said: str = "",
 ) -> int:
-    """Check a plan, train what is not finished while no other command is at work, and report.
+    """Check a plan, say something, train what is not finished, alone there, and report.
 
     Raises:
         ConfigError: Something in it cannot work, the data are not those of before, or another
@@ -285,6 +323,8 @@ def _train(
     then = f"{command('train')} {verb} -o {shlex.quote(str(directory))}"
     with _at_work(directory, plan, stored) as lock:
         runs = plan.runs(directory)
+        if said and not all(run.finished for run in runs):
+            _show(f"{said}\n")
         whole = scheduler.train(
             runs, metric=metric, steps=steps, lock=lock, jobs=jobs, threads=plan.threads
         )

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from graphormer_sepnorm.cli.compare import compare, crossvalidate
+from graphormer_sepnorm.cli.compare import compare, crossvalidate, pool
 from graphormer_sepnorm.cli.fit import evaluate, fit, pretrain
 from graphormer_sepnorm.cli.main import run
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
@@ -23,6 +23,7 @@ VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
     ),
     "crossvalidate": ("train on every fold of your own table", crossvalidate),
     "compare": ("train several arms with several seeds and report what differs", compare),
+    "pool": ("say what several comparisons show together", pool),
 }
 
 HELP = """\

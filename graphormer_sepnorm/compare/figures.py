@@ -60,16 +60,13 @@ def png(figure: Figure) -> bytes:
 
 
 def seeds(results: Results) -> Figure | None:
-    """Draw the test metric of each seed under each arm, and the differences to the baseline."""
+    """Draw the test metric of each seed under each arm, and the changes from the baseline."""
     arms = {arm.name: arm.tests for arm in results.arms if arm.tests}
     if not arms:
         return None
     of_arm = styles(results)
-    made = [(one, one.test) for one in results.comparisons if one.test]
+    made = results.comparisons
     figure, (left, *right) = _figure(results, 1, 2 if made else 1)
-    for seed in results.seeds:
-        line = [(x, tests[seed]) for x, tests in enumerate(arms.values()) if seed in tests]
-        left.plot(*np.array(line).reshape(-1, 2).T, color="0.7", linewidth=0.8, zorder=1)
     for x, (name, tests) in enumerate(arms.items()):
         values = list(tests.values())
         _points(left, x, values, of_arm[name])
@@ -78,17 +75,17 @@ def seeds(results: Results) -> Figure | None:
     left.set_ylabel(f"test {results.label}{results.in_unit}, {results.better} is better")
     for axes in right:
         axes.axhline(0, color="0.3", linewidth=1)
-        for x, (one, test) in enumerate(made):
-            before, after, style = arms[results.baseline], arms[one.arm], of_arm[one.arm]
+        before = np.mean([*results.errors[results.baseline].values()])
+        for x, (arm, one) in enumerate(made.items()):
             # Next to the interval, not on it.
-            _points(axes, x - 0.12, [after[s] - before[s] for s in one.seeds], style)
-            ends = [[test.mean - test.low], [test.high - test.mean]]
-            errors = None if math.isnan(test.low) else ends
-            look: Style = {"fmt": "_", "color": style["color"], "markersize": 13, "capsize": 5}
-            axes.errorbar(x + 0.12, test.mean, errors, **look)
-        title = f"Difference to {in_figure(results.baseline)}, same seed"
-        _name_ticks(axes, [one.arm for one, _ in made], title)
-        axes.set_ylabel(f"difference{results.in_unit}")
+            changes = 100 * np.expm1(np.array([*results.errors[arm].values()]) - before)
+            _points(axes, x - 0.12, changes.tolist(), of_arm[arm])
+            mean, low, high = one.percent
+            errors = None if math.isnan(low) else [[mean - low], [high - mean]]
+            look: Style = {"fmt": "_", "markersize": 13, "capsize": 5}
+            axes.errorbar(x + 0.12, mean, errors, color=of_arm[arm]["color"], **look)
+        _name_ticks(axes, [*made], f"Change from {in_figure(results.baseline)}")
+        axes.set_ylabel(f"change of {results.error_label}, %")
     return figure
 
 

@@ -156,7 +156,7 @@ def collect(plan: Plan, runs: Sequence[RunSpec], directory: Path) -> dict[str, A
                 if known.any():
                     sides = before[metric][known], values[metric][known]
                     found = fold_difference(*sides, train, test)
-                    said = verdict(found, found.p_value, METRICS[metric].better)
+                    said = verdict(found, METRICS[metric].better)
                     facts = {"resolved": found.resolved, "verdict": said}
                     metrics[metric] = asdict(found) | facts
             if metrics:

@@ -20,7 +20,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from graphormer_sepnorm.compare import figures
 from graphormer_sepnorm.compare.results import RESULTS, ArmResult, Results
-from graphormer_sepnorm.compare.statistics import CONFIDENCE, SIGNIFICANT, MeanDifference
+from graphormer_sepnorm.compare.statistics import (
+    CONFIDENCE,
+    SIGNIFICANT,
+    Contrast,
+    chances,
+    verdict,
+)
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import (
@@ -36,7 +42,9 @@ from graphormer_sepnorm.formatting import (
 from graphormer_sepnorm.model.config import ATOMS_ALONE
 
 PAGE, SUMMARY = "report.html", "summary.md"
-_LEVEL = f"{100 * CONFIDENCE:g} % interval"
+# Of a change.
+_HEADER = ("change, %", f"{100 * CONFIDENCE:g} % interval", "p")
+_SIGNS = "p of signs"
 _NAMED = 3  # arms in a title
 # Cells by row, the first one of titles; none but that: there is nothing to show.
 Table = list[list[str]]
@@ -125,11 +133,12 @@ def title(results: Results) -> str:
 def rule(results: Results) -> str:
     """Return how the tables are to be read."""
     return (
-        f"Mean ± standard deviation over the seeds; {results.better} is better. Differences are to "
-        f"{results.baseline}, paired by seed, with Student's interval and the p-value of exchanged "
-        "signs (in brackets the smallest that so many seeds allow). The verdict is better or worse "
-        f"if Holm's p, adjusted for all arms, is below {SIGNIFICANT:g} and the interval leaves out "
-        "0; not significant if only the interval does; else not resolved."
+        f"Mean ± standard deviation over the seeds; {results.better} is better. Changes are those "
+        f"of the test error ({results.error_label}) relative to {results.baseline}, by Dunnett's "
+        "test of the errors' logarithms, whose intervals and p-values hold for all arms together. "
+        f"The verdict is better or worse if p is below {SIGNIFICANT:g}, else not resolved. The "
+        "last column has the p-value of exchanged signs, seed by seed (in brackets the smallest "
+        "that so many seeds allow; for one arm alone), which takes nothing to be normal."
     )
 
 
@@ -142,14 +151,13 @@ def notes(results: Results) -> Iterator[str]:
         done = len(runs) - len(lacking)
         yield f"Partial results: {done} of {len(runs)} runs are finished. Not: {states}."
     yield from (f"{name} failed: {run.error}" for name, run in lacking if run.error)
-    if undefined := [one.arm for one in results.comparisons if not one.test]:
-        yield (f"Not compared: {listed(undefined)}; the {results.label} is undefined for a seed.")
-    few = [one for one in results.comparisons if one.smallest_holm_p >= SIGNIFICANT]
-    if few:
-        yield (
-            f"Too few seeds for a verdict on {listed([one.arm for one in few])}: whatever the "
-            f"effect, Holm's p cannot be below {p_value(min(one.smallest_holm_p for one in few))}."
-        )
+    errors = results.errors
+    undefined = [arm.name for arm in results.arms if len(errors[arm.name]) < len(arm.finished)]
+    if undefined:
+        yield f"Of {listed(undefined)} a seed is left out: its test error is undefined or 0."
+    sd = max((one.sd for one in results.comparisons.values()), default=0)  # one for all
+    if sd > 0:
+        yield f"{chances(sd, min(map(len, errors.values())), len(results.arms) - 1)}."
     common = results.configuration.get("model", {}).get("readout")
     read = {arm.name: arm.options.get("model.readout", common) for arm in results.arms}
     if alone := [name for name, readout in read.items() if readout in ATOMS_ALONE]:
@@ -160,37 +168,34 @@ def notes(results: Results) -> Iterator[str]:
 
 
 def variants(results: Results) -> Table:
-    """Return the test metric of each arm and its difference to the baseline."""
-    decimals = results.decimals
-    header = ["arm", "seeds", f"test {results.label}{results.in_unit}", "difference", "relative"]
-    rows = [[*header, _LEVEL, "p", "Holm's p", "verdict"]]
+    """Return the test metric of each arm and the change of its error against the baseline."""
+    rows = [["arm", "seeds", f"test {results.label}{results.in_unit}", *_HEADER, "verdict", _SIGNS]]
     for arm in results.arms:
         wanted, finished = len(results.seeds), len(arm.finished)
         seeds = str(wanted) if finished == wanted else f"{finished} of {wanted}"
-        cells = [NONE] * 6
-        one = results.comparison(arm.name)
-        if one is not None and one.test is not None:
-            change, ends, p = _difference(one.test, one.test.smallest_p, decimals)
-            relative = signed(one.test.relative_percent, 1)
-            relative = relative if relative == NONE else f"{relative} %"
-            cells = [change, relative, ends, p, p_value(one.holm_p), one.verdict]
-        rows.append([arm.name, seeds, mean_and_sd(arm.values("test"), decimals), *cells])
+        cells = [NONE] * 5
+        if one := results.comparisons.get(arm.name):
+            *change, signs = _cells(one)
+            cells = [*change, verdict(one, "lower"), signs]
+        rows.append([arm.name, seeds, mean_and_sd(arm.values("test"), results.decimals), *cells])
     return rows
 
 
 def factors(results: Results) -> Table:
     """Return the effects of the norms' factors, where the arms form a factorial."""
-    rows = [["effect", "seeds", f"change{results.in_unit}", _LEVEL, "p", "Holm's p"]]
+    rows = [["effect", *_HEADER, "Holm's p", _SIGNS]]
     for name, one, holm_p in results.effects():
-        cells = _difference(one, one.smallest_p, results.decimals)
-        rows.append([name, str(one.seeds), *cells, p_value(holm_p)])
+        *change, signs = _cells(one)
+        rows.append([name, *change, p_value(holm_p), signs])
     return rows
 
 
-def _difference(one: MeanDifference, smallest_p: float, decimals: int) -> tuple[str, str, str]:
-    """Mean, interval, and p with the smallest that is possible."""
-    p = f"{p_value(one.p_value)} ({p_value(smallest_p)})"
-    return signed(one.mean, decimals), interval(one.low, one.high, decimals), p
+def _cells(one: Contrast) -> list[str]:
+    """Change, interval, p, and p of exchanged signs with the smallest that is possible."""
+    change, low, high = one.percent
+    cells = [signed(change, 1), interval(low, high, 1)]
+    signs = f"{p_value(one.signs_p)} ({p_value(one.smallest_signs_p)})"
+    return [*cells, p_value(one.p_value), signs if one.signs_p == one.signs_p else NONE]
 
 
 def mean_of(arm: ArmResult, what: str) -> float:

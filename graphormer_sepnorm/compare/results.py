@@ -20,10 +20,11 @@ import numpy as np
 from graphormer_sepnorm.compare.arms import NORM
 from graphormer_sepnorm.compare.geometry import LayerGeometry, geometry_of
 from graphormer_sepnorm.compare.statistics import (
-    PairedDifference,
+    Contrast,
+    against,
     holm,
+    log_errors,
     norm_effects,
-    paired_difference,
     verdict,
 )
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
@@ -106,29 +107,6 @@ class ArmResult:
 
 
 @dataclass(frozen=True)
-class ArmComparison:
-    """An arm against the baseline, over the seeds that both have finished.
-
-    Attributes:
-        arm: Its name.
-        baseline: The baseline's.
-        seeds: Which they are.
-        test: Difference of the test metric; None where it is undefined for some seed.
-        holm_p: The p-value of `test`, adjusted for all arms; nan without it.
-        smallest_holm_p: The smallest that so many seeds and arms allow.
-        verdict: What may be said of the test metric, see `statistics.verdict`.
-    """
-
-    arm: str
-    baseline: str
-    seeds: tuple[int, ...]
-    test: PairedDifference | None
-    holm_p: float = math.nan
-    smallest_holm_p: float = math.nan
-    verdict: str = ""
-
-
-@dataclass(frozen=True)
 class Results:
     """What results.json holds; `arms` has the baseline first.
 
@@ -180,61 +158,44 @@ class Results:
         """Write them to a directory, with the comparisons that follow from them."""
         plain = {"format_version": FORMAT_VERSION, **asdict(self)}
         plain["comparisons"] = [
-            asdict(one) | {"test": one.test and {**asdict(one.test), "resolved": one.test.resolved}}
-            for one in self.comparisons
+            asdict(one) | {"arm": arm, "percent": one.percent, "verdict": verdict(one, "lower")}
+            for arm, one in self.comparisons.items()
         ]
         write_json(directory / RESULTS, plain, indent=None)
 
     @functools.cached_property
-    def comparisons(self) -> tuple[ArmComparison, ...]:
-        """Each arm that has a seed in common with the baseline against it."""
-        before, found = {run.seed: run.test for run in self.arms[0].finished}, []
-        for arm in self.arms[1:]:
-            after = {run.seed: run.test for run in arm.finished if run.seed in before}
-            if after:
-                sides = [before[seed] for seed in after], [*after.values()]
-                test = paired_difference(*sides) if np.isfinite(sides).all() else None
-                found.append(ArmComparison(arm.name, self.baseline, tuple(after), test))
-        p, least = (
-            holm([getattr(one.test, name, math.nan) for one in found]).tolist()
-            for name in ("p_value", "smallest_p")
-        )
-        return tuple(
-            replace(
-                one,
-                holm_p=p,
-                smallest_holm_p=least,
-                verdict=verdict(one.test, p, self.better) if one.test else "",
-            )
-            for one, p, least in zip(found, p, least, strict=True)
-        )
+    def errors(self) -> dict[str, dict[int, float]]:
+        """The logarithms of test errors by arm and by seed, of the runs that have one."""
+        higher = METRICS[self.metric].higher_is_better
+        found = {}
+        for arm in self.arms:
+            logs = log_errors([*arm.tests.values()], higher_is_better=higher)
+            pairs = zip(arm.tests, logs.tolist(), strict=True)
+            found[arm.name] = {seed: value for seed, value in pairs if not math.isnan(value)}
+        return found
 
-    def comparison(self, arm: str) -> ArmComparison | None:
-        """Return that of an arm, if its metric is defined for all seeds."""
-        return next((one for one in self.comparisons if one.arm == arm and one.test), None)
+    @functools.cached_property
+    def comparisons(self) -> dict[str, Contrast]:
+        """The logarithms of the test errors of each arm that has some against the baseline's."""
+        return against(self.errors, self.baseline)
 
-    def effects(self) -> list[tuple[str, PairedDifference, float]]:
+    def effects(self) -> list[tuple[str, Contrast, float]]:
         """Return the effects of the norms' factors, where the arms form a factorial of norms.
 
-        Arms that differ from the baseline in other options too are no cells of it. An effect is
-        left out if no seed is finished under all arms that it is taken from.
-
         Returns:
-            Name, difference of the test metric, and its p-value, adjusted for all effects.
+            Name, contrast of the logarithms of test errors, and its p-value, adjusted for all
+            effects.
         """
         common = self.configuration.get("model", {}).get("norm")
-        others = [
-            {name: value for name, value in arm.options.items() if name != NORM}
-            for arm in self.arms
-        ]
-        tests = {}
-        for arm, own in zip(self.arms, others, strict=True):
-            if own == others[0]:
-                norm = str(arm.options.get(NORM) or common).lower()
-                tests[NORM_ALIASES.get(norm, norm)] = arm.tests
-        if not any(norms <= tests.keys() for norms in _FACTORIALS):
+        others = [{n: v for n, v in arm.options.items() if n != NORM} for arm in self.arms]
+        errors = {
+            canonical_norm(arm.options.get(NORM) or common): self.errors[arm.name]
+            for arm, own in zip(self.arms, others, strict=True)
+            if own == others[0]
+        }
+        if not any(norms <= errors.keys() for norms in _FACTORIALS):
             return []
-        found = norm_effects(tests)
+        found = norm_effects(errors)
         adjusted = holm([one.p_value for one in found.values()]).tolist()
         return [(name, one, p) for (name, one), p in zip(found.items(), adjusted, strict=True)]
 
@@ -251,9 +212,19 @@ class Results:
         return METRICS[self.metric].label
 
     @property
+    def error_label(self) -> str:
+        """What changes are of: the metric, or 1 minus a metric of which more is better."""
+        return f"1 - {self.label}" if METRICS[self.metric].higher_is_better else self.label
+
+    @property
     def in_unit(self) -> str:
         """The unit in parentheses, with a blank before it; empty if there is none."""
         return f" ({self.unit})" if self.unit else ""
+
+
+def canonical_norm(name: object) -> str:
+    """Return the one name of a norm that has several."""
+    return NORM_ALIASES.get(str(name).lower(), str(name).lower())
 
 
 def collect(directory: Path, baseline: str | None = None) -> None:

@@ -1,23 +1,27 @@
-"""The statistics of a paired comparison: the same seeds, folds or molecules under two arms.
+"""The statistics of a comparison: runs of several arms, folds of two models, or molecules.
 
 Every difference is treatment minus baseline, so for an error a negative one is an improvement.
-Comparisons of floats allow for rounding: two runs that give the same metric but for the order of
-a sum are a tie. (`scipy.stats.permutation_test` misses ties that rounding hides, and takes half a
-minute where the signs of four thousand molecules are sampled.)
+Arms are compared by the logarithms of their errors, so that differences are ratios of errors.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtr, stdtrit
+from scipy.special import nctdtr, stdtr, stdtrit
+
+from graphormer_sepnorm.formatting import count
 
 CONFIDENCE = 0.95  # of all intervals
 SIGNIFICANT = 0.05
+# Standard deviation of the logarithm of a test error from seed to seed: the median of the eight
+# settings of docs/experiments/findings.md, which have 2.0 to 6.0 %.
+TYPICAL_SD = 0.033
 EXACT_UP_TO = 20
 DRAWS = 99_999
 # Parts of the molecules that a jackknife leaves out in turn.
@@ -31,7 +35,8 @@ _ROUNDING = 1e-12
 # multiplied by: an interaction is a difference of effects, twice that of means. Of all six norms
 # half of [CLS] and half of the atoms have BatchNorm on both sides, so that separation differs.
 _SHARED, _SEPARATE = ("shared-ln", "shared-bn"), ("ln+ln", "ln+bn", "bn+ln", "bn+bn")
-_EFFECTS = {
+Sides = tuple[Sequence[str], Sequence[str], int]
+_EFFECTS: dict[str, Sides] = {
     "BatchNorm on the atoms": (("ln+ln", "bn+ln"), ("ln+bn", "bn+bn"), 1),
     "BatchNorm on [CLS]": (("ln+ln", "ln+bn"), ("bn+ln", "bn+bn"), 1),
     "interaction of the two": (("ln+bn", "bn+ln"), ("ln+ln", "bn+bn"), 2),
@@ -40,18 +45,29 @@ _EFFECTS = {
     "separation, the same kind on both": (_SHARED, ("ln+ln", "bn+bn"), 1),
     "separation, all six arms": (_SHARED, _SEPARATE, 1),
 }
+# What is pooled over settings whose arms are norms.
+CONTRASTS: dict[str, Sides] = {
+    "one BatchNorm for ShareNorm": (("shared-ln",), ("shared-bn",), 1),
+    "SepNorm for ShareNorm": (("shared-ln",), ("bn+ln",), 1),
+    "one BatchNorm for SepNorm": (("bn+ln",), ("shared-bn",), 1),
+    "two BatchNorms for one": (("shared-bn",), ("bn+bn",), 1),
+    "two LayerNorms for one": (("shared-ln",), ("ln+ln",), 1),
+    "separation, all six arms": (_SHARED, _SEPARATE, 1),
+}
+# A value by arm and by seed, or fold.
+Values = Mapping[str, Mapping[int, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeanDifference:
-    """The mean of paired differences, treatment - baseline, in the unit of what is compared.
+    """The mean of a difference, treatment - baseline, in the unit of what is compared.
 
     Attributes:
-        mean: Of the n differences.
-        low: Lower end of its t interval; nan of one pair.
+        mean: The difference of the means.
+        low: Lower end of its interval; nan where no spread can be measured.
         high: Its upper end.
         confidence: Of the interval.
-        p_value: Two-sided.
+        p_value: Two-sided; nan where no spread can be measured.
     """
 
     mean: float
@@ -59,6 +75,12 @@ class MeanDifference:
     high: float
     confidence: float
     p_value: float
+
+    @property
+    def percent(self) -> tuple[float, float, float]:
+        """Of logarithms: how much the value itself changes, and the ends of that, in percent."""
+        mean, low, high = (100 * math.expm1(one) for one in (self.mean, self.low, self.high))
+        return mean, low, high
 
     @property
     def resolved(self) -> bool:
@@ -71,25 +93,38 @@ class MeanDifference:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairedDifference(MeanDifference):
-    """A metric under two arms, each with the same seeds.
+class Contrast(MeanDifference):
+    """The means of some arms minus those of others, over runs with several seeds.
 
     Attributes:
-        seeds: Number of pairs, n.
-        baseline_mean: Mean of the metric under the baseline arm.
-        treatment_mean: Mean of the metric under the treatment arm.
-        sd: Standard deviation (n - 1) of the differences; nan with one seed.
-        smallest_p: The smallest value that ``p_value`` can take with so many seeds.
-        relative_percent: Mean difference in percent of the baseline mean's magnitude; nan if that
-            is zero.
+        sd: Standard deviation of the runs of an arm, of all arms together; nan with a run each.
+        signs_p: The p-value that exchanges the arms within each seed (`sign_flip_p`), which takes
+            nothing to be normal; nan without a common seed.
+        smallest_signs_p: The smallest that so many seeds allow.
     """
 
-    seeds: int
-    baseline_mean: float
-    treatment_mean: float
     sd: float
-    smallest_p: float
-    relative_percent: float
+    signs_p: float = math.nan
+    smallest_signs_p: float = math.nan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pooled(MeanDifference):
+    """A contrast in several settings, each of the same weight.
+
+    The interval is Student's with the spread of seeds within settings (Welch and Satterthwaite);
+    the p-value exchanges the arms within each seed of each setting.
+
+    Attributes:
+        settings: How many.
+        pairs: Seeds of all of them.
+        without_one: Smallest and largest mean that is left without one of the settings; nan if
+            there is only one.
+    """
+
+    settings: int
+    pairs: int
+    without_one: tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,25 +145,10 @@ class FoldDifference(MeanDifference):
     standard_error: float
 
 
-class _Pairs:
-    """The differences of two columns ``[n]``; those that only rounding makes are 0."""
-
-    def __init__(self, baseline: ArrayLike, treatment: ArrayLike) -> None:
-        before, after = (np.asarray(side, dtype=np.float64) for side in (baseline, treatment))
-        scale = np.maximum(np.abs(before), np.abs(after))
-        self.differences = after - before
-        self.differences[np.abs(self.differences) <= _ROUNDING * scale] = 0.0
-        self.n = len(scale)
-        self.rounding = _ROUNDING * float(scale.sum())
-        self.means = {"baseline_mean": before.mean().item(), "treatment_mean": after.mean().item()}
-        self.mean, sd = mean_sd(self.differences)
-        self.sd = 0.0 if sd <= _ROUNDING * float(scale.max()) else sd
-
-
-def _t_test(mean: float, error: float, n: int) -> dict[str, float]:
-    """Student's interval and p-value of a mean of n values; nan of one of them."""
-    half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * error
-    p = 2 * float(stdtr(n - 1, -abs(mean) / error)) if error > 0 else math.nan
+def _t_test(mean: float, error: float, freedom: float) -> dict[str, float]:
+    """Student's interval and p-value of a mean; nan without a degree of freedom."""
+    half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error if freedom > 0 else math.nan
+    p = 2 * float(stdtr(freedom, -abs(mean) / error)) if error > 0 else math.nan
     ends = {"low": mean - half, "high": mean + half}
     return {"mean": mean, **ends, "confidence": CONFIDENCE, "p_value": p}
 
@@ -139,51 +159,211 @@ def mean_sd(values: ArrayLike) -> tuple[float, float]:
     return float(column.mean()), float(column.std(ddof=1)) if len(column) > 1 else math.nan
 
 
-def paired_difference(baseline: ArrayLike, treatment: ArrayLike) -> PairedDifference:
-    """Compare a metric of two arms, trained with the same seeds.
+def log_errors(values: ArrayLike, *, higher_is_better: bool) -> np.ndarray:
+    """Return logarithms of errors ``[n]``: of v, or of 1 - v where a higher metric is better.
 
-    The interval is Student's, so it takes the differences to be normal; the p-value takes only
-    their signs to be exchangeable (see `sign_flip_p`), and is coarse with few seeds. With 5 seeds
-    or fewer it cannot go below 0.05, whatever the interval says.
+    nan where that is not positive.
+    """
+    column = np.asarray(values, dtype=np.float64)
+    errors = 1 - column if higher_is_better else column
+    return np.log(errors, out=np.full(errors.shape, math.nan), where=errors > 0)
+
+
+def _spread(values: Values) -> tuple[float, int]:
+    """The standard deviation of the runs of an arm, of all arms together, and its freedom."""
+    runs = [np.array([*of_seed.values()], dtype=np.float64) for of_seed in values.values()]
+    freedom = sum(max(0, len(one) - 1) for one in runs)
+    squares = sum(float(((one - one.mean()) ** 2).sum()) for one in runs if len(one))
+    sd = math.sqrt(squares / freedom) if freedom else math.nan
+    largest = max((float(np.abs(one).max(initial=0)) for one in runs), default=0.0)
+    return 0.0 if sd <= _ROUNDING * largest else sd, freedom
+
+
+def _exchanged(values: Values, without: Sequence[str], having: Sequence[str]) -> dict[str, float]:
+    """The p-value of exchanged signs over the seeds that all arms have."""
+    differences = _by_seed(values, without, having)
+    n = len(differences)
+    if not n:
+        return {}
+    largest = max(abs(one) for arm in (*without, *having) for one in values[arm].values())
+    smallest = 2.0 ** (1 - n) if n <= EXACT_UP_TO else 1 / (DRAWS + 1)
+    p = sign_flip_p(differences, n * _ROUNDING * largest)
+    return {"signs_p": p, "smallest_signs_p": smallest}
+
+
+def against(values: Values, baseline: str) -> dict[str, Contrast]:
+    """Compare the arms with one of them, by Dunnett's test.
+
+    Its p-values and intervals hold for all arms together, so that nothing is left to be adjusted
+    (Dunnett 1955, Journal of the American Statistical Association 50:1096-1121). Runs are not
+    paired: the same seed under two arms has next to nothing in common (findings.md).
 
     Args:
-        baseline: The metric per seed, ``[n]``, all finite.
-        treatment: The same seeds in the same order, ``[n]``.
+        values: What is compared, finite, by arm and seed; arms may have different seeds.
+        baseline: The arm that the others are compared with.
+
+    Returns:
+        By arm; an arm without a run has none.
     """
-    pairs = _Pairs(baseline, treatment)
-    reference = abs(pairs.means["baseline_mean"])
-    p_value = sign_flip_p(pairs.differences, pairs.rounding)
-    interval = _t_test(pairs.mean, pairs.sd / math.sqrt(pairs.n), pairs.n)
-    return PairedDifference(
-        seeds=pairs.n,
-        sd=pairs.sd,
-        **pairs.means,
-        **(interval | {"p_value": p_value}),
-        smallest_p=2.0 ** (1 - pairs.n) if pairs.n <= EXACT_UP_TO else 1 / (DRAWS + 1),
-        relative_percent=100 * pairs.mean / reference if reference > 0 else math.nan,
+    arms = {name: of_seed for name, of_seed in values.items() if of_seed}
+    before = arms.pop(baseline, None)
+    if not arms or before is None:
+        return {}
+    sd, freedom = _spread({**arms, baseline: before})
+    columns = [np.array([*of_seed.values()]) for of_seed in (before, *arms.values())]
+    means = [float(column.mean() - columns[0].mean()) for column in columns[1:]]
+    ends = np.full((2, len(arms)), math.nan if freedom < 1 else 0.0) + means
+    p_values = [math.nan] * len(arms)
+    if sd > 0:
+        from scipy.stats import dunnett  # takes a second, and most commands need none of it
+
+        with warnings.catch_warnings(action="ignore"):  # of arms whose runs are all the same
+            tested = dunnett(*columns[1:], control=columns[0], rng=np.random.default_rng(0))
+        ends = np.array(tested.confidence_interval(CONFIDENCE))
+        p_values = tested.pvalue.tolist()
+    return {
+        name: Contrast(
+            mean=mean,
+            low=float(low),
+            high=float(high),
+            confidence=CONFIDENCE,
+            p_value=p,
+            sd=sd,
+            **_exchanged(values, [baseline], [name]),
+        )
+        for name, mean, low, high, p in zip(arms, means, *ends, p_values, strict=True)
+    }
+
+
+def contrast(
+    values: Values, without: Sequence[str], having: Sequence[str], times: float = 1
+) -> Contrast:
+    """Compare the mean over some arms with that over others.
+
+    Interval and p-value are Student's, unpaired, with the spread of the runs of all arms.
+
+    Args:
+        values: By arm and by seed, other arms too.
+        without: Arms, and ...
+        having: ... those that they are compared with; each has a run.
+        times: What the difference is multiplied by.
+    """
+    sd, freedom = _spread(values)
+    sides = [[[*values[arm].values()] for arm in side] for side in (without, having)]
+    means = [sum(float(np.mean(runs)) for runs in side) / len(side) for side in sides]
+    variance = sum(1 / len(runs) / len(side) ** 2 for side in sides for runs in side)
+    tested = _t_test(times * (means[1] - means[0]), times * sd * math.sqrt(variance), freedom)
+    return Contrast(**tested, sd=sd, **_exchanged(values, without, having))
+
+
+def norm_effects(values: Values) -> dict[str, Contrast]:
+    """Return the effects of BatchNorm and of separation, by name, as far as the norms allow.
+
+    An effect is the mean of the norms that have something minus the mean of those that have not.
+
+    Args:
+        values: By canonical name of the norm, and by seed.
+    """
+    known = {norm: of_seed for norm, of_seed in values.items() if of_seed}
+    return {
+        name: contrast(known, *sides)
+        for name, sides in _EFFECTS.items()
+        if {*sides[0], *sides[1]} <= known.keys()
+    }
+
+
+def pooled(
+    settings: Sequence[Values], without: Sequence[str], having: Sequence[str]
+) -> Pooled | None:
+    """Compare arms over several settings, as data sets: each counts the same, whatever its seeds.
+
+    Args:
+        settings: Logarithms of errors, by arm and by seed.
+        without: Arms, and ...
+        having: ... those that they are compared with, by the mean over each side.
+
+    Returns:
+        None where no setting has a seed under all these arms.
+    """
+    wanted = {*without, *having}
+    found = [_by_seed(one, without, having) for one in settings if wanted <= one.keys()]
+    found = [one for one in found if len(one)]
+    if not found:
+        return None
+    count = len(found)
+    means, sds = zip(*map(mean_sd, found), strict=True)
+    variances = [sd**2 / len(one) for sd, one in zip(sds, found, strict=True)]
+    terms = [v**2 / (len(one) - 1) for v, one in zip(variances, found, strict=True) if v > 0]
+    freedom = sum(variances) ** 2 / sum(terms) if terms else 0.0
+    weighted = np.concatenate([one / (count * len(one)) for one in found])
+    tested = _t_test(sum(means) / count, math.sqrt(sum(variances)) / count, freedom)
+    left = [(sum(means) - mean) / (count - 1) for mean in means] if count > 1 else [math.nan]
+    return Pooled(
+        **(tested | {"p_value": sign_flip_p(weighted)}),
+        settings=count,
+        pairs=len(weighted),
+        without_one=(min(left), max(left)),
     )
 
 
-def verdict(difference: MeanDifference, adjusted_p: float, better: str = "") -> str:
-    """Return what may be stated of a difference, by the one rule of all reports.
+def _by_seed(values: Values, without: Sequence[str], having: Sequence[str]) -> np.ndarray:
+    """The mean of some arms minus that of others, for each seed that all of them have, ``[n]``."""
+    arms = [values[arm] for arm in (*without, *having)]
+    common = [seed for seed in arms[0] if all(seed in one for one in arms)]
+    columns = np.array([[one[seed] for seed in common] for one in arms])
+    return columns[len(without) :].mean(axis=0) - columns[: len(without)].mean(axis=0)
 
-    It is significant if the p-value, adjusted for several comparisons, is below `SIGNIFICANT` and
-    the interval excludes 0; *not significant* if only the interval does, which few seeds cannot
-    change; and *not resolved* else.
+
+def power(change: float, sd: float, seeds: int, others: int) -> float:
+    """Return the chance that a change is found, if there is one.
+
+    By the t-test of two arms at a level that is divided by the number of comparisons, which is a
+    little stricter than Dunnett's.
 
     Args:
-        difference: Treatment minus baseline.
-        adjusted_p: See `holm`.
+        change: Of the error: 0.1 are 10 % less.
+        sd: Standard deviation of the logarithm of the error, from run to run of an arm.
+        seeds: Runs of each arm.
+        others: Arms that are compared with the baseline.
+    """
+    freedom = (seeds - 1) * (others + 1)
+    if freedom < 1 or not sd > 0:
+        return math.nan
+    needed = float(stdtrit(freedom, 1 - SIGNIFICANT / 2 / others))
+    return 1 - float(nctdtr(freedom, -math.log1p(-change) / (sd * math.sqrt(2 / seeds)), needed))
+
+
+def chances(sd: float, seeds: int, others: int) -> str:
+    """Return in words with what probability changes of an error are found; see `power`."""
+    small, large = (power(one, sd, seeds, others) for one in (0.05, 0.1))
+    return (
+        f"{count(seeds, 'seed')} of {count(others + 1, 'arm')} find a change of the error by 5 % "
+        f"with probability {small:.2f} and by 10 % with {large:.2f}, where runs of an arm differ "
+        f"by {100 * sd:.1f} % (standard deviation)"
+    )
+
+
+def least_seeds(others: int) -> int:
+    """Return the least number of seeds with which exchanged signs too can be significant.
+
+    That is, the smallest p-value of so many, by Holm's correction for all arms but the baseline.
+    """
+    return 2 + math.floor(math.log2(others / SIGNIFICANT))
+
+
+def verdict(difference: MeanDifference, better: str = "") -> str:
+    """Return what may be stated of a difference, by the one rule of all reports.
+
+    Args:
+        difference: Treatment minus baseline, its p-value adjusted for all that are made.
         better: Whether ``higher`` or ``lower`` is.
 
     Returns:
-        ``better``, ``worse``, ``not significant`` or ``not resolved``; in place of the former two
-        ``higher`` or ``lower`` if neither is better.
+        ``better`` or ``worse`` if the p-value is below `SIGNIFICANT`, and ``not resolved`` else; in
+        place of the former two ``higher`` or ``lower`` if neither is better.
     """
-    if not difference.resolved:
+    if not (difference.low < difference.high and difference.p_value < SIGNIFICANT):
         return "not resolved"
-    if not adjusted_p < SIGNIFICANT:
-        return "not significant"
     direction = "higher" if difference.mean > 0 else "lower"
     return direction if not better else "better" if direction == better else "worse"
 
@@ -204,10 +384,19 @@ def fold_difference(
         train: Molecules in the training split of a fold, or their mean.
         test: Molecules in its test split.
     """
-    pairs = _Pairs(baseline, treatment)
-    error = pairs.sd * math.sqrt(1 / pairs.n + test / train)
-    tested = _t_test(pairs.mean, error, pairs.n)
-    return FoldDifference(folds=pairs.n, standard_error=error, **pairs.means, **tested)
+    before, after = (np.asarray(side, dtype=np.float64) for side in (baseline, treatment))
+    scale, n = np.maximum(np.abs(before), np.abs(after)), len(before)
+    differences = after - before
+    differences[np.abs(differences) <= _ROUNDING * scale] = 0.0  # what only rounding makes
+    mean, sd = mean_sd(differences)
+    error = (0.0 if sd <= _ROUNDING * scale.max() else sd) * math.sqrt(1 / n + test / train)
+    return FoldDifference(
+        folds=n,
+        standard_error=error,
+        baseline_mean=float(before.mean()),
+        treatment_mean=float(after.mean()),
+        **_t_test(mean, error, n - 1),
+    )
 
 
 def jackknifed(value: Callable[[np.ndarray], float], molecules: int) -> MeanDifference:
@@ -229,7 +418,7 @@ def jackknifed(value: Callable[[np.ndarray], float], molecules: int) -> MeanDiff
     count = len(without)
     # Of the jackknife, from its standard deviation.
     error = (count - 1) / math.sqrt(count) * mean_sd(without)[1] if count > 1 else math.nan
-    return MeanDifference(**_t_test(whole, error, count))
+    return MeanDifference(**_t_test(whole, error, count - 1))
 
 
 def sign_flip_p(differences: ArrayLike, tolerance: float = 0.0) -> float:
@@ -286,27 +475,3 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     adjusted = np.full(len(raw), np.nan)
     adjusted[ascending] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return adjusted
-
-
-def norm_effects(values: Mapping[str, Mapping[int, float]]) -> dict[str, PairedDifference]:
-    """Return the effects of BatchNorm and of separation, by name, as far as the norms allow.
-
-    An effect is the mean of the norms that have something minus the mean of those that have not,
-    for each seed; over the seeds it is treated as the difference of two arms is.
-
-    Args:
-        values: A metric by canonical name of the norm, and by seed. The seeds that all norms of an
-            effect have are taken.
-    """
-    found = {}
-    for name, (without, having, times) in _EFFECTS.items():
-        if not {*without, *having} <= values.keys():
-            continue
-        seeds = [s for s in values[without[0]] if all(s in values[n] for n in (*without, *having))]
-        if seeds:
-            sides = (
-                [times * sum(values[norm][seed] for norm in side) / len(side) for seed in seeds]
-                for side in (without, having)
-            )
-            found[name] = paired_difference(*sides)
-    return found

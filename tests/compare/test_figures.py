@@ -46,10 +46,9 @@ def test_seeds_show_each_run_and_the_interval() -> None:
     dots = [np.asarray(one.get_offsets()) for one in left.collections[::2]]
     assert [len(of_arm) for of_arm in dots] == [3, 3, 3]
     assert dots[1][:, 1] == pytest.approx([run.test for run in RESULTS.arms[1].runs])
-    test = RESULTS.comparisons[0].test
-    assert test is not None
+    test = RESULTS.comparisons["sepnorm"]
     (interval,) = right.containers[0].lines[2][0].get_segments()  # type: ignore[union-attr]
-    assert interval[:, 1] == pytest.approx([test.low, test.high])
+    assert interval[:, 1] == pytest.approx(test.percent[1:])
 
 
 def test_geometry_is_that_of_the_graph_token_after_each_layer() -> None:

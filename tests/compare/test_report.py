@@ -24,6 +24,7 @@ from graphormer_sepnorm.compare.report import (
     write_report,
 )
 from graphormer_sepnorm.compare.results import Results
+from graphormer_sepnorm.compare.statistics import chances, verdict
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.files import require_json, write_json
 
@@ -80,18 +81,18 @@ def test_numbers_in_tables_are_those_of_the_results(name: str) -> None:
         assert floats(cells["seeds"])[0] == len(tests)
         assert floats(row[2])[0] == pytest.approx(tests.mean(), abs=5.01e-5)
         assert {f"model.norm={arm.options['model.norm']}", f"{arm.parameters:,}"} <= {*settings}
-        one = results.comparison(arm.name)
+        one = results.comparisons.get(arm.name)
         if one is None:
             assert set(row[3:]) == {DASH}
             continue
-        test = one.test
-        assert test is not None
-        assert floats(cells["difference"]) == pytest.approx([test.mean], abs=5.01e-5)
-        ends = [end for end in (test.low, test.high) if not math.isnan(end)]
-        assert floats(cells["95 % interval"]) == pytest.approx(ends, abs=5.01e-5)
-        assert floats(cells["p"]) == pytest.approx([test.p_value, test.smallest_p], abs=5e-4)
-        assert floats(cells["Holm's p"]) == pytest.approx([one.holm_p], abs=5e-4)
-        assert cells["verdict"] == one.verdict
+        change, *ends = one.percent
+        assert floats(cells["change, %"]) == pytest.approx([change], abs=0.0501)
+        known = [end for end in ends if not math.isnan(end)]
+        assert floats(cells["95 % interval"]) == pytest.approx(known, abs=0.0501)
+        assert floats(cells["p"]) == pytest.approx([one.p_value], abs=5e-4)
+        signs = [one.signs_p, one.smallest_signs_p]
+        assert floats(cells["p of signs"]) == pytest.approx(signs, abs=5e-4)
+        assert cells["verdict"] == verdict(one, "lower")
 
 
 @KINDS
@@ -151,10 +152,9 @@ def test_what_has_to_be_known_is_noted() -> None:
     def noted(results: Results) -> str:
         return " ".join(notes(results))
 
-    for seeds, arms in ((5, 2), (6, 2), (6, 3), (7, 3)):
-        # Twice 2^-5 is more than 0.05, and 2^-5 less.
-        few = "Too few seeds" in noted(regression(seeds=seeds, arms=arms))
-        assert few == ((seeds, arms) in {(5, 2), (6, 3)})
+    said = noted(regression(seeds=6))
+    assert chances(regression(seeds=6).comparisons["sepnorm"].sd, 6, 2) in said
+    assert "probability" not in noted(regression(seeds=1))
     by_atoms = replace(regression(), configuration={"model": {"readout": "mean"}})
     assert "sharenorm, sepnorm, bn+bn are read from the atoms" in noted(by_atoms)
     assert "[CLS]" not in noted(regression())
@@ -163,7 +163,7 @@ def test_what_has_to_be_known_is_noted() -> None:
         for arm in binary().arms
     )
     results = replace(binary(), arms=arms)
-    assert "Not compared: sepnorm" in noted(results)
+    assert "Of sharenorm, sepnorm a seed is left out" in noted(results)
     assert {cell for row in variants(results)[1:] for cell in row[2:]} == {DASH}
 
 

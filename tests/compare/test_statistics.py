@@ -1,4 +1,4 @@
-"""Paired comparisons over seeds and over molecules, against scipy and literal restatements."""
+"""Comparisons of arms, folds and molecules, against scipy, simulation, literal restatements."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from graphormer_sepnorm.compare.statistics import (
     DRAWS,
     MeanDifference,
+    against,
+    contrast,
     fold_difference,
     holm,
     jackknifed,
+    least_seeds,
+    log_errors,
     norm_effects,
-    paired_difference,
+    pooled,
+    power,
     sign_flip_p,
     verdict,
 )
@@ -61,44 +67,90 @@ def holm_by_its_statement(p_values: list[float]) -> list[float]:
     return adjusted
 
 
-def test_the_summary_of_a_comparison() -> None:
-    result = paired_difference([10.0, 12.0, 14.0], [9.0, 9.0, 12.0])
-    assert (result.seeds, result.baseline_mean, result.treatment_mean) == (3, 12.0, 10.0)
-    assert (result.mean, result.sd) == (-2.0, 1.0)
-    assert result.relative_percent == pytest.approx(-100 / 6)
-    half = 4.302652729911275 / math.sqrt(3)  # Student's t with 2 degrees of freedom, tables
-    assert (result.low, result.high) == pytest.approx((-2 - half, -2 + half))
-    assert not result.resolved
-    assert result.p_value == result.smallest_p == 0.25
+def by_seed(*columns: ArrayLike) -> dict[str, dict[int, float]]:
+    """Arms a, b, c ... with these values by seed."""
+    return {
+        name: dict(enumerate(np.asarray(one, float).tolist()))
+        for name, one in zip("abcdef", columns, strict=False)
+    }
 
 
-def test_of_one_pair_nothing_is_known() -> None:
-    one, fold = paired_difference([0.5], [0.25]), fold_difference([0.5], [0.25], 80, 20)
+def test_errors_are_compared_by_their_logarithms() -> None:
+    assert log_errors([1, math.e], higher_is_better=False) == pytest.approx([0, 1])
+    assert log_errors([0.75, 0.5], higher_is_better=True) == pytest.approx(np.log([0.25, 0.5]))
+    assert np.isnan(log_errors([0, -1, math.nan], higher_is_better=False)).all()
+    assert np.isnan(log_errors([1, math.nan], higher_is_better=True)).all()
+    halved = against(by_seed([0.0, 0.1], np.log(0.5) + np.array([0.0, 0.1])), "a")["b"]
+    assert halved.percent[0] == pytest.approx(-50)
+
+
+def test_dunnett_of_one_arm_is_the_t_test_of_two_samples() -> None:
+    random = np.random.default_rng(1)
+    one, other = random.normal(0, 1, 5), random.normal(1, 1, 7)
+    [found] = against(by_seed(one, other), "a").values()
+    expected = stats.ttest_ind(other, one)
+    assert found.mean == pytest.approx(other.mean() - one.mean())
+    assert found.p_value == pytest.approx(expected.pvalue, abs=1e-3)
+    ends = expected.confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((ends.low, ends.high), abs=5e-3)
+    assert found.sd == pytest.approx(math.sqrt((4 * one.var(ddof=1) + 6 * other.var(ddof=1)) / 10))
+
+
+def test_dunnett_of_several_arms_is_the_largest_of_their_t_by_simulation() -> None:
+    random = np.random.default_rng(0)
+    columns = random.normal([[0], [0.4], [1.4], [-1.0]], 1, (4, 6))
+    found = against(by_seed(*columns), "a")
+    sampled = random.normal(size=(200_000, 4, 6))
+    spread = np.sqrt(sampled.var(axis=2, ddof=1).mean(axis=1) / 3)
+    means = sampled.mean(axis=2)
+    largest = np.abs((means[:, 1:] - means[:, :1]) / spread[:, None]).max(axis=1)
+    own = math.sqrt(columns.var(axis=1, ddof=1).mean() / 3)
+    for name, column in zip("bcd", columns[1:], strict=True):
+        difference = column.mean() - columns[0].mean()
+        p = (largest >= abs(difference) / own).mean()
+        assert found[name].p_value == pytest.approx(p, abs=4e-3)
+        half = np.quantile(largest, 0.95) * own
+        assert found[name].high - difference == pytest.approx(half, rel=0.01)
+
+
+def test_of_one_run_each_nothing_is_known() -> None:
+    one, fold = against(by_seed([0.5], [0.25]), "a")["b"], fold_difference([0.5], [0.25], 80, 20)
     for found in (one, fold):
-        assert (found.mean, found.baseline_mean, found.treatment_mean) == (-0.25, 0.5, 0.25)
+        assert found.mean == -0.25
         assert math.isnan(found.low)
+        assert math.isnan(found.p_value)
         assert not found.resolved
-    assert one.p_value == 1.0
-    assert math.isnan(fold.p_value)
+        assert verdict(found, "lower") == "not resolved"
+    assert one.signs_p == one.smallest_signs_p == 1
+    assert against(by_seed([0.5], [0.25]) | {"c": {}}, "a").keys() == {"b"}
+    assert against({"a": {}, "b": {0: 1.0}}, "a") == {}
 
 
-@pytest.mark.parametrize(("seeds", "smallest"), [(1, 1.0), (4, 0.125), (6, 0.03125)])
-def test_the_smallest_p_is_reached_where_all_seeds_agree(seeds: int, smallest: float) -> None:
+@pytest.mark.parametrize(("seeds", "smallest"), [(2, 0.5), (4, 0.125), (6, 0.03125)])
+def test_the_smallest_p_of_signs_is_reached_where_all_seeds_agree(
+    seeds: int, smallest: float
+) -> None:
     baseline = np.linspace(0.30, 0.31, seeds)
-    result = paired_difference(baseline, baseline - np.geomspace(0.01, 0.02, seeds))
-    assert result.smallest_p == smallest
-    assert result.p_value == smallest
-    assert result.resolved == (seeds > 1)
+    found = against(by_seed(baseline, baseline - np.geomspace(0.01, 0.02, seeds)), "a")["b"]
+    assert found.signs_p == found.smallest_signs_p == smallest
+
+
+def test_signs_are_those_of_the_seeds_that_both_have() -> None:
+    values = {"a": {0: 1.0, 1: 2.0, 5: 9.0}, "b": {1: 2.5, 0: 1.25, 7: 0.0}}
+    assert against(values, "a")["b"].signs_p == flipped_p_by_loops([0.25, 0.5])
+    apart = against({"a": {0: 1.0, 1: 2.0}, "b": {2: 2.5, 3: 1.25}}, "a")["b"]
+    assert math.isnan(apart.signs_p)
+    assert apart.mean == 0.375
 
 
 def test_arms_that_are_equal_but_for_rounding_do_not_differ() -> None:
-    result = paired_difference([0.3, 0.6, 0.7], [0.1 + 0.2, 0.1 * 6, 0.1 * 7])
-    assert (result.mean, result.sd, result.low, result.high) == (0.0, 0.0, 0.0, 0.0)
-    assert result.p_value == 1.0
-    # The same difference under every seed is not resolved; 0.3 - 0.2 and 0.4 - 0.3 differ.
-    result = paired_difference([0.2, 0.3, 0.4], [0.3, 0.4, 0.5])
-    assert (result.sd, result.resolved) == (0.0, False)
-    assert result.low == result.high == pytest.approx(0.1)
+    found = against(by_seed([0.3, 0.6, 0.7], [0.1 + 0.2, 0.1 * 6, 0.1 * 7]), "a")["b"]
+    assert found.mean == pytest.approx(0, abs=1e-15)
+    assert found.signs_p == 1.0
+    # The same value with every seed: no spread has been measured.
+    found = against(by_seed([0.3, 0.1 + 0.2], [0.4, 0.4]), "a")["b"]
+    assert found.low == found.high == pytest.approx(0.1)
+    assert verdict(found, "lower") == "not resolved"
 
 
 @pytest.mark.parametrize("offset", [0, 10_000, 123_456, 1_000_000])
@@ -106,13 +158,84 @@ def test_ties_between_sums_are_seen_through_rounding(offset: float) -> None:
     # The differences are 1, 2, -3 and 4 tenths; 10 of the 16 sums are 4 tenths or more in
     # magnitude, 4 of them exactly, but for rounding. An offset leaves fewer digits to them.
     baseline, treatment = np.array([0.1, 0.1, 0.7, 0.3]), np.array([0.2, 0.3, 0.4, 0.7])
-    result = paired_difference(baseline + offset, treatment + offset)
-    assert result.p_value == flipped_p_by_counting([1, 2, -3, 4]) == 10 / 16
+    found = against(by_seed(baseline + offset, treatment + offset), "a")["b"]
+    assert found.signs_p == flipped_p_by_counting([1, 2, -3, 4]) == 10 / 16
 
 
-def test_relative_change_of_a_negative_metric_has_the_sign_of_the_difference() -> None:
-    assert paired_difference([-2.0, -2.0], [-1.0, -2.0]).relative_percent == 25.0
-    assert math.isnan(paired_difference([-1.0, 1.0], [0.0, 1.0]).relative_percent)
+def test_verdicts_are_wrong_as_rarely_as_they_say() -> None:
+    random = np.random.default_rng(0)
+    wrong = 0
+    for _ in range(300):
+        found = against(by_seed(*random.normal(0, 0.05, (4, 4))), "a").values()
+        wrong += any(verdict(one) != "not resolved" for one in found)
+    assert 0.02 * 300 < wrong < 0.09 * 300
+
+
+@pytest.mark.parametrize(("seeds", "others"), [(6, 1), (4, 5)])
+def test_power_is_the_share_of_comparisons_that_find_the_change(seeds: int, others: int) -> None:
+    random = np.random.default_rng(0)
+    found = 0
+    for _ in range(300):
+        runs = random.normal(0, 0.04, (others + 1, seeds))
+        runs[1] += math.log(0.92)
+        found += against(by_seed(*runs), "a")["b"].p_value < 0.05
+    assert power(0.08, 0.04, seeds, others) == pytest.approx(found / 300, abs=0.09)
+    assert math.isnan(power(0.08, 0.04, 1, others))
+    assert math.isnan(power(0.08, math.nan, seeds, others))
+
+
+@pytest.mark.parametrize("others", range(1, 10))
+def test_the_least_seeds_are_those_whose_signs_can_be_significant(others: int) -> None:
+    least = least_seeds(others)
+    assert others * 2.0 ** (1 - least) < 0.05 <= others * 2.0 ** (2 - least)
+
+
+def test_pooled_settings_count_the_same_whatever_their_seeds() -> None:
+    random = np.random.default_rng(0)
+    settings = [by_seed(*random.normal([[0], [-0.1], [0.3]], 0.1, (3, n))) for n in (4, 6, 3)]
+    del settings[0]["b"][2]  # a seed of one arm alone is no pair
+    apart = {"a": {0: 1.0}, "b": {1: 2.0}}  # no pair at all
+    found = pooled([*settings, by_seed([1.0, 2.0]), apart], ["a"], ["b"])
+    assert found is not None
+    assert (found.settings, found.pairs) == (3, 12)
+    differences = [[one["b"][s] - one["a"][s] for s in one["b"]] for one in settings]
+    means = [float(np.mean(one)) for one in differences]
+    assert found.mean == pytest.approx(sum(means) / 3)
+    left = [(means[1] + means[2]) / 2, (means[0] + means[2]) / 2, (means[0] + means[1]) / 2]
+    assert found.without_one == pytest.approx((min(left), max(left)))
+    # Welch and Satterthwaite, as scipy has it for the difference of two settings' means.
+    two = pooled(settings[1:], ["a"], ["b"])
+    assert two is not None
+    other = by_seed(*(np.negative(one) for one in differences[2:]))
+    welch = stats.ttest_ind(differences[1], [*other["a"].values()], equal_var=False)
+    ends = welch.confidence_interval(0.95)
+    assert (two.low, two.high) == pytest.approx((ends.low / 2, ends.high / 2))
+    # Signs within each seed of each setting.
+    observed, reached = abs(sum(means)), 0
+    for signs in itertools.product((1, -1), repeat=12):
+        flipped, start = 0.0, 0
+        for one in differences:
+            flipped += float(np.mean(np.multiply(signs[start : start + len(one)], one)))
+            start += len(one)
+        reached += abs(flipped) >= observed - 1e-12
+    assert found.p_value == pytest.approx(reached / 2**12)
+    assert pooled([apart], ["a"], ["b"]) is None
+
+
+def test_a_contrast_is_that_of_a_linear_model() -> None:
+    random = np.random.default_rng(0)
+    values = by_seed(*(random.normal(0, 1, n) for n in (3, 4, 5, 6)))
+    found = contrast(values, ["a"], ["b", "c"], times=2)
+    y = np.concatenate([[*of_seed.values()] for of_seed in values.values()])
+    design = np.repeat(np.eye(4), [3, 4, 5, 6], axis=0)
+    weights = 2 * np.array([-1, 0.5, 0.5, 0])
+    means = np.linalg.lstsq(design, y, rcond=None)[0]
+    variance = ((y - design @ means) ** 2).sum() / 14
+    error = math.sqrt(variance * weights @ np.linalg.inv(design.T @ design) @ weights)
+    assert found.mean == pytest.approx(weights @ means)
+    assert found.p_value == pytest.approx(2 * stats.t.sf(abs(found.mean) / error, 14))
+    ends = stats.t(14, loc=found.mean, scale=error).interval(0.95)
+    assert (found.low, found.high) == pytest.approx(ends)
 
 
 @settings(deadline=None, max_examples=60)
@@ -131,9 +254,7 @@ def test_up_to_twenty_are_exact_and_more_are_sampled(n: int) -> None:
 
 
 def test_a_sampled_p_value_is_never_zero_and_always_the_same() -> None:
-    baseline = np.linspace(1, 2, 60)
-    result = paired_difference(baseline, baseline - np.linspace(0.1, 0.2, 60))
-    assert result.p_value == result.smallest_p == 1 / (DRAWS + 1)
+    assert sign_flip_p(np.linspace(0.1, 0.2, 60)) == 1 / (DRAWS + 1)
     assert sign_flip_p(np.zeros(60)) == 1.0
     differences = np.random.default_rng(0).normal(size=60)
     assert sign_flip_p(differences) == sign_flip_p(differences)
@@ -164,9 +285,9 @@ def test_holm_is_its_statement(p_values: list[float]) -> None:
         ((0.05, 0.15), 0.049, "higher", "better"),
         ((-0.15, -0.05), 0.049, "higher", "worse"),
         ((-0.15, -0.05), 0.049, "", "lower"),
-        ((-0.15, -0.05), 0.05, "lower", "not significant"),
-        ((0.05, 0.15), math.nan, "lower", "not significant"),
-        ((-0.15, 0.05), 0.001, "lower", "not resolved"),
+        ((-0.15, -0.05), 0.05, "lower", "not resolved"),
+        ((0.05, 0.15), math.nan, "lower", "not resolved"),
+        ((0.05, 0.05), 0.001, "lower", "not resolved"),
         ((math.nan, math.nan), 0.001, "lower", "not resolved"),
     ],
 )
@@ -174,8 +295,8 @@ def test_one_rule_decides_what_is_said(
     ends: tuple[float, float], p: float, better: str, said: str
 ) -> None:
     low, high = ends
-    found = MeanDifference(mean=(low + high) / 2, low=low, high=high, confidence=0.95, p_value=0.5)
-    assert verdict(found, p, better) == said
+    found = MeanDifference(mean=(low + high) / 2, low=low, high=high, confidence=0.95, p_value=p)
+    assert verdict(found, better) == said
 
 
 @settings(deadline=None)
@@ -294,18 +415,22 @@ def test_effects_of_factors_by_hand() -> None:
     }
     found = norm_effects(tests)
     assert [*found] == [*expected]
-    for one, by_seed in zip(found.values(), expected.values(), strict=True):
-        ends = stats.ttest_1samp(by_seed, 0).confidence_interval(0.95)
+    sd = math.sqrt(np.mean([runs.var(ddof=1) for runs in y.values()]))
+    parts = {"separation of": 2, "separation, the same": 1, "separation, all": 3 / 4}
+    for (name, one), own in zip(found.items(), expected.values(), strict=True):
+        arms = next((n for start, n in parts.items() if name.startswith(start)), 1)
+        arms = 4 if name.startswith("interaction") else arms
+        error = sd * math.sqrt(arms / SEEDS)
+        assert one.mean == pytest.approx(own.mean())
+        ends = stats.t(6 * (SEEDS - 1), loc=own.mean(), scale=error).interval(0.95)
+        assert (one.low, one.high) == pytest.approx(ends)
         flipped = stats.permutation_test(
-            (by_seed,), np.mean, permutation_type="samples", n_resamples=np.inf
+            (own,), np.mean, permutation_type="samples", n_resamples=np.inf
         )
-        assert one.seeds == SEEDS
-        assert one.mean == pytest.approx(by_seed.mean())
-        assert (one.low, one.high) == pytest.approx(tuple(ends))
-        assert one.p_value == pytest.approx(flipped.pvalue)
+        assert one.signs_p == pytest.approx(flipped.pvalue)
 
 
-def test_only_seeds_that_all_arms_of_an_effect_have_count() -> None:
+def test_effects_of_which_an_arm_has_no_run_are_left_out() -> None:
     y = of_norms(SIX)
     for seed in (1, 2, 3):
         del y["shared-ln"][seed]
@@ -316,7 +441,7 @@ def test_only_seeds_that_all_arms_of_an_effect_have_count() -> None:
         "separation of BatchNorm",
         "separation, the same kind on both",
     ]
-    by_seed = (y["ln+ln"][seed] - y["shared-ln"][seed] for seed in (0, 4))
-    assert found["separation of LayerNorm"].mean == pytest.approx(sum(by_seed) / 2)
-    assert [one.seeds for one in found.values()] == [2, SEEDS, 2]
+    means = (float(np.mean([*y[norm].values()])) for norm in ("ln+ln", "shared-ln"))
+    assert found["separation of LayerNorm"].mean == pytest.approx(next(means) - next(means))
+    assert [one.smallest_signs_p for one in found.values()] == [0.5, 0.0625, 0.5]
     assert norm_effects({norm: y[norm] for norm in ("shared-ln", "bn+ln", "bn+bn")}) == {}

@@ -13,6 +13,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import os
 import sys
 import tempfile
@@ -21,14 +22,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
 import torch
 import yaml
 from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
-from graphormer_sepnorm.compare.statistics import paired_difference
+from graphormer_sepnorm.compare.statistics import against, norm_effects
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.kernels.library import switched_off
 from graphormer_sepnorm.training.module import GraphormerModule
@@ -166,12 +166,18 @@ def facts_of(row: dict[str, str]) -> dict[str, float | str]:
 def comparison() -> dict[str, float]:
     """A stored comparison's statistics, from its records."""
     records = json.loads((ROOT / "docs/experiments/compare/factorial/results.json").read_text())
-    by_arm = {arm["name"]: [run["test"] for run in arm["runs"]] for arm in records["arms"]}
-    facts: dict[str, float] = {}
-    reference, *others = by_arm
-    for arm in others:
-        found = paired_difference(by_arm[reference], by_arm[arm])
-        facts |= {f"{arm} {k}": float(v) for k, v in vars(found).items() if np.isscalar(v)}
+    errors = {
+        arm["name"]: {run["seed"]: math.log(run["test"]) for run in arm["runs"]}
+        for arm in records["arms"]
+    }
+    facts = {
+        f"{name} {key}": value
+        for name, one in norm_effects(errors).items()
+        for key, value in vars(one).items()
+    }
+    for name, one in against(errors, next(iter(errors))).items():
+        # Its p-values and intervals are sampled by scipy.
+        facts |= {f"{name} mean": one.mean, f"{name} signs_p": one.signs_p}
     return facts
 
 

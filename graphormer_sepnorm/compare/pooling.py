@@ -1,0 +1,119 @@
+"""What several comparisons, or cross-validations of variants, say together: `train.py pool`."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from graphormer_sepnorm.compare.arms import NORM
+from graphormer_sepnorm.compare.folds import FOLDS, SUMMARY
+from graphormer_sepnorm.compare.results import RESULTS, ArmResult, Results, canonical_norm
+from graphormer_sepnorm.compare.statistics import (
+    CONTRASTS,
+    Pooled,
+    Values,
+    holm,
+    log_errors,
+    pooled,
+)
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.files import require_json, write_columns
+from graphormer_sepnorm.formatting import NONE, aligned, interval, p_value, signed
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.metrics import METRICS
+from graphormer_sepnorm.runs.plan import CROSS_VALIDATION, Arm, Plan
+
+
+def errors_of(directory: Path) -> tuple[str, Values]:
+    """Return the baseline and the logarithms of test errors, by arm and by seed, or fold.
+
+    Norms have their canonical names.
+
+    Raises:
+        DataError: There is no comparison, and no cross-validation of arms.
+    """
+    if (results := Results.read(directory)) is not None:
+        names = {arm.name: _name(arm) for arm in results.arms}
+        return names[results.baseline], {names[arm]: own for arm, own in results.errors.items()}
+    plan = Plan.read(directory / CROSS_VALIDATION)
+    if plan is None or len(plan.arms) < 2 or not (directory / FOLDS).is_file():
+        raise DataError(f"{directory} has neither {RESULTS} nor a cross-validation of several arms")
+    metric = METRICS[Task(**require_json(directory / SUMMARY)["task"]).metric]
+    found: dict[str, dict[int, float]] = {}
+    with (directory / FOLDS).open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            value = float(row.get(f"test_{metric.name}") or "nan")
+            [log] = log_errors([value], higher_is_better=metric.higher_is_better).tolist()
+            if not math.isnan(log):
+                fold = int(row["repeat"]) * plan.folds + int(row["fold"])
+                found.setdefault(row["arm"], {})[fold] = log
+    names = {arm.name: _name(arm) for arm in plan.arms}
+    return names[plan.baseline], {names[arm]: own for arm, own in found.items()}
+
+
+def _name(arm: Arm | ArmResult) -> str:
+    """Return what an arm is called in all settings: its norm, if that is all it has."""
+    return canonical_norm(arm.options[NORM]) if [*arm.options] == [NORM] else arm.name
+
+
+def pool(directories: Sequence[Path]) -> dict[str, tuple[Pooled, float]]:
+    """Pool what comparisons have found; see `pool_settings`.
+
+    Raises:
+        DataError: A directory has no results, or no two arms have a seed in common.
+    """
+    baselines, settings = zip(*map(errors_of, directories), strict=True)
+    if found := pool_settings(settings, {*baselines}):
+        return found
+    raise DataError("these comparisons have no two arms with a seed in common")
+
+
+def pool_settings(
+    settings: Sequence[Values], baselines: Collection[str] = ()
+) -> dict[str, tuple[Pooled, float]]:
+    """Pool the contrasts of norms over settings; of other arms the changes from a baseline.
+
+    Args:
+        settings: Logarithms of errors, by arm and by seed.
+        baselines: Arms that others are compared with, but for norms.
+
+    Returns:
+        By name, those that are in a setting, each with its p-value by Holm.
+    """
+    known = {norm for without, having, _ in CONTRASTS.values() for norm in (*without, *having)}
+    wanted = {**CONTRASTS}
+    for arm in dict.fromkeys(arm for errors in settings for arm in errors):
+        for baseline in baselines:
+            if arm != baseline and not {arm, baseline} <= known:
+                wanted[f"{arm} for {baseline}"] = (baseline,), (arm,), 1
+    found = {name: pooled(settings, *sides[:2]) for name, sides in wanted.items()}
+    made = {name: one for name, one in found.items() if one is not None}
+    adjusted = holm([one.p_value for one in made.values()]).tolist()
+    return {name: (one, p) for (name, one), p in zip(made.items(), adjusted, strict=True)}
+
+
+def pooled_table(found: Mapping[str, tuple[Pooled, float]], file: Path | None = None) -> str:
+    """Return what `pool` found as text, and write it to a CSV file."""
+    rows = [["", "settings", "pairs", "change, %", "95 % interval", "p", "Holm's p", "without one"]]
+    columns: dict[str, list[object]] = {"contrast": [*found], "settings": [], "pairs": []}
+    for name, (one, holm_p) in found.items():
+        change, low, high = one.percent
+        left = [100 * math.expm1(mean) for mean in one.without_one]
+        cells = [signed(change, 1), interval(low, high, 1), p_value(one.p_value), p_value(holm_p)]
+        others = NONE if math.isnan(left[0]) else interval(left[0], left[1], 1)
+        rows.append([f"  {name}", str(one.settings), str(one.pairs), *cells, others])
+        facts = {"settings": one.settings, "pairs": one.pairs, "change_percent": change}
+        facts |= {"low_percent": low, "high_percent": high, "p": one.p_value}
+        facts |= {"holm_p": holm_p, "without_one_low": left[0], "without_one_high": left[1]}
+        for key, value in facts.items():
+            columns.setdefault(key, []).append("" if value != value else value)
+    if file is not None:
+        write_columns(file, columns)
+    return (
+        f"{aligned(rows)}\n"
+        "change of the test error; each setting counts the same. The interval is Student's with "
+        "the spread within\nsettings; p exchanges the arms within each seed or fold. Without one: "
+        "the change without any one setting"
+    )

@@ -1,0 +1,111 @@
+"""What several comparisons say together: which files are read, and which arms are the same."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from example_results import binary, regression, written
+
+from graphormer_sepnorm.cli.train import main as train
+from graphormer_sepnorm.compare.pooling import errors_of, pool
+from graphormer_sepnorm.compare.results import Results
+from graphormer_sepnorm.compare.statistics import holm, pooled
+from graphormer_sepnorm.config import FitConfig
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.files import write_json
+from graphormer_sepnorm.runs.plan import Arm, Plan
+
+STORED = Path(__file__).parents[2] / "docs" / "experiments" / "compare"
+
+
+def cross_validation(directory: Path, values: dict[str, list[float]]) -> Path:
+    """A cross-validation of arms with these test errors by fold, without its runs."""
+    directory.mkdir()
+    arms = tuple(Arm(norm, {"model.norm": norm}) for norm in values)
+    base = replace(FitConfig(), data=replace(FitConfig().data, table="t.csv"))
+    Plan(base, arms, (0,), arms[0].name, folds=3).write(directory)
+    write_json(
+        directory / "summary.json",
+        {"task": {"kind": "regression", "targets": ["y"], "units": [""], "metric": "mae"}},
+    )
+    with (directory / "folds.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["arm", "repeat", "fold", "test_mae"])
+        for norm, errors in values.items():
+            writer.writerows([norm, 0, fold, error] for fold, error in enumerate(errors))
+    return directory
+
+
+def test_comparisons_and_cross_validations_are_pooled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = written(regression(), tmp_path / "a"), written(binary(), tmp_path / "b")
+    third = cross_validation(
+        tmp_path / "c", {"shared-ln": [0.5, 0.7, 0.6], "bn+ln": [0.4, 0.6, 0.5]}
+    )
+    settings = [errors_of(one)[1] for one in (first, second, third)]
+    assert [errors.keys() for errors in settings] == [
+        {"shared-ln", "bn+ln", "bn+bn"},
+        {"shared-ln", "bn+ln"},
+        {"shared-ln", "bn+ln"},
+    ]
+    assert settings[2]["bn+ln"] == pytest.approx(
+        {0: math.log(0.4), 1: math.log(0.6), 2: math.log(0.5)}
+    )
+    found = pool([first, second, third])
+    assert [*found] == ["SepNorm for ShareNorm"]
+    assert found["SepNorm for ShareNorm"][0] == pooled(settings, ["shared-ln"], ["bn+ln"])
+    assert not train(["pool", *map(str, (first, second, third)), "-o", str(tmp_path / "p.csv")])
+    said = capsys.readouterr().out
+    with (tmp_path / "p.csv").open(newline="") as file:
+        [row] = csv.DictReader(file)
+    change = found["SepNorm for ShareNorm"][0].percent[0]
+    assert float(row["change_percent"]) == pytest.approx(change)
+    assert f"{change:.1f}".replace("-", "\N{MINUS SIGN}") in said
+
+
+def test_arms_of_other_names_are_pooled_as_changes_from_the_baseline(tmp_path: Path) -> None:
+    made = []
+    for name in "ab":
+        results = regression(arms=2)
+        arms = tuple(
+            replace(arm, name=name, options={"model.layers": layers})
+            for arm, (name, layers) in zip(results.arms, {"six": 6, "ten": 10}.items(), strict=True)
+        )
+        results = replace(results, arms=arms, baseline="six")
+        results = replace(results, configuration={"model": {}})
+        made.append(written(results, tmp_path / name))
+    [(name, (one, _))] = pool(made).items()
+    assert (name, one.settings, one.pairs) == ("ten for six", 2, 6)
+
+
+def test_stored_comparisons_give_all_contrasts_of_norms() -> None:
+    names = ("zinc-subset", "factorial", "published-size", "esol")
+    found = pool([STORED / name for name in names])
+    assert [p for _, p in found.values()] == holm(
+        [one.p_value for one, _ in found.values()]
+    ).tolist()
+    assert found["SepNorm for ShareNorm"][0].settings == 4
+    assert found["separation, all six arms"][0].settings == 2
+    read = [Results.read(STORED / name) for name in names]
+    ratios = []
+    for one in read:
+        assert one is not None
+        tests = {arm.name: arm.tests for arm in one.arms}
+        share, sep = (
+            tests.get(a) or tests[b] for a, b in (("shared-ln", "sharenorm"), ("bn+ln", "sepnorm"))
+        )
+        ratios.append(sum(math.log(sep[seed] / share[seed]) for seed in sep) / len(sep))
+    assert found["SepNorm for ShareNorm"][0].mean == pytest.approx(sum(ratios) / 4)
+
+
+def test_what_has_no_results_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=str(tmp_path)):
+        pool([tmp_path])
+    one = written(regression(arms=1), tmp_path / "one")
+    with pytest.raises(DataError, match="no two arms"):
+        pool([one, one])
