@@ -131,10 +131,13 @@ def values_of(task: Task, run: Path, *, development: bool) -> dict[str, float]:
     summary = json.loads((run / "summary.json").read_text())
     seconds = {"seconds": summary["seconds"]}
     if development:
-        found = read_checkpoint(run)[BLEND]["validation"]
+        blend = read_checkpoint(run).get(BLEND)
+        # Of networks alone the summary has what they predict out of fold.
+        own = f"validation_{task.metric}"
+        value = blend["validation"][task.metric] if blend else summary[own]
         members = {one["name"].split(" on ")[0]: one for one in summary.get("baselines", ())}
         each = {name: one["validation"].get(task.metric) for name, one in members.items()}
-        return {"value": found[task.metric], **each, **seconds}
+        return {"value": value, **each, **seconds}
     rows = rows_of(run / "test_predictions.csv")
     labels, values = (
         np.array([float(row[f"{what}_{task.target}"]) for row in rows])
