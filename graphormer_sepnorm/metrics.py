@@ -109,13 +109,22 @@ def _sklearn(name: str, **options: Any) -> Callable[[np.ndarray, np.ndarray], fl
     return function
 
 
-def _spearman(labels: np.ndarray, predictions: np.ndarray) -> float:
-    from scipy.stats import spearmanr
+def _rank(name: str) -> Callable[[np.ndarray, np.ndarray], float]:
+    """A rank correlation of scipy's, nan where all predictions are the same."""
 
-    if predictions.min() == predictions.max():  # which scipy warns of
-        return math.nan
-    found: Any = spearmanr(labels, predictions)
-    return float(found.statistic)
+    def function(labels: np.ndarray, predictions: np.ndarray) -> float:
+        from scipy import stats
+
+        if predictions.min() == predictions.max():  # which scipy warns of
+            return math.nan
+        return float(getattr(stats, name)(labels, predictions).statistic)
+
+    return function
+
+
+def _relative(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """The MAE relative to that of the labels' mean; its mean over targets is called MA-RAE."""
+    return float(abs(labels - predictions).sum() / abs(labels - labels.mean()).sum())
 
 
 _R, _B = "regression", "binary"
@@ -127,7 +136,9 @@ METRICS = {
         Metric("mae", "MAE", _R, _sklearn("mean_absolute_error"), in_unit=True),
         Metric("rmse", "RMSE", _R, _sklearn("root_mean_squared_error"), in_unit=True),
         Metric("r2", "R2", _R, _sklearn("r2_score"), True, needs_contrast=True),
-        Metric("spearman", "Spearman", _R, _spearman, True, needs_contrast=True),
+        Metric("spearman", "Spearman", _R, _rank("spearmanr"), True, needs_contrast=True),
+        Metric("kendall", "Kendall", _R, _rank("kendalltau"), True, needs_contrast=True),
+        Metric("rae", "RAE", _R, _relative, needs_contrast=True),
         Metric("auroc", "AUROC", _B, _AUROC, True, needs_contrast=True, in_percent=True),
         Metric("average_precision", "AP", _B, _AP, True, needs_contrast=True),
         Metric("brier", "Brier", _B, _sklearn("brier_score_loss", pos_label=1)),

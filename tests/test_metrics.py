@@ -21,7 +21,7 @@ def test_every_metric_stands_under_its_name_and_has_a_kind_and_a_label() -> None
     assert all(name == one.name and one.label for name, one in METRICS.items())
     names = {kind: [one.name for one in metrics_of(kind)] for kind in ("regression", "binary")}
     assert names == {
-        "regression": ["mae", "rmse", "r2", "spearman"],
+        "regression": ["mae", "rmse", "r2", "spearman", "kendall", "rae"],
         "binary": ["auroc", "average_precision", "brier", "log_loss"],
     }
 
@@ -41,7 +41,12 @@ def test_regression_by_its_definitions_over_the_labels_that_are_there() -> None:
         assert found[f"r2_{name}"] == pytest.approx(1 - (errors**2).sum() / spread)
         ranks = [np.argsort(np.argsort(values)) for values in (truth, said)]
         assert found[f"spearman_{name}"] == pytest.approx(np.corrcoef(*ranks)[0, 1])
-    for name in ("mae", "rmse", "r2", "spearman"):
+        signs = np.sign(truth[:, None] - truth) * np.sign(said[:, None] - said)
+        pairs = len(truth) * (len(truth) - 1)
+        assert found[f"kendall_{name}"] == pytest.approx(signs.sum() / pairs)
+        deviation = np.abs(truth - truth.mean()).mean()
+        assert found[f"rae_{name}"] == pytest.approx(np.abs(errors).mean() / deviation)
+    for name in ("mae", "rmse", "r2", "spearman", "kendall", "rae"):
         assert found[name] == pytest.approx((found[f"{name}_a"] + found[f"{name}_b"]) / 2)
 
 
@@ -124,7 +129,7 @@ def test_direction_and_words() -> None:
         "lower",
     ]
     rising = {name for name, one in METRICS.items() if one.higher_is_better}
-    assert rising == {"r2", "spearman", "auroc", "average_precision", "accuracy", "last"}
+    assert rising == {"r2", "spearman", "kendall", "auroc", "average_precision", "accuracy", "last"}
     assert METRICS["rmse"].shown(0.5, "eV") == "0.5000 eV"
     assert METRICS["r2"].shown(0.5, "eV") == "0.5000"
     assert METRICS["r2"].shown(math.nan, "eV") == "undefined"

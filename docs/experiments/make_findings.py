@@ -20,7 +20,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from graphormer_sepnorm.compare.pooling import pool_settings
-from graphormer_sepnorm.compare.report import markdown
 from graphormer_sepnorm.compare.statistics import (
     CONTRASTS,
     MeanDifference,
@@ -159,6 +158,12 @@ def pooled_table(settings: Mapping[Setting, Mapping[str, Experiment]]) -> str:
         p = [p_value(one.p_value), p_value(holm_p)]
         rows.append([name, f"{one.settings}, {one.pairs}", _cell(one), *p, _cell(older[name][0])])
     return markdown(rows)
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table whose first row has its titles."""
+    lines = [rows[0], ["---", *["---:"] * (len(rows[0]) - 1)], *rows[1:]]
+    return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in lines)
 
 
 def _name(norm: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits
-from graphormer_sepnorm.datasets.splitting import assign_folds, without_large_groups
+from graphormer_sepnorm.datasets.splitting import assign_folds, time_folds, without_large_groups
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.packed_graphs import packed_blocks
 from graphormer_sepnorm.graphs.task import Task
@@ -68,13 +68,22 @@ class GraphIndices:
     def dealt(self) -> np.ndarray:
         """The fold of each graph of training and validation split, int64 ``[n]``.
 
-        Assigned by scaffold where the split is, but for scaffolds larger than half a fold.
+        Assigned by scaffold where the split is, but for scaffolds larger than half a fold; by time
+        where the split is, the newest molecules in the last fold.
 
         Raises:
-            DataError: There are fewer different molecules than folds.
+            DataError: There are fewer different molecules, or times, than folds.
         """
-        groups = self.splits.groups
+        groups, times = self.splits.groups, self.splits.times
         assert self.folds is not None
+        if times is not None:
+            assigned = time_folds([*times["train"], *times["validation"]], self.folds.count)
+            if len(np.unique(assigned)) < self.folds.count:
+                raise DataError(
+                    f"{self.splits.name}: too many rows have the same time to be assigned to "
+                    f"{self.folds.count} folds by time: give --ensemble_by seeds"
+                )
+            return assigned
         assert groups is not None
         scaffolds, molecules = zip(*groups["train"], *groups["validation"], strict=True)
         if len(set(molecules)) < self.folds.count:
@@ -85,6 +94,12 @@ class GraphIndices:
             )
         apart = without_large_groups(scaffolds, molecules, self.folds.count)
         return assign_folds(apart, self.folds.count, "members")
+
+    @property
+    def newest(self) -> int | None:
+        """The fold of the newest molecules; None where times do not decide."""
+        by_time = self.folds is not None and self.splits.times is not None
+        return self.folds.count - 1 if self.folds and by_time else None
 
     @property
     def described(self) -> np.ndarray:

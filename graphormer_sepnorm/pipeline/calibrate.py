@@ -126,6 +126,7 @@ def _measured(
         exclusive=bool(task.one_of),
         tokens=tokens,
         bounds=data.sides(unseen.indices),
+        newest=data.numbers.newest,
         limits=[limits_of(*of) for of in zip(data.labels(learned).T, sides, strict=True)],
     )
 

@@ -73,7 +73,7 @@ def test_every_metric_is_a_mean_over_the_targets() -> None:
     for one, name in zip(found, fitted.predictions, strict=True):
         assert one.comparable
         for split, values in (("validation", one.validation), ("test", one.test)):
-            own = ("mae", "rmse", "r2", "spearman")
+            own = ("mae", "rmse", "r2", "spearman", "kendall", "rae")
             assert [*values] == [f"{name}{end}" for name in own for end in ("", "_a", "_b")]
             apart = np.abs(np.array(truth[split]) - fitted.predictions[name][split])
             assert values["mae"] == pytest.approx(apart.mean(), rel=1e-6)

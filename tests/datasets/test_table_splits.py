@@ -15,7 +15,7 @@ from table_files import RINGS, failure, load, report_of, write_csv
 
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.datasets.splitting import fold_split, random_split
+from graphormer_sepnorm.datasets.splitting import fold_split, random_split, time_folds
 
 SHARES = st.sampled_from([(0.8, 0.1, 0.1), (0.7, 0.1, 0.2), (0.5, 0.25, 0.25), (0.1, 0.1, 0.8)])
 MOLECULES = st.lists(st.sampled_from("abcdefghijklmnopqrstuvwxyz"), max_size=60)
@@ -52,6 +52,19 @@ def test_random_split_does_not_depend_on_the_order_of_rows(
     shuffled = list(molecules)
     shuffler.shuffle(shuffled)
     assert members(shuffled) == members(molecules)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 40).map(float), min_size=8, max_size=80), st.integers(2, 5))
+def test_folds_by_time_follow_one_another(times: list[float], count: int) -> None:
+    folds = time_folds(times, count)
+    order = np.argsort(times, kind="stable")
+    assert (np.diff(folds[order]) >= 0).all()
+    for one in {*times}:
+        assert len({*folds[np.array(times) == one].tolist()}) == 1
+    largest = max(Counter(times).values())
+    sizes = np.bincount(folds, minlength=count)
+    assert (np.abs(sizes - len(times) / count) <= largest + 1e-9).all()
 
 
 def test_molecules_keep_their_places() -> None:

@@ -20,7 +20,7 @@ from graphormer_sepnorm.chem.molecules import parse_molblock, parse_smiles
 from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs, fingerprint_of
 from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits
-from graphormer_sepnorm.datasets.splitting import split_rows
+from graphormer_sepnorm.datasets.splitting import split_rows, times_of
 from graphormer_sepnorm.datasets.user_table.report import report_on
 from graphormer_sepnorm.datasets.user_table.rows import (
     InvalidRow,
@@ -116,6 +116,9 @@ def load_table(config: DataConfig) -> DatasetSplits:
         groups={
             name: [(group(row), row.canonical) for row in rows] for name, rows in parts.items()
         },
+        times={name: times_of(config, rows) for name, rows in parts.items()}
+        if config.resolved_split == "time"
+        else None,
         extra_inputs=ExtraInputs(descriptors, columns.extra_names),
         standardize=tuple(config.standardize or ()),
         report=report_on(
