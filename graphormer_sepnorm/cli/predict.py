@@ -158,7 +158,7 @@ def _parser() -> OneLineParser:
         action="append",
         default=[],
         help=f"compare with the labels in this column: {values}, or {classes}; of several targets "
-        "once for each, with columns that are called like them, or in their order",
+        "once for each, with columns that are called like them, or in their order; or all",
     )
     sure = parser.add_argument_group("uncertainty (models that train.py fit made of a table)")
     sure.add_argument(

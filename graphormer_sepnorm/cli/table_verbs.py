@@ -90,7 +90,7 @@ def checked_job(options: argparse.Namespace, **more: Any) -> TableJob:
         GraphormerError: The model, the table, a column of it or the device is not there, or the
             output is.
     """
-    from graphormer_sepnorm.inference.table_job import check_places
+    from graphormer_sepnorm.inference.table_job import EVERY_TARGET, check_places
 
     job = job_of(options, **more)
     find_checkpoint(options.model)
@@ -98,7 +98,8 @@ def checked_job(options: argparse.Namespace, **more: Any) -> TableJob:
     look_at_device("--device", options.device)
     if os.path.isfile(job.source):
         with job.opened() as reader:
-            look_at_columns(reader, job.layout, job.evaluate)
+            named = () if job.evaluate == EVERY_TARGET else job.evaluate
+            look_at_columns(reader, job.layout, named)
     return job
 
 

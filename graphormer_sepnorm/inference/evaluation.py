@@ -134,6 +134,15 @@ class Evaluation:
             if bad := self._unusable[target]:
                 counts.append(f"{len(bad):,} with a label that cannot be used, such as {bad[0]!r}")
             lines.append(f"{name}  {', '.join(scores)}  ({'; '.join(counts)})")
+        if len(self._positions) > 1 and not self.task.one_of:
+            each = [*map(self.metrics, self._positions)]
+            means = {
+                one: float(np.mean([values[one.name] for values in each]))
+                for one in metrics_of(self.task.kind)
+                if self.task.has_mean(one)
+            }
+            shown = (f"{one.label} {one.shown(value)}" for one, value in means.items())
+            lines.append(f"mean of {len(each)} targets  {', '.join(shown)}")
         if self.known:
             have = "row has" if self.known == 1 else "rows have"
             lines.append(

@@ -36,6 +36,7 @@ from graphormer_sepnorm.inference.batching import CHUNK_ROWS
 from graphormer_sepnorm.inference.evaluation import Evaluation
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.table_job import (
+    EVERY_TARGET,
     Outcome,
     TableJob,
     check_places,
@@ -219,8 +220,12 @@ def find_columns(
         if added[name] != name:
             outcome.notes.append(f"the table has a column {name!r}: ours is called {added[name]!r}")
     if job.evaluate:
-        targets = _evaluated_targets(job.evaluate, predictor.task)
-        positions = [find_column(reader.columns, name, reader.name) for name in job.evaluate]
+        names = job.evaluate
+        if names == EVERY_TARGET and "all" not in reader.columns:
+            task = predictor.task
+            names = (task.one_of,) if task.one_of else task.targets
+        targets = _evaluated_targets(names, predictor.task)
+        positions = [find_column(reader.columns, name, reader.name) for name in names]
         labels = dict(zip(targets, itertools.cycle(positions), strict=False))
         outcome.evaluation = Evaluation(predictor.task, labels)
     return Columns(molecules, added, tuple(added[name] for name in found.columns))
@@ -250,7 +255,7 @@ def _evaluated_targets(columns: Sequence[str], task: Task) -> Sequence[int]:
         return every
     raise DataError(
         f"--evaluate names {len(columns)} columns, {what}: name one for each target, in this "
-        "order, or some that are called like targets, each with an --evaluate of its own"
+        "order, or some that are called like targets, each with an --evaluate of its own; or all"
     )
 
 

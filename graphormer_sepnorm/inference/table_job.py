@@ -69,6 +69,10 @@ class Shard(NamedTuple):
         return range(min(first * chunk_rows, total), min(last * chunk_rows, total))
 
 
+# Given for columns of labels: those that are called like the targets.
+EVERY_TARGET = ("all",)
+
+
 @dataclass(frozen=True)
 class TableJob:
     """What is to be predicted, from where to where."""
@@ -83,7 +87,7 @@ class TableJob:
     batch_size: int = BATCH_SIZE  # molecules computed at once
     max_atoms: int = MAX_ATOMS  # larger molecules get an error
     jobs: int | None = None  # processes that predict; None: see `number_of_jobs`
-    evaluate: tuple[str, ...] = ()  # columns of labels, see `find_columns`
+    evaluate: tuple[str, ...] = ()  # columns of labels, or `EVERY_TARGET`
     resume: bool = False  # an interrupted job, if there is one
     overwrite: bool = False  # an output that is there, or an interrupted job
     quiet: bool = False  # no progress on stderr

@@ -200,9 +200,19 @@ def test_columns_that_are_called_like_targets_are_theirs(tmp_path, capsys, heade
     if not targets:
         assert "--evaluate names 3 columns, b, a, z for" in refused(capsys, main, *words)
         return
-    assert main(words) == 0
-    said = [line.split(",")[0] for line in capsys.readouterr().out.splitlines()]
-    assert said == [f"{name}  MAE {'abc'.index(name) + 1:.4f} mol/L" for name in targets]
+
+    def said(*words):
+        assert main([*words]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        return [line.split(",")[0] for line in lines if "mean of" not in line], lines[-1]
+
+    shown, last = said(*words)
+    assert shown == [f"{name}  MAE {'abc'.index(name) + 1:.4f} mol/L" for name in targets]
+    assert last.startswith("mean of 3 targets  MAE 2.0000, RMSE 2.0000") == (len(targets) == 3)
+    if {*header.lower()} == {*"abc"}:
+        others = [word for word in words if word not in ("--evaluate", *names)]
+        everything = said(*others, "--evaluate", "all", "--overwrite")
+        assert everything[0] == [f"{name}  MAE {at:.4f} mol/L" for at, name in enumerate("abc", 1)]
 
 
 MISTAKES = """

@@ -93,7 +93,9 @@ def test_what_weighs_nothing_is_held_out_by_no_member(tmp_path: Path) -> None:
 
 def test_folds_follow_time_where_the_split_does(tmp_path: Path) -> None:
     days = [(7 * number) % 24 for number in range(len(CHAINS))]
-    rows = [f"{text},{day / 7},2024-05-{day + 1:02d}" for text, day in zip(CHAINS, days, strict=True)]
+    rows = [
+        f"{text},{day / 7},2024-05-{day + 1:02d}" for text, day in zip(CHAINS, days, strict=True)
+    ]
     (tmp_path / "t.csv").write_text("\n".join(["smiles,y,when", *rows]))
     options = {"target_columns": "y", "time_column": "when", "split": "time"}
     options |= {"table": str(tmp_path / "t.csv"), "root": str(tmp_path / "root")}
