@@ -91,7 +91,7 @@ def test_runs_of_one_experiment_become_a_row(
     for _ in range(2):  # runs that are there already change nothing
         text = document.read_text(encoding="utf-8")
         assert "mine · model.width=64 | 0, 1 | 489,481 | 1,000 | 10 min |" in text
-        assert "| A processor, 2 threads | 0.3000 ± 0.0000 | 0.4500 ± 0.0707 |" in text
+        assert "| A processor, 2 threads | 0.3000, 0.3000 | 0.4000, 0.5000 |" in text
         assert "mine · model.width=64, model.norm=bn+bn † |" in text
         assert "`python train.py fit -c mine --model.width 64 --seed_everything SEED`" in text
         assert "1,000 / 10 / 10 molecules" in text

@@ -304,7 +304,7 @@ def test_results_of_the_readme_stand_in_the_table_of_results():
     for _, configuration, seeds, _, test in rows:
         [name] = re.findall(r"`(\w+)`", configuration)
         assert (REPOSITORY / "configs" / f"{name}.yaml").is_file()
-        value = re.search(r"\d[\d.]* ± [\d.]+|\d[\d.]*", test)[0]
+        value = re.search(r"\d[\d.]*(?:( ± |, )[\d.]+)?", test)[0]
         [row] = [line.strip("|").split("|") for line in table if f"| {value} " in line]
         assert len(row[1].split(",")) == int(seeds)
 

@@ -120,8 +120,10 @@ def _shown(number: int, one: dict[str, Any]) -> tuple[str, str]:
     cells += [time, _joined(run["device"] for run in runs)]
     for name in ("validation", "test"):
         values = [scale * run[name] for run in runs if run[name] is not None]
-        parts = [statistics.fmean(values), *([statistics.stdev(values)] if values[1:] else [])]
-        cells.append(" ± ".join(f"{part:.{digits}f}" for part in parts) + sign)
+        # Two values are two values, and no deviation.
+        several = values[2:] and [statistics.fmean(values), statistics.stdev(values)]
+        parts = [f"{part:.{digits}f}" for part in several or values]
+        cells.append((" ± " if several else ", ").join(parts) + sign)
     metric, average = monitored(one["selected_on"]), one["options"].get("ema_decay")
     chosen = "end of training" if metric is LAST else f"selected on validation {metric.label}"
     weights = f"moving average of the weights ({average})" if average else "weights as trained"
