@@ -13,7 +13,7 @@ from pathlib import Path
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.cli.main import OneLineParser, check_least
 from graphormer_sepnorm.cli.options import parse, require_data
-from graphormer_sepnorm.compare.arms import parse_arms
+from graphormer_sepnorm.compare.arms import least_seeds, parse_arms
 from graphormer_sepnorm.config import FitConfig, flat, refuse_shape
 from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError, Interrupted
 from graphormer_sepnorm.formatting import ascii_only, shows_unicode
@@ -122,8 +122,6 @@ def compare(arguments: list[str]) -> int:
         if words or options.config or options.arms or options.seeds:
             raise ConfigError("--report-only trains nothing: remove other options")
         return make_report(directory, options.baseline)
-    from graphormer_sepnorm.compare import statistics
-
     stored = Plan.read(directory / COMPARISON)
     base = _parse_base("compare", options.config, words, stored)
     arms = parse_arms(options.arms, _OF_ALL_ARMS["compare"]) if options.arms is not None else ()
@@ -133,14 +131,11 @@ def compare(arguments: list[str]) -> int:
     elif len(arms) < 2:
         raise ConfigError("--arms names what is compared, two or more: as sharenorm,sepnorm")
     else:
-        seeds = seeds or tuple(range(statistics.least_seeds(len(arms) - 1)))
+        seeds = seeds or tuple(range(least_seeds(len(arms) - 1)))
         plan = Plan(base, arms, seeds, arms[0].name)
     if options.baseline:
         plan = replace(plan, baseline=options.baseline)
-    said = statistics.chances(statistics.TYPICAL_SD, len(plan.seeds), len(plan.arms) - 1)
-    return _train(
-        "compare", directory, plan, stored, options.jobs, lambda: make_report(directory), said
-    )
+    return _train("compare", directory, plan, stored, options.jobs, lambda: make_report(directory))
 
 
 def crossvalidate(arguments: list[str]) -> int:
@@ -294,9 +289,8 @@ def _train(
     stored: Plan | None,
     jobs: int | None,
     report: Callable[[], object],
-    said: str = "",
 ) -> int:
-    """Check a plan, say something, train what is not finished, alone there, and report.
+    """Check a plan, train what is not finished while no other command is at work, and report.
 
     Raises:
         ConfigError: Something in it cannot work, the data are not those of before, or another
@@ -323,8 +317,10 @@ def _train(
     then = f"{command('train')} {verb} -o {shlex.quote(str(directory))}"
     with _at_work(directory, plan, stored) as lock:
         runs = plan.runs(directory)
-        if said and not all(run.finished for run in runs):
-            _show(f"{said}\n")
+        if not plan.folds and not all(run.finished for run in runs):
+            from graphormer_sepnorm.compare.statistics import TYPICAL_SD, chances
+
+            _show(f"{chances(TYPICAL_SD, len(plan.seeds), len(plan.arms) - 1)}\n")
         whole = scheduler.train(
             runs, metric=metric, steps=steps, lock=lock, jobs=jobs, threads=plan.threads
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -16,6 +17,7 @@ from graphormer_sepnorm.resources import arms_names, arms_path
 from graphormer_sepnorm.runs.plan import Arm
 
 NORM = "model.norm"
+SIGNIFICANT = 0.05
 
 
 class _Loader(yaml.SafeLoader):
@@ -78,3 +80,11 @@ def _norm_arm(name: str) -> Arm:
     except ConfigError as error:
         raise ConfigError(f"{error}, a YAML file, or {' or '.join(arms_names())}") from None
     return Arm(name, {NORM: name})
+
+
+def least_seeds(others: int) -> int:
+    """Return the least number of seeds with which exchanged signs too can be significant.
+
+    That is, the smallest p-value of so many, by Holm's correction for all arms but the baseline.
+    """
+    return 2 + math.floor(math.log2(others / SIGNIFICANT))

@@ -19,10 +19,10 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from graphormer_sepnorm.compare import figures
+from graphormer_sepnorm.compare.arms import SIGNIFICANT
 from graphormer_sepnorm.compare.results import RESULTS, ArmResult, Results
 from graphormer_sepnorm.compare.statistics import (
     CONFIDENCE,
-    SIGNIFICANT,
     Contrast,
     chances,
     verdict,

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import nctdtr, stdtr, stdtrit
 
+from graphormer_sepnorm.compare.arms import SIGNIFICANT
 from graphormer_sepnorm.formatting import count
 
 CONFIDENCE = 0.95  # of all intervals
-SIGNIFICANT = 0.05
 # Standard deviation of the logarithm of a test error from seed to seed: the median of the eight
 # settings of docs/experiments/findings.md, which have 2.0 to 6.0 %.
 TYPICAL_SD = 0.033
@@ -341,14 +341,6 @@ def chances(sd: float, seeds: int, others: int) -> str:
         f"with probability {small:.2f} and by 10 % with {large:.2f}, where runs of an arm differ "
         f"by {100 * sd:.1f} % (standard deviation)"
     )
-
-
-def least_seeds(others: int) -> int:
-    """Return the least number of seeds with which exchanged signs too can be significant.
-
-    That is, the smallest p-value of so many, by Holm's correction for all arms but the baseline.
-    """
-    return 2 + math.floor(math.log2(others / SIGNIFICANT))
 
 
 def verdict(difference: MeanDifference, better: str = "") -> str:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from graphormer_sepnorm.compare.arms import least_seeds
 from graphormer_sepnorm.compare.statistics import (
     DRAWS,
     MeanDifference,
@@ -20,7 +21,6 @@ from graphormer_sepnorm.compare.statistics import (
     fold_difference,
     holm,
     jackknifed,
-    least_seeds,
     log_errors,
     norm_effects,
     pooled,
