@@ -74,6 +74,15 @@ def test_norms_in_torch(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_sepnorm_pyg(tmp_path: Path) -> None:
+    options = ("--seeds", "2", "--epochs", "1", "--molecules", "300")
+    *errors, sepnorm, _ = run(tmp_path, "sepnorm_pyg.py", *options)
+    logs = [[math.log(float(value)) for value in line.split()[-2:]] for line in errors]
+    change = float(re.search(r"by ([+-]\d+\.\d)", sepnorm)[1])  # type: ignore[index]
+    assert change == pytest.approx(100 * math.expm1((sum(logs[1]) - sum(logs[0])) / 2), abs=0.3)
+
+
+@pytest.mark.slow
 def test_sepnorm_vit_mae(tmp_path: Path) -> None:
     arms = ("shared-ln", "bn+bn")
     options = ("--epochs", "1", "--seeds", "2", "--arms", *arms)

@@ -1,6 +1,6 @@
-"""`SepNorm` for any transformer that works on ``[N, L, D]``.
+"""`SepNorm` for any transformer that works on ``[N, L, D]``, and for graphs as packed rows.
 
-N sequences · L positions, the [CLS] token among them · D channels
+N sequences · L positions, the [CLS] token among them · R rows of graphs · D channels
 """
 
 from __future__ import annotations
@@ -79,18 +79,19 @@ class TokenNorm(nn.Module):
 
     def _checked(self, tokens: Tensor, mask: Tensor | None) -> Tensor | None:
         """Return the mask as bool, after a look at the shapes."""
-        if tokens.dim() != 3 or tokens.shape[2] != self.hidden_size:
+        if tokens.dim() not in (2, 3) or tokens.shape[-1] != self.hidden_size:
             raise DataError(
                 f"tokens are of shape {list(tokens.shape)}, and must be "
-                f"[N, L, {self.hidden_size}]: sequences, positions, channels"
+                f"[N, L, {self.hidden_size}]: sequences, positions, channels; or rows "
+                f"[R, {self.hidden_size}]"
             )
         if mask is None:
             return None
         if mask.is_floating_point():
             raise DataError("the mask holds floats: give bool [N, L], True for real tokens")
         # In a graph of torch.compile or torch.export this would fix the sizes.
-        if not torch.compiler.is_compiling() and mask.shape != tokens.shape[:2]:
-            wanted = f"{list(tokens.shape[:2])} for tokens {list(tokens.shape)}: [N, L]"
+        if not torch.compiler.is_compiling() and mask.shape != tokens.shape[:-1]:
+            wanted = f"{list(tokens.shape[:-1])} for tokens {list(tokens.shape)}: [N, L] or [R]"
             raise DataError(f"the mask is of shape {list(mask.shape)}, and must be {wanted}")
         return mask != 0
 
@@ -161,8 +162,11 @@ class ShareNorm(TokenNorm):
         return cls(_width(norm), kind)._begin_as(norm)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Normalize ``[N, L, D]``; see `SepNorm.forward`."""
-        real = self._real(tokens, self._checked(tokens, mask), self.norm_layer)
+        """Normalize ``[N, L, D]``, or rows, of which no mask is needed; see `SepNorm.forward`."""
+        checked = self._checked(tokens, mask)
+        if tokens.dim() == 2:
+            return self.norm_layer(tokens, None)
+        real = self._real(tokens, checked, self.norm_layer)
         rows = self.norm_layer(tokens.flatten(0, 1), None if real is None else real.flatten())
         return rows.reshape(tokens.shape)
 
@@ -231,15 +235,17 @@ class SepNorm(TokenNorm):
         return cls(_width(norm), cls_norm, tok_norm, cls_position)._begin_as(norm)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Normalize a batch of sequences.
+        """Normalize a batch of sequences, or the nodes of graphs.
 
         Args:
-            tokens: N sequences of L tokens, ``[N, L, D]``.
+            tokens: N sequences of L tokens, ``[N, L, D]``; or R nodes of graphs, one after the
+                other as in PyG, ``[R, D]``, the virtual node of each among them.
             mask: bool ``[N, L]``, True for real tokens, or integers, 0 for padding, as Hugging
                 Face's ``attention_mask``; None: all are real. The entry of [CLS] is not looked at.
+                Of rows bool ``[R]``, True for virtual nodes, which are [CLS] here.
 
         Returns:
-            The same tokens normalized, ``[N, L, D]``.
+            The same tokens normalized, of the same shape.
 
         Raises:
             DataError: Tokens or mask are of another shape, or the mask of floats; in training, for
@@ -247,6 +253,11 @@ class SepNorm(TokenNorm):
             ConfigError: No token stands at `cls_position`.
         """
         mask = self._checked(tokens, mask)
+        if tokens.dim() == 2:
+            if mask is None:
+                raise DataError("rows need a mask, bool [R]: True for virtual nodes, or [CLS]")
+            own, others = self.cls_norm_layer(tokens, mask), self.tok_norm_layer(tokens, ~mask)
+            return torch.where(mask[:, None], own, others)
         length = tokens.shape[1]
         position = self.cls_position
         if not -length <= position < length:

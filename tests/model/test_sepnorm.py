@@ -8,6 +8,8 @@ import pytest
 import torch
 from reference.models import randomize, relative_error
 from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+from torch_geometric.transforms import VirtualNode
 
 from graphormer_sepnorm import SepNorm
 from graphormer_sepnorm.errors import ConfigError, DataError
@@ -57,6 +59,38 @@ def test_agrees_with_the_published_algorithm(classes, position, training, masked
     looked_at = torch.ones(N, L, dtype=torch.bool) if mask is None else mask.clone()
     looked_at[:, position] = True
     assert relative_error(out[looked_at], truth[looked_at]) < EXACT
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
+@PAIRS
+def test_rows_of_graphs_are_normalized_as_padded_sequences_are(classes, training):
+    module = SepNorm(D, *classes, cls_position=-1).double().train(training)
+    randomize(module)
+    graphs = [
+        Data(
+            x=torch.randn(n, D, dtype=torch.float64), edge_index=torch.empty(2, 0, dtype=torch.long)
+        )
+        for n in (3, 1, 5, 2)
+    ]
+    batch = Batch.from_data_list([VirtualNode()(graph) for graph in graphs])
+    rows = batch.x + torch.randn_like(batch.x)
+    is_cls = torch.zeros(len(rows), dtype=torch.bool)
+    is_cls[batch.ptr[1:] - 1] = True  # PyG puts it last
+    # The same as sequences with padding in front, so that [CLS] is the last position of each.
+    tokens, mask = torch.zeros(4, 6, D, dtype=torch.float64), torch.zeros(4, 6, dtype=torch.bool)
+    for sequence, (start, end) in enumerate(itertools.pairwise(batch.ptr.tolist())):
+        tokens[sequence, start - end :], mask[sequence, start - end :] = rows[start:end], True
+    state = {name: value.clone() for name, value in module.state_dict().items()}
+    truth = module(tokens, mask)[mask]
+    after = {name: value.clone() for name, value in module.state_dict().items()}
+    module.load_state_dict(state)
+    assert relative_error(module(rows, is_cls), truth) < EXACT
+    for name, value in module.state_dict().items():
+        torch.testing.assert_close(value, after[name])
+    with pytest.raises(DataError, match=r"bool \[R\]"):
+        module(rows)
+    with pytest.raises(DataError, match="mask is of shape"):
+        module(rows, is_cls[1:])
 
 
 def test_batch_norm_on_tokens_normalizes_channels_when_there_are_as_many_tokens():
@@ -177,7 +211,9 @@ def test_state_dicts_of_the_papers_class_load(classes):
 
 
 @pytest.mark.parametrize("make", [SepNorm, ShareNorm])
-@pytest.mark.parametrize("shape", [(N, 2, L, D), (N, D, L), (L, D), (D,), (N, L, D + 1)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(N, 2, L, D), (N, D, L), (L, D + 1), (D,), (N, L, D + 1)], ids=str
+)
 def test_tokens_of_another_shape_are_refused(make, shape):
     with pytest.raises(DataError, match=rf"must be \[N, L, {D}\]: sequences, positions, channels"):
         make(D)(torch.randn(shape))
