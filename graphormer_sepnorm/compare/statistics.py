@@ -336,6 +336,8 @@ def power(change: float, sd: float, seeds: int, others: int) -> float:
 def chances(sd: float, seeds: int, others: int) -> str:
     """Return in words with what probability changes of an error are found; see `power`."""
     small, large = (power(one, sd, seeds, others) for one in (0.05, 0.1))
+    if math.isnan(small):
+        return "one seed cannot tell a difference of arms from one of runs"
     return (
         f"{count(seeds, 'seed')} of {count(others + 1, 'arm')} find a change of the error by 5 % "
         f"with probability {small:.2f} and by 10 % with {large:.2f}, where runs of an arm differ "

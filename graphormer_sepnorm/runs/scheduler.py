@@ -227,7 +227,8 @@ class Scheduler:
         spec, status = process.spec, process.popen.returncode
         if spec.finished:
             took = clock(time.monotonic() - process.started)
-            self._display.ended(spec, f"finished ({{done}}), {_result(spec)}, {took}")
+            said = ", ".join(["finished ({done})", *_result(spec), took])
+            self._display.ended(spec, said)
         elif self._passed_on:
             self._display.ended(spec, "stopped")
         else:
@@ -274,16 +275,17 @@ def reached(directory: Path, metric: str) -> tuple[int, float]:
     return step, next((row[column] for row in reversed(rows) if column in row), math.nan)
 
 
-def _result(spec: RunSpec) -> str:
-    """Return the values of a finished run's main metric."""
+def _result(spec: RunSpec) -> list[str]:
+    """Return the values of a finished run's main metric, or, not validated, of its first one."""
     summary = spec.files.summary() or Summary()
-    return ", ".join(
+    tested = [one for one in METRICS.values() if summary.test(one.name) is not None]
+    shown = [one for one in tested if summary.validation(one.name) is not None] or tested[:1]
+    return [
         f"{split} {metric.label} {four_digits(value)}"
         for split, read in (("validation", summary.validation), ("test", summary.test))
-        for metric in METRICS.values()
-        if summary.validation(metric.name) is not None
+        for metric in shown
         if (value := read(metric.name)) is not None
-    )
+    ]
 
 
 class Display:

@@ -17,6 +17,7 @@ from graphormer_sepnorm.compare.statistics import (
     DRAWS,
     MeanDifference,
     against,
+    chances,
     contrast,
     fold_difference,
     holm,
@@ -182,6 +183,7 @@ def test_power_is_the_share_of_comparisons_that_find_the_change(seeds: int, othe
     assert power(0.08, 0.04, seeds, others) == pytest.approx(found / 300, abs=0.09)
     assert math.isnan(power(0.08, 0.04, 1, others))
     assert math.isnan(power(0.08, math.nan, seeds, others))
+    assert "one seed cannot tell" in chances(0.04, 1, others)
 
 
 @pytest.mark.parametrize("others", range(1, 10))
