@@ -57,6 +57,8 @@ class ModelConfig(GraphormerConfig):
         eps: AdamW's guard against division by zero.
         label_fraction: Share of a batch's labels, sampled anew each time, that enter the training
             loss; for pre-training on hundreds of targets (CheMeleon takes 0.15).
+        target_weights: How much the loss of each of several targets counts, in their order; only
+            ratios matter. null: all the same.
         uniformity_weight: Weight of the auxiliary loss that pushes the last embeddings apart
             (SepNorm's paper, Eq. 8); 0 leaves it out. Behind BatchNorm, which centers them already,
             it acts on that norm's scale and shift alone.
@@ -83,6 +85,7 @@ class ModelConfig(GraphormerConfig):
     betas: tuple[float, float] = ranged((0.9, 0.999), least=0, below=1)
     eps: float = ranged(1e-8, above=0)
     label_fraction: float = ranged(1.0, above=0, most=1)
+    target_weights: tuple[float, ...] | None = ranged(None, above=0)
     uniformity_weight: float = ranged(0.0, least=0)
     uniformity_on: UniformityOn = "graph_token"
     precise_bn_graphs: int = ranged(2048, least=0)

@@ -313,6 +313,23 @@ def test_several_targets_of_different_scale(tmp_path, capsys) -> None:
     assert kept["monitor"] == "validation_loss"
 
 
+def test_weights_of_targets_are_ratios_and_one_for_each(tmp_path, capsys) -> None:
+    rows = [[smiles, value, str(len(smiles))] for smiles, value in sample_rows(60)]
+    table = write_csv(tmp_path / "two.csv", [["smiles", "a", "b"], *rows])
+    options = ["--data.target_columns=[a,b]", "--data.split=random", "--model.dropout=0"]
+    losses = []
+    for number, weights in enumerate(("null", "[2,2]", "[3,1]", "[6,2]")):
+        assert (
+            fit(tmp_path / str(number), table, *options, f"--model.target_weights={weights}") == 0
+        )
+        losses.append(summary(tmp_path / str(number) / "run")["test_loss"])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert losses[2] == pytest.approx(losses[3], rel=1e-4)
+    assert abs(losses[0] - losses[2]) > 1e-3
+    assert fit(tmp_path / "few", table, *options, "--model.target_weights=[1]") == 2
+    assert "target_weights has 1 numbers, and there are 2" in capsys.readouterr().err
+
+
 def test_weights_change_training_and_their_scale_does_not(tmp_path: Path) -> None:
     rows = sample_rows(60)
 
