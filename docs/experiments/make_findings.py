@@ -153,9 +153,10 @@ def pooled_table(settings: Mapping[Setting, Mapping[str, Experiment]]) -> str:
     errors = {setting: errors_of(experiments) for setting, experiments in settings.items()}
     found = pool_settings([*errors.values()])
     older = pool_settings([own for one, own in errors.items() if one.column != NEWEST])
-    rows = [["", "settings, pairs", "change, %", "p", "Holm's p", "without the newest recipe"]]
+    heads = ["settings, pairs", "change, %", "p", "Holm's p", "p of t"]
+    rows = [["", *heads, "without the newest recipe"]]
     for name, (one, holm_p) in found.items():
-        p = [p_value(one.p_value), p_value(holm_p)]
+        p = [p_value(one.signs_p), p_value(holm_p), p_value(one.p_value)]
         rows.append([name, f"{one.settings}, {one.pairs}", _cell(one), *p, _cell(older[name][0])])
     return markdown(rows)
 

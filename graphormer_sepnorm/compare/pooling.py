@@ -90,30 +90,53 @@ def pool_settings(
                 wanted[f"{arm} for {baseline}"] = (baseline,), (arm,), 1
     found = {name: pooled(settings, *sides[:2]) for name, sides in wanted.items()}
     made = {name: one for name, one in found.items() if one is not None}
-    adjusted = holm([one.p_value for one in made.values()]).tolist()
+    adjusted = holm([one.signs_p for one in made.values()]).tolist()
     return {name: (one, p) for (name, one), p in zip(made.items(), adjusted, strict=True)}
 
 
 def pooled_table(found: Mapping[str, tuple[Pooled, float]], file: Path | None = None) -> str:
     """Return what `pool` found as text, and write it to a CSV file."""
-    rows = [["", "settings", "pairs", "change, %", "95 % interval", "p", "Holm's p", "without one"]]
+    rows = [
+        [
+            "",
+            "settings",
+            "pairs",
+            "change, %",
+            "95 % interval",
+            "p",
+            "Holm's p",
+            "p of signs",
+            "without one",
+        ]
+    ]
     columns: dict[str, list[object]] = {"contrast": [*found], "settings": [], "pairs": []}
     for name, (one, holm_p) in found.items():
         change, low, high = one.percent
         left = [100 * math.expm1(mean) for mean in one.without_one]
-        cells = [signed(change, 1), interval(low, high, 1), p_value(one.p_value), p_value(holm_p)]
+        cells = [
+            signed(change, 1),
+            interval(low, high, 1),
+            p_value(one.p_value),
+            p_value(holm_p),
+            p_value(one.signs_p),
+        ]
         others = NONE if math.isnan(left[0]) else interval(left[0], left[1], 1)
         rows.append([f"  {name}", str(one.settings), str(one.pairs), *cells, others])
         facts = {"settings": one.settings, "pairs": one.pairs, "change_percent": change}
-        facts |= {"low_percent": low, "high_percent": high, "p": one.p_value}
-        facts |= {"holm_p": holm_p, "without_one_low": left[0], "without_one_high": left[1]}
+        facts |= {"low_percent": low, "high_percent": high, "p": one.signs_p}
+        facts |= {
+            "holm_p": holm_p,
+            "signs_p": one.signs_p,
+            "without_one_low": left[0],
+            "without_one_high": left[1],
+        }
         for key, value in facts.items():
             columns.setdefault(key, []).append("" if value != value else value)
     if file is not None:
         write_columns(file, columns)
     return (
         f"{aligned(rows)}\n"
-        "change of the test error; each setting counts the same. The interval is Student's with "
-        "the spread within\nsettings; p exchanges the arms within each seed or fold. Without one: "
-        "the change without any one setting"
+        "change of the test error; each setting counts the same. p exchanges the arms within each "
+        "seed or fold; interval\nand p of t are Student's, with the spread within settings, or "
+        "between them where one has a single seed.\nWithout one: the change without any one setting"
     )

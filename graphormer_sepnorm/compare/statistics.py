@@ -112,16 +112,19 @@ class Contrast(MeanDifference):
 class Pooled(MeanDifference):
     """A contrast in several settings, each of the same weight.
 
-    The interval is Student's with the spread of seeds within settings (Welch and Satterthwaite);
-    the p-value exchanges the arms within each seed of each setting.
+    Interval and p-value are Student's, with the spread of seeds within settings (Welch and
+    Satterthwaite): they are about these settings. Where a setting has a single seed it is the
+    spread from setting to setting, and they are about others like these too.
 
     Attributes:
+        signs_p: The p-value that exchanges the arms within each seed of each setting.
         settings: How many.
         pairs: Seeds of all of them.
         without_one: Smallest and largest mean that is left without one of the settings; nan if
             there is only one.
     """
 
+    signs_p: float
     settings: int
     pairs: int
     without_one: tuple[float, float]
@@ -292,14 +295,18 @@ def pooled(
         return None
     count = len(found)
     means, sds = zip(*map(mean_sd, found), strict=True)
-    variances = [sd**2 / len(one) for sd, one in zip(sds, found, strict=True)]
-    terms = [v**2 / (len(one) - 1) for v, one in zip(variances, found, strict=True) if v > 0]
-    freedom = sum(variances) ** 2 / sum(terms) if terms else 0.0
+    mean, spread = mean_sd(means)
+    tested = _t_test(mean, spread / math.sqrt(count), count - 1)
+    if min(map(len, found)) > 1:
+        variances = [sd**2 / len(one) for sd, one in zip(sds, found, strict=True)]
+        terms = [v**2 / (len(one) - 1) for v, one in zip(variances, found, strict=True) if v > 0]
+        freedom = sum(variances) ** 2 / sum(terms) if terms else 0.0
+        tested = _t_test(mean, math.sqrt(sum(variances)) / count, freedom)
     weighted = np.concatenate([one / (count * len(one)) for one in found])
-    tested = _t_test(sum(means) / count, math.sqrt(sum(variances)) / count, freedom)
     left = [(sum(means) - mean) / (count - 1) for mean in means] if count > 1 else [math.nan]
     return Pooled(
-        **(tested | {"p_value": sign_flip_p(weighted)}),
+        **tested,
+        signs_p=sign_flip_p(weighted),
         settings=count,
         pairs=len(weighted),
         without_one=(min(left), max(left)),

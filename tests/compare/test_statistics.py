@@ -212,6 +212,7 @@ def test_pooled_settings_count_the_same_whatever_their_seeds() -> None:
     welch = stats.ttest_ind(differences[1], [*other["a"].values()], equal_var=False)
     ends = welch.confidence_interval(0.95)
     assert (two.low, two.high) == pytest.approx((ends.low / 2, ends.high / 2))
+    assert two.p_value == pytest.approx(welch.pvalue)
     # Signs within each seed of each setting.
     observed, reached = abs(sum(means)), 0
     for signs in itertools.product((1, -1), repeat=12):
@@ -220,8 +221,24 @@ def test_pooled_settings_count_the_same_whatever_their_seeds() -> None:
             flipped += float(np.mean(np.multiply(signs[start : start + len(one)], one)))
             start += len(one)
         reached += abs(flipped) >= observed - 1e-12
-    assert found.p_value == pytest.approx(reached / 2**12)
+    assert found.signs_p == pytest.approx(reached / 2**12)
     assert pooled([apart], ["a"], ["b"]) is None
+
+
+def test_where_a_setting_has_one_seed_the_spread_is_that_of_settings() -> None:
+    differences = [0.1, -0.2, -0.3, -0.15]
+    settings = [by_seed([1.0], [1 + one]) for one in differences[:3]]
+    settings.append(by_seed([1.0, 2.0], [1 + differences[3] - 0.1, 2 + differences[3] + 0.1]))
+    found = pooled(settings, ["a"], ["b"])
+    assert found is not None
+    expected = stats.ttest_1samp(differences, 0)
+    assert found.p_value == pytest.approx(expected.pvalue)
+    ends = expected.confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((ends.low, ends.high))
+    one = pooled(settings[:1], ["a"], ["b"])
+    assert one is not None
+    assert math.isnan(one.p_value)
+    assert verdict(one, "lower") == "not resolved"
 
 
 def test_a_contrast_is_that_of_a_linear_model() -> None:
