@@ -16,6 +16,7 @@ al. 2023) and the error of reconstruction.
 
 import argparse
 import copy
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -29,7 +30,7 @@ from transformers import ViTMAEConfig, ViTMAEForPreTraining
 
 from graphormer_sepnorm import replace_norms
 from graphormer_sepnorm.compare.geometry import uniformity
-from graphormer_sepnorm.compare.statistics import against, norm_effects, verdict
+from graphormer_sepnorm.compare.statistics import against, holm, norm_effects, verdict
 from graphormer_sepnorm.formatting import aligned, interval, mean_and_sd, p_value, signed
 
 BASELINE = "shared-ln"
@@ -121,7 +122,11 @@ def report(metric: str, values: dict[str, dict[int, float]]) -> str:
     columns = {arm: [*of_seed.values()] for arm, of_seed in values.items()}
     rows = [["", f"{metric}, mean ± sd", "change", "95 % interval", "p", "verdict"]]
     rows.append([BASELINE, mean_and_sd(columns[BASELINE], DECIMALS), *[""] * 4])
-    for name, one in (against(values, BASELINE) | norm_effects(values)).items():
+    effects = norm_effects(values)
+    adjusted = holm([one.p_value for one in effects.values()]).tolist()
+    pairs = zip(effects.items(), adjusted, strict=True)
+    found = against(values, BASELINE) | {n: replace(one, p_value=p) for (n, one), p in pairs}
+    for name, one in found.items():
         mean = mean_and_sd(columns[name], DECIMALS) if name in columns else ""
         ends = interval(one.low, one.high, DECIMALS)
         cells = signed(one.mean, DECIMALS), ends, p_value(one.p_value)

@@ -107,12 +107,15 @@ def _wrong(value: Any, hint: Any, limits: dict[str, float]) -> str:
         return f"{' or '.join(map(str, choices))}{did_you_mean(str(value), choices)}"
     if bool in kinds:
         return "" if isinstance(value, bool) or int in kinds else "true or false"
-    if get_origin(kinds[0]) is tuple and all(one is float for one in get_args(kinds[0])):
-        count = len(get_args(kinds[0]))
-        given = [*value] if isinstance(value, tuple | list) else []
-        if len(given) == count and all(is_number(x) and not _outside(x, limits) for x in given):
+    if get_origin(kinds[0]) is tuple and get_args(kinds[0])[0] is float:
+        parts, given = get_args(kinds[0]), [*value] if isinstance(value, tuple | list) else []
+        any_number = parts[-1] is Ellipsis and bool(given)
+        if (any_number or len(given) == len(parts)) and all(
+            is_number(x) and not _outside(x, limits) for x in given
+        ):
             return ""
-        return f"{count} numbers{_outside(math.nan, limits)}"
+        count = "" if parts[-1] is Ellipsis else f"{len(parts)} "
+        return f"{count}numbers{_outside(math.nan, limits)}"
     if {*kinds} - {NoneType} == {str} and not isinstance(value, str | PurePath):
         return "text"
     if str in kinds or not {int, float} & {*kinds}:

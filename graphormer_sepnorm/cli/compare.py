@@ -104,8 +104,8 @@ def compare(arguments: list[str]) -> int:
     parser.add_argument(
         "--seeds",
         metavar="SEEDS",
-        help="as 0,1,2 or 0-5; default: from 0, as many as can give a verdict: 6 for two arms, 7 "
-        "for three or four, 8 for six",
+        help="as 0,1,2 or 0-5; default: from 0, as many with which p of signs can be below 0.05: "
+        "6 for two arms, 7 for three or four, 8 for six",
     )
     parser.add_argument(
         "--baseline", metavar="ARM", help="arm that the others are compared with; default: first"

@@ -20,7 +20,7 @@ from graphormer_sepnorm.compare.statistics import (
 )
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import require_json, write_columns
-from graphormer_sepnorm.formatting import NONE, aligned, interval, p_value, signed
+from graphormer_sepnorm.formatting import NONE, aligned, interval, listed, p_value, signed
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.runs.plan import CROSS_VALIDATION, Arm, Plan
@@ -35,11 +35,16 @@ def errors_of(directory: Path) -> tuple[str, Values]:
         DataError: There is no comparison, and no cross-validation of arms.
     """
     if (results := Results.read(directory)) is not None:
-        names = {arm.name: _name(arm) for arm in results.arms}
-        return names[results.baseline], {names[arm]: own for arm, own in results.errors.items()}
+        common = results.configuration.get("model", {}).get("norm")
+        return _named(directory, results.arms, results.baseline, results.errors, common)
     plan = Plan.read(directory / CROSS_VALIDATION)
     if plan is None or len(plan.arms) < 2 or not (directory / FOLDS).is_file():
         raise DataError(f"{directory} has neither {RESULTS} nor a cross-validation of several arms")
+    if len(plan.seeds) > 1:
+        raise DataError(
+            f"{directory} has several repeats, whose folds have molecules in common: pool "
+            "cross-validations of one repeat"
+        )
     metric = METRICS[Task(**require_json(directory / SUMMARY)["task"]).metric]
     found: dict[str, dict[int, float]] = {}
     with (directory / FOLDS).open(newline="", encoding="utf-8") as file:
@@ -47,15 +52,23 @@ def errors_of(directory: Path) -> tuple[str, Values]:
             value = float(row.get(f"test_{metric.name}") or "nan")
             [log] = log_errors([value], higher_is_better=metric.higher_is_better).tolist()
             if not math.isnan(log):
-                fold = int(row["repeat"]) * plan.folds + int(row["fold"])
-                found.setdefault(row["arm"], {})[fold] = log
-    names = {arm.name: _name(arm) for arm in plan.arms}
-    return names[plan.baseline], {names[arm]: own for arm, own in found.items()}
+                found.setdefault(row["arm"], {})[int(row["fold"])] = log
+    return _named(directory, plan.arms, plan.baseline, found, plan.base.model.norm)
 
 
-def _name(arm: Arm | ArmResult) -> str:
-    """Return what an arm is called in all settings: its norm, if that is all it has."""
-    return canonical_norm(arm.options[NORM]) if [*arm.options] == [NORM] else arm.name
+def _named(
+    directory: Path, arms: Sequence[Arm | ArmResult], baseline: str, errors: Values, common: str
+) -> tuple[str, Values]:
+    """Call arms what they are called in all settings: by their norm, if that is all they have."""
+    names = {}
+    for arm in arms:
+        alone = (
+            not {*arm.options} - {NORM} and len(arms) > 1 and any(NORM in a.options for a in arms)
+        )
+        names[arm.name] = canonical_norm(arm.options.get(NORM, common)) if alone else arm.name
+    if len({*names.values()}) < len(names):
+        raise DataError(f"{directory}: two arms have one norm, {listed([*names.values()])}")
+    return names[baseline], {names[arm]: own for arm, own in errors.items()}
 
 
 def pool(directories: Sequence[Path]) -> dict[str, tuple[Pooled, float]]:
@@ -64,7 +77,8 @@ def pool(directories: Sequence[Path]) -> dict[str, tuple[Pooled, float]]:
     Raises:
         DataError: A directory has no results, or no two arms have a seed in common.
     """
-    baselines, settings = zip(*map(errors_of, directories), strict=True)
+    different = dict.fromkeys(one.resolve() for one in directories)
+    baselines, settings = zip(*map(errors_of, different), strict=True)
     if found := pool_settings(settings, {*baselines}):
         return found
     raise DataError("these comparisons have no two arms with a seed in common")
@@ -86,7 +100,8 @@ def pool_settings(
     wanted = {**CONTRASTS}
     for arm in dict.fromkeys(arm for errors in settings for arm in errors):
         for baseline in baselines:
-            if arm != baseline and not {arm, baseline} <= known:
+            reversed_too = f"{baseline} for {arm}" in wanted
+            if arm != baseline and not {arm, baseline} <= known and not reversed_too:
                 wanted[f"{arm} for {baseline}"] = (baseline,), (arm,), 1
     found = {name: pooled(settings, *sides[:2]) for name, sides in wanted.items()}
     made = {name: one for name, one in found.items() if one is not None}

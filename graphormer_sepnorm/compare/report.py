@@ -25,6 +25,7 @@ from graphormer_sepnorm.compare.statistics import (
     CONFIDENCE,
     Contrast,
     chances,
+    mean_sd,
     verdict,
 )
 from graphormer_sepnorm.errors import DataError
@@ -45,6 +46,8 @@ PAGE, SUMMARY = "report.html", "summary.md"
 # Of a change.
 _HEADER = ("change, %", f"{100 * CONFIDENCE:g} % interval", "p")
 _SIGNS = "p of signs"
+# Standard deviations of arms, one so many times another, are worth a note.
+_UNEQUAL = 3
 _NAMED = 3  # arms in a title
 # Cells by row, the first one of titles; none but that: there is nothing to show.
 Table = list[list[str]]
@@ -152,12 +155,20 @@ def notes(results: Results) -> Iterator[str]:
         yield f"Partial results: {done} of {len(runs)} runs are finished. Not: {states}."
     yield from (f"{name} failed: {run.error}" for name, run in lacking if run.error)
     errors = results.errors
-    undefined = [arm.name for arm in results.arms if len(errors[arm.name]) < len(arm.finished)]
-    if undefined:
-        yield f"Of {listed(undefined)} a seed is left out: its test error is undefined or 0."
-    sd = max((one.sd for one in results.comparisons.values()), default=0)  # one for all
-    if sd > 0:
-        yield f"{chances(sd, min(map(len, errors.values())), len(results.arms) - 1)}."
+    if undefined := [arm.name for arm in results.arms if arm.finished and not errors[arm.name]]:
+        yield f"Not compared: {listed(undefined)}; a test error of theirs is undefined, or 0."
+    if made := results.comparisons:
+        runs = [errors[name] for name in (results.baseline, *made)]
+        sd = next(iter(made.values())).sd  # one for all
+        if sd != 0:
+            yield f"{chances(sd, min(map(len, runs)), len(made))}.".capitalize()
+        sds = [mean_sd([*one.values()])[1] for one in runs]
+        if max(sds) > _UNEQUAL * min(sds):
+            spread = f"{100 * min(sds):.1f} to {100 * max(sds):.1f} %"
+            yield (
+                f"Runs of an arm differ by {spread}: the tests take all arms to differ alike, so "
+                "where seeds are few look at p of signs too."
+            )
     common = results.configuration.get("model", {}).get("readout")
     read = {arm.name: arm.options.get("model.readout", common) for arm in results.arms}
     if alone := [name for name, readout in read.items() if readout in ATOMS_ALONE]:

@@ -165,13 +165,17 @@ class Results:
 
     @functools.cached_property
     def errors(self) -> dict[str, dict[int, float]]:
-        """The logarithms of test errors by arm and by seed, of the runs that have one."""
+        """The logarithms of test errors by arm and by seed.
+
+        Of the finished runs; of none where one of them has no error or one of 0, which has no
+        logarithm: without it the arm would seem to be better, or worse, than it is.
+        """
         higher = METRICS[self.metric].higher_is_better
         found = {}
         for arm in self.arms:
             logs = log_errors([*arm.tests.values()], higher_is_better=higher)
-            pairs = zip(arm.tests, logs.tolist(), strict=True)
-            found[arm.name] = {seed: value for seed, value in pairs if not math.isnan(value)}
+            whole = len(logs) == len(arm.finished) and bool(np.isfinite(logs).all())
+            found[arm.name] = dict(zip(arm.tests, logs.tolist(), strict=True)) if whole else {}
         return found
 
     @functools.cached_property

@@ -6,7 +6,6 @@ Groups stay together, and nothing depends on the order of the rows.
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -67,8 +66,7 @@ def random_split(
     Each boundary between two splits is as close to its share (these add up to 1) as whole groups of
     equal molecules allow.
     """
-    first, second, third = _in_order([_hash(molecule, seed) for molecule in molecules], fractions)
-    return first, second, third
+    return _in_order([_hash(molecule, seed) for molecule in molecules], fractions)
 
 
 def fold_split(groups: Sequence[str], folds: int, fold: int, seed: int) -> Parts:
@@ -121,8 +119,7 @@ def split_rows(
     elif split == "scaffold":
         parts = split_by_scaffold(groups, config.split_fractions)
     elif split == "time":
-        first, second, third = _in_order(times_of(config, rows), config.split_fractions)
-        parts = first, second, third
+        parts = _in_order(times_of(config, rows), config.split_fractions)
     else:
         parts = random_split(groups, config.split_fractions, config.split_seed)
     found = {name: [rows[at] for at in chosen] for name, chosen in zip(SPLITS, parts, strict=True)}
@@ -164,27 +161,33 @@ def times_of(config: DataConfig, rows: Sequence[ValidRow]) -> list[float]:
 def time_folds(times: Sequence[float], folds: int) -> np.ndarray:
     """Return the fold of each row, int64 ``[rows]``: of nearly equal size, the oldest rows in 0.
 
-    Rows of one time stay together.
+    Rows of one time stay together. No fold is empty where there are as many times as folds.
     """
-    assigned = np.empty(len(times), np.int64)
-    for fold, rows in enumerate(_in_order(times, [1 / folds] * folds)):
-        assigned[rows] = fold
+    members, assigned = _members(times), np.empty(len(times), np.int64)
+    before, fold = 0, -1
+    for at, time in enumerate(sorted(members)):
+        middle = before + len(members[time]) / 2
+        wanted = min(int(middle * folds / len(times)), fold + 1)
+        fold = max(wanted, fold, folds - len(members) + at)  # the others have to be filled too
+        assigned[members[time]] = fold
+        before += len(members[time])
     return assigned
 
 
-def _in_order(keys: Sequence[Any], shares: Sequence[float]) -> list[np.ndarray]:
+def _in_order(keys: Sequence[Any], fractions: tuple[float, float, float]) -> Parts:
     """Split in the order of some keys, equal ones together; see `random_split`."""
     members = _members(keys)
     # Exact arithmetic: 0.7 + 0.1 as floating-point numbers times n falls short of an integer.
-    sizes = [Fraction(share).limit_denominator() * len(keys) for share in shares[:-1]]
-    ends = [*itertools.accumulate(sizes)]
-    parts: list[list[int]] = [[] for _ in shares]
+    train, validation, _ = (Fraction(share).limit_denominator() for share in fractions)
+    ends = [train * len(keys), (train + validation) * len(keys)]
+    parts: tuple[list[int], list[int], list[int]] = ([], [], [])
     before = 0
     for key in sorted(members):
         middle = before + Fraction(len(members[key]), 2)
         parts[sum(middle > end for end in ends)].extend(members[key])
         before += len(members[key])
-    return [np.array(sorted(part), dtype=np.int64) for part in parts]
+    first, second, third = (np.array(sorted(part), dtype=np.int64) for part in parts)
+    return first, second, third
 
 
 def _members(keys: Sequence[Any], indices: Sequence[int] | None = None) -> dict[Any, list[int]]:

@@ -69,21 +69,15 @@ class GraphIndices:
         """The fold of each graph of training and validation split, int64 ``[n]``.
 
         Assigned by scaffold where the split is, but for scaffolds larger than half a fold; by time
-        where the split is, the newest molecules in the last fold.
+        where the split is and there are enough times, the newest molecules in the last fold.
 
         Raises:
-            DataError: There are fewer different molecules, or times, than folds.
+            DataError: There are fewer different molecules than folds.
         """
-        groups, times = self.splits.groups, self.splits.times
+        if self.newest is not None and self.folds is not None:
+            return time_folds(self._times, self.folds.count)
+        groups = self.splits.groups
         assert self.folds is not None
-        if times is not None:
-            assigned = time_folds([*times["train"], *times["validation"]], self.folds.count)
-            if len(np.unique(assigned)) < self.folds.count:
-                raise DataError(
-                    f"{self.splits.name}: too many rows have the same time to be assigned to "
-                    f"{self.folds.count} folds by time: give --ensemble_by seeds"
-                )
-            return assigned
         assert groups is not None
         scaffolds, molecules = zip(*groups["train"], *groups["validation"], strict=True)
         if len(set(molecules)) < self.folds.count:
@@ -98,8 +92,21 @@ class GraphIndices:
     @property
     def newest(self) -> int | None:
         """The fold of the newest molecules; None where times do not decide."""
-        by_time = self.folds is not None and self.splits.times is not None
-        return self.folds.count - 1 if self.folds and by_time else None
+        enough = self.folds is not None and len({*self._times}) >= self.folds.count
+        return self.folds.count - 1 if self.folds and enough else None
+
+    @cached_property
+    def _times(self) -> list[float]:
+        """Of training and validation split: the newest time of each molecule; empty: unknown."""
+        times, groups = self.splits.times, self.splits.groups
+        if times is None or groups is None:
+            return []
+        known = [*times["train"], *times["validation"]]
+        molecules = [molecule for _, molecule in (*groups["train"], *groups["validation"])]
+        newest: dict[str, float] = {}
+        for molecule, time in zip(molecules, known, strict=True):
+            newest[molecule] = max(time, newest.get(molecule, time))
+        return [newest[molecule] for molecule in molecules]
 
     @property
     def described(self) -> np.ndarray:

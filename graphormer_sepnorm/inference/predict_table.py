@@ -221,10 +221,11 @@ def find_columns(
             outcome.notes.append(f"the table has a column {name!r}: ours is called {added[name]!r}")
     if job.evaluate:
         names = job.evaluate
-        if names == EVERY_TARGET and "all" not in reader.columns:
-            task = predictor.task
+        task = predictor.task
+        own = "all" in reader.columns and (task.one_of or len(task.targets) == 1)
+        if names == EVERY_TARGET and not own:
             names = (task.one_of,) if task.one_of else task.targets
-        targets = _evaluated_targets(names, predictor.task)
+        targets = _evaluated_targets(names, task)
         positions = [find_column(reader.columns, name, reader.name) for name in names]
         labels = dict(zip(targets, itertools.cycle(positions), strict=False))
         outcome.evaluation = Evaluation(predictor.task, labels)

@@ -278,12 +278,12 @@ def reached(directory: Path, metric: str) -> tuple[int, float]:
 def _result(spec: RunSpec) -> list[str]:
     """Return the values of a finished run's main metric, or, not validated, of its first one."""
     summary = spec.files.summary() or Summary()
+    validated = [one for one in METRICS.values() if summary.validation(one.name) is not None]
     tested = [one for one in METRICS.values() if summary.test(one.name) is not None]
-    shown = [one for one in tested if summary.validation(one.name) is not None] or tested[:1]
     return [
         f"{split} {metric.label} {four_digits(value)}"
         for split, read in (("validation", summary.validation), ("test", summary.test))
-        for metric in shown
+        for metric in validated or tested[:1]
         if (value := read(metric.name)) is not None
     ]
 

@@ -24,8 +24,8 @@ from scipy.special import gamma
 
 # With fewer labels the expected error is the same for all molecules.
 FEWEST_TO_SCALE = 100
-# With fewer labels the errors of the newest molecules do not decide alone: 39 are the fewest that
-# give intervals of 95 %.
+# With fewer labels the errors of the newest molecules do not decide alone: the quantile of 95 % is
+# then their largest one.
 FEWEST_NEWEST = 39
 # A target stores so many scores; of more, quantiles.
 MOST_SCORES = 4000

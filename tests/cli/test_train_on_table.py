@@ -328,6 +328,9 @@ def test_weights_of_targets_are_ratios_and_one_for_each(tmp_path, capsys) -> Non
     assert abs(losses[0] - losses[2]) > 1e-3
     assert fit(tmp_path / "few", table, *options, "--model.target_weights=[1]") == 2
     assert "target_weights has 1 numbers, and there are 2" in capsys.readouterr().err
+    for wrong in ("[-1,2]", "[0,1]", "[.nan,1]", "[]"):
+        assert fit(tmp_path / "wrong", table, *options, f"--model.target_weights={wrong}") == 2
+        assert "target_weights" in capsys.readouterr().err
 
 
 def test_weights_change_training_and_their_scale_does_not(tmp_path: Path) -> None:

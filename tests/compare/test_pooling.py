@@ -103,6 +103,19 @@ def test_stored_comparisons_give_all_contrasts_of_norms() -> None:
     assert found["SepNorm for ShareNorm"][0].mean == pytest.approx(sum(ratios) / 4)
 
 
+def test_a_norm_that_is_configured_is_one_and_two_of_a_name_are_refused(tmp_path: Path) -> None:
+    results = regression(arms=2)
+    first, second = results.arms
+    results = replace(results, configuration={"model": {"norm": "sharenorm"}})
+    results = replace(results, arms=(replace(first, options={}), second))
+    assert errors_of(written(results, tmp_path / "a"))[1].keys() == {"shared-ln", "bn+ln"}
+    deep = replace(second, name="bn+ln", options={"model.norm": "bn+ln", "model.layers": 24})
+    three = replace(results, arms=(first, second, deep))
+    with pytest.raises(DataError, match="two arms have one norm"):
+        errors_of(written(three, tmp_path / "b"))
+    assert pool([tmp_path / "a"] * 2)["SepNorm for ShareNorm"][0].settings == 1
+
+
 def test_what_has_no_results_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=str(tmp_path)):
         pool([tmp_path])

@@ -154,7 +154,7 @@ def test_what_has_to_be_known_is_noted() -> None:
 
     said = noted(regression(seeds=6))
     assert chances(regression(seeds=6).comparisons["sepnorm"].sd, 6, 2) in said
-    assert "probability" not in noted(regression(seeds=1))
+    assert "One seed cannot tell" in noted(regression(seeds=1))
     by_atoms = replace(regression(), configuration={"model": {"readout": "mean"}})
     assert "sharenorm, sepnorm, bn+bn are read from the atoms" in noted(by_atoms)
     assert "[CLS]" not in noted(regression())
@@ -163,7 +163,13 @@ def test_what_has_to_be_known_is_noted() -> None:
         for arm in binary().arms
     )
     results = replace(binary(), arms=arms)
-    assert "Of sharenorm, sepnorm a seed is left out" in noted(results)
+    assert "Not compared: sharenorm, sepnorm;" in noted(results)
+    assert "look at p of signs" not in said
+    even = regression(seeds=6)
+    first, *others = even.arms
+    wide = tuple(replace(run, test=run.test * (1 + 0.1 * (run.seed % 3))) for run in first.runs)
+    unequal = replace(even, arms=(replace(first, runs=wide), *others))
+    assert "look at p of signs" in noted(unequal)
     assert {cell for row in variants(results)[1:] for cell in row[2:]} == {DASH}
 
 

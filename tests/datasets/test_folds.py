@@ -96,12 +96,14 @@ def test_folds_follow_time_where_the_split_does(tmp_path: Path) -> None:
     rows = [
         f"{text},{day / 7},2024-05-{day + 1:02d}" for text, day in zip(CHAINS, days, strict=True)
     ]
+    rows.append(f"{CHAINS[days.index(2)]},0.5,2024-05-20")  # measured again
     (tmp_path / "t.csv").write_text("\n".join(["smiles,y,when", *rows]))
     options = {"target_columns": "y", "time_column": "when", "split": "time"}
     options |= {"table": str(tmp_path / "t.csv"), "root": str(tmp_path / "root")}
     data = MoleculeDataModule(**options)
     data.deal_members(MemberFolds(3))
     of_text = dict(zip(CHAINS, days, strict=True))
+    of_text[CHAINS[days.index(2)]] = 19  # the newest time of a molecule counts for its folds
     texts = [*data.splits.smiles["train"], *data.splits.smiles["validation"]]
     times = np.array([of_text[text] for text in texts])
     dealt = data.numbers.dealt
@@ -112,9 +114,11 @@ def test_folds_follow_time_where_the_split_does(tmp_path: Path) -> None:
     assert newest[2] <= min(of_text[text] for text in data.splits.smiles["test"])
     assert data.numbers.newest == 2
     assert table(tmp_path, CHAINS, split="random").numbers.newest is None
-    data.deal_members(MemberFolds(len(CHAINS)))
-    with pytest.raises(DataError, match="by time: give --ensemble_by seeds"):
-        _ = data.numbers.dealt
+    data.deal_members(MemberFolds(len({*times})))
+    assert {*data.numbers.dealt.tolist()} == {*range(len({*times}))}
+    data.deal_members(MemberFolds(len({*times}) + 1))  # fewer times than folds: by molecules
+    assert data.numbers.newest is None
+    assert len({*data.numbers.dealt.tolist()}) == len({*times}) + 1
 
 
 def test_folds_are_for_tables_that_are_large_enough(tmp_path: Path) -> None:

@@ -62,9 +62,11 @@ def test_folds_by_time_follow_one_another(times: list[float], count: int) -> Non
     assert (np.diff(folds[order]) >= 0).all()
     for one in {*times}:
         assert len({*folds[np.array(times) == one].tolist()}) == 1
-    largest = max(Counter(times).values())
     sizes = np.bincount(folds, minlength=count)
-    assert (np.abs(sizes - len(times) / count) <= largest + 1e-9).all()
+    if len({*times}) == len(times):
+        assert (np.abs(sizes - len(times) / count) < 1.5).all()
+    if len({*times}) >= count:
+        assert sizes.min() > 0
 
 
 def test_molecules_keep_their_places() -> None:

@@ -170,14 +170,10 @@ def comparison() -> dict[str, float]:
         arm["name"]: {run["seed"]: math.log(run["test"]) for run in arm["runs"]}
         for arm in records["arms"]
     }
+    found = against(errors, next(iter(errors))) | norm_effects(errors)
     facts = {
-        f"{name} {key}": value
-        for name, one in norm_effects(errors).items()
-        for key, value in vars(one).items()
+        f"{name} {key}": value for name, one in found.items() for key, value in vars(one).items()
     }
-    for name, one in against(errors, next(iter(errors))).items():
-        # Its p-values and intervals are sampled by scipy.
-        facts |= {f"{name} mean": one.mean, f"{name} signs_p": one.signs_p}
     return facts
 
 

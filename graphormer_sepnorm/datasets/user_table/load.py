@@ -116,9 +116,7 @@ def load_table(config: DataConfig) -> DatasetSplits:
         groups={
             name: [(group(row), row.canonical) for row in rows] for name, rows in parts.items()
         },
-        times={name: times_of(config, rows) for name, rows in parts.items()}
-        if config.resolved_split == "time"
-        else None,
+        times=_times(config, parts) if config.resolved_split == "time" else None,
         extra_inputs=ExtraInputs(descriptors, columns.extra_names),
         standardize=tuple(config.standardize or ()),
         report=report_on(
@@ -133,6 +131,12 @@ def load_table(config: DataConfig) -> DatasetSplits:
             warnings=tuple(_warnings(config, tables, task, parts, labels, bounds)),
         ),
     )
+
+
+def _times(config: DataConfig, parts: Parts) -> dict[str, list[float]]:
+    """Return the time of each row by split; all are numbers, or all dates."""
+    found = iter(times_of(config, [row for rows in parts.values() for row in rows]))
+    return {name: [next(found) for _ in rows] for name, rows in parts.items()}
 
 
 def _check_rows(config: DataConfig, path: Path, table: TableContents) -> None:
