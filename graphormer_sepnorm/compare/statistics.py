@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaincinv, nctdtr, ndtr, ndtri, stdtr, stdtrit
+from scipy.special import nctdtr, stdtr, stdtrit
 
 from graphormer_sepnorm.compare.arms import SIGNIFICANT
+from graphormer_sepnorm.compare.dunnett import beyond, critical
 from graphormer_sepnorm.formatting import count
 
 CONFIDENCE = 0.95  # of all intervals
@@ -220,15 +221,8 @@ def against(values: Values, baseline: str) -> dict[str, Contrast]:
         sizes = [len(column) for column in columns]
         errors = [sd * math.sqrt(1 / size + 1 / sizes[0]) for size in sizes[1:]]
         scores = [abs(mean) / error for mean, error in zip(means, errors, strict=True)]
-        p_values = [_beyond(score, sizes, freedom) for score in scores]
-        # One comparison needs less, and Bonferroni's bound for all of them more.
-        share = (1 - CONFIDENCE) / 2
-        low, high = (float(stdtrit(freedom, 1 - share / count)) for count in (1, len(arms)))
-        for _ in range(20):
-            middle = (low + high) / 2
-            above = _beyond(middle, sizes, freedom) > 1 - CONFIDENCE
-            low, high = (middle, high) if above else (low, middle)
-        ends = high * np.array(errors)
+        p_values = [beyond(score, sizes, freedom) for score in scores]
+        ends = critical(sizes, freedom, CONFIDENCE) * np.array(errors)
     return {
         name: Contrast(
             mean=mean,
@@ -241,31 +235,6 @@ def against(values: Values, baseline: str) -> dict[str, Contrast]:
         )
         for name, mean, half, p in zip(arms, means, ends, p_values, strict=True)
     }
-
-
-def _beyond(score: float, sizes: Sequence[int], freedom: int) -> float:
-    """The probability that the largest of Dunnett's |t| is beyond a score, without differences.
-
-    With λᵢ² = nᵢ / (nᵢ + n₀) the scores of the arms are independent, given the baseline's mean and
-    the standard deviation: two integrals, here over their quantiles. (`scipy.stats.dunnett` samples
-    them, and its search for the interval may end far from it.)
-
-    Args:
-        score: At least 0.
-        sizes: Runs of the baseline, then of each arm.
-        freedom: Degrees of freedom of the standard deviation.
-    """
-    nodes, weights = np.polynomial.legendre.leggauss(80)
-    quantiles, weights = (nodes + 1) / 2, weights / 2
-    of_mean = ndtri(quantiles)[:, None]
-    of_sd = score * np.sqrt(2 * gammaincinv(freedom / 2, quantiles) / freedom)
-    inside = np.ones((len(nodes), len(nodes)))
-    for size in sizes[1:]:
-        loading = math.sqrt(size / (size + sizes[0]))
-        rest = math.sqrt(1 - loading**2)
-        middle = loading * of_mean
-        inside *= ndtr((middle + of_sd) / rest) - ndtr((middle - of_sd) / rest)
-    return min(1.0, max(0.0, 1 - float(weights @ inside @ weights)))
 
 
 def contrast(
