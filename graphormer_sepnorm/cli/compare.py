@@ -211,9 +211,13 @@ def pool(arguments: list[str]) -> int:
     add("directories", metavar="DIR", nargs="+", type=_path, help="of compare or crossvalidate")
     add("-o", "--output", metavar="FILE", type=_path, help="write the table there too, as CSV")
     options = parser.parse_args(arguments)
+    for directory in options.directories:
+        _require_directory(directory)
     from graphormer_sepnorm.compare import pooling
 
-    _show(pooling.pooled_table(pooling.pool(options.directories), options.output))
+    with _writing_reports(options.output or Path()):
+        text = pooling.pooled_table(pooling.pool(options.directories), options.output)
+    _show(text)
     return 0
 
 
@@ -276,7 +280,10 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         found = re.fullmatch(r"\s*(\d{1,10})(?:-(\d{1,10}))?\s*", word, re.ASCII)
         if found is None:
             raise ConfigError(f"--seeds '{text}': '{word}' is no seed; give 0,1,2 or 0-2")
-        seeds += range(int(found[1]), int(found[2] or found[1]) + 1)
+        first, last = int(found[1]), int(found[2] or found[1])
+        if last < first:
+            raise ConfigError(f"--seeds '{text}': '{word}' has its larger end first")
+        seeds += range(first, last + 1)
     if len({*seeds}) < len(seeds):
         raise ConfigError(f"--seeds '{text}': one is there twice")
     return tuple(seeds)
@@ -439,8 +446,7 @@ def make_report(directory: Path, baseline: str | None = None) -> int:
     Raises:
         GraphormerError: There is nothing to report, or what there is cannot be used.
     """
-    if not directory.is_dir():
-        raise ConfigError(f"there is no comparison in {directory}")
+    _require_directory(directory)
     silence_known_noise()
     from graphormer_sepnorm.compare.report import summary, write_report
     from graphormer_sepnorm.compare.results import collect
@@ -452,6 +458,11 @@ def make_report(directory: Path, baseline: str | None = None) -> int:
     _show(f"{summary(results)}\n")
     print(f"report  {directory / 'report.html'}", flush=True)
     return 0
+
+
+def _require_directory(directory: Path) -> None:
+    if not directory.is_dir():
+        raise ConfigError(f"there is no comparison in {directory}")
 
 
 def report_folds(plan: Plan, directory: Path) -> None:
@@ -467,11 +478,11 @@ def report_folds(plan: Plan, directory: Path) -> None:
 
 
 @contextmanager
-def _writing_reports(directory: Path) -> Iterator[None]:
+def _writing_reports(where: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(f"the report on {directory} cannot be made: {error}") from error
+        raise DataError(f"{where}: the report cannot be written: {error}") from error
 
 
 def _show(text: str) -> None:

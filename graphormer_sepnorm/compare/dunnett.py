@@ -11,6 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import gammaincinv, ndtr, ndtri, stdtrit
 
+# Gauss and Legendre's, moved to (0, 1).
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(80)
+_QUANTILES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
+
 
 def beyond(score: float, sizes: Sequence[int], freedom: int) -> float:
     """Return the probability that the largest |t| is beyond a score, where arms do not differ.
@@ -24,17 +28,15 @@ def beyond(score: float, sizes: Sequence[int], freedom: int) -> float:
         sizes: Runs of the baseline, then of each arm.
         freedom: Degrees of freedom of the standard deviation.
     """
-    nodes, weights = np.polynomial.legendre.leggauss(80)
-    quantiles, weights = (nodes + 1) / 2, weights / 2
-    of_mean = ndtri(quantiles)[:, None]
-    of_sd = score * np.sqrt(2 * gammaincinv(freedom / 2, quantiles) / freedom)
-    inside = np.ones((len(nodes), len(nodes)))
+    of_mean = ndtri(_QUANTILES)[:, None]
+    of_sd = score * np.sqrt(2 * gammaincinv(freedom / 2, _QUANTILES) / freedom)
+    inside = np.ones((len(_QUANTILES), len(_QUANTILES)))
     for size in sizes[1:]:
         loading = math.sqrt(size / (size + sizes[0]))
         rest = math.sqrt(1 - loading**2)
         middle = loading * of_mean
         inside *= ndtr((middle + of_sd) / rest) - ndtr((middle - of_sd) / rest)
-    return min(1.0, max(0.0, 1 - float(weights @ inside @ weights)))
+    return min(1.0, max(0.0, 1 - float(_WEIGHTS @ inside @ _WEIGHTS)))
 
 
 def critical(sizes: Sequence[int], freedom: int, level: float) -> float:

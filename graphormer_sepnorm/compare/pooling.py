@@ -7,9 +7,8 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from graphormer_sepnorm.compare.arms import NORM
 from graphormer_sepnorm.compare.folds import FOLDS, SUMMARY
-from graphormer_sepnorm.compare.results import RESULTS, ArmResult, Results, canonical_norm
+from graphormer_sepnorm.compare.results import RESULTS, ArmResult, Results, norms_of
 from graphormer_sepnorm.compare.statistics import (
     CONTRASTS,
     Pooled,
@@ -32,7 +31,8 @@ def errors_of(directory: Path) -> tuple[str, Values]:
     Norms have their canonical names.
 
     Raises:
-        DataError: There is no comparison, and no cross-validation of arms.
+        DataError: There is no comparison, and no cross-validation of arms, or one that cannot be
+            pooled: it has several repeats, or a fold without an error.
     """
     if (results := Results.read(directory)) is not None:
         common = results.configuration.get("model", {}).get("norm")
@@ -50,9 +50,15 @@ def errors_of(directory: Path) -> tuple[str, Values]:
     with (directory / FOLDS).open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             value = float(row.get(f"test_{metric.name}") or "nan")
+            if math.isnan(value):
+                continue
             [log] = log_errors([value], higher_is_better=metric.higher_is_better).tolist()
-            if not math.isnan(log):
-                found.setdefault(row["arm"], {})[int(row["fold"])] = log
+            if math.isnan(log):
+                raise DataError(
+                    f"{directory}: the {metric.label} of arm '{row['arm']}' in fold {row['fold']} "
+                    f"is {value:g}: there is no ratio of errors where one is 0"
+                )
+            found.setdefault(row["arm"], {})[int(row["fold"])] = log
     return _named(directory, plan.arms, plan.baseline, found, plan.base.model.norm)
 
 
@@ -60,12 +66,8 @@ def _named(
     directory: Path, arms: Sequence[Arm | ArmResult], baseline: str, errors: Values, common: str
 ) -> tuple[str, Values]:
     """Call arms what they are called in all settings: by their norm, if that is all they have."""
-    names = {}
-    for arm in arms:
-        alone = (
-            not {*arm.options} - {NORM} and len(arms) > 1 and any(NORM in a.options for a in arms)
-        )
-        names[arm.name] = canonical_norm(arm.options.get(NORM, common)) if alone else arm.name
+    norms = norms_of(arms, common)
+    names = {arm.name: arm.name for arm in arms} | (norms if len(norms) > 1 else {})
     if len({*names.values()}) < len(names):
         raise DataError(f"{directory}: two arms have one norm, {listed([*names.values()])}")
     return names[baseline], {names[arm]: own for arm, own in errors.items()}
@@ -120,7 +122,7 @@ def pooled_table(found: Mapping[str, tuple[Pooled, float]], file: Path | None = 
             "95 % interval",
             "p",
             "Holm's p",
-            "p of signs",
+            "p of t",
             "without one",
         ]
     ]
@@ -128,20 +130,15 @@ def pooled_table(found: Mapping[str, tuple[Pooled, float]], file: Path | None = 
     for name, (one, holm_p) in found.items():
         change, low, high = one.percent
         left = [100 * math.expm1(mean) for mean in one.without_one]
-        cells = [
-            signed(change, 1),
-            interval(low, high, 1),
-            p_value(one.p_value),
-            p_value(holm_p),
-            p_value(one.signs_p),
-        ]
+        p_values = [p_value(p) for p in (one.signs_p, holm_p, one.p_value)]
+        cells = [signed(change, 1), interval(low, high, 1), *p_values]
         others = NONE if math.isnan(left[0]) else interval(left[0], left[1], 1)
         rows.append([f"  {name}", str(one.settings), str(one.pairs), *cells, others])
         facts = {"settings": one.settings, "pairs": one.pairs, "change_percent": change}
         facts |= {"low_percent": low, "high_percent": high, "p": one.signs_p}
         facts |= {
             "holm_p": holm_p,
-            "signs_p": one.signs_p,
+            "t_p": one.p_value,
             "without_one_low": left[0],
             "without_one_high": left[1],
         }

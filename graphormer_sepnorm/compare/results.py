@@ -10,7 +10,7 @@ import functools
 import json
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.model.config import NORM_ALIASES
 from graphormer_sepnorm.runs.directory import Record, RunDirectory, Summary
-from graphormer_sepnorm.runs.plan import COMPARISON, Plan, RunSpec, other_format
+from graphormer_sepnorm.runs.plan import COMPARISON, Arm, Plan, RunSpec, other_format
 
 log = logging.getLogger(__name__)
 
@@ -191,12 +191,7 @@ class Results:
             effects.
         """
         common = self.configuration.get("model", {}).get("norm")
-        others = [{n: v for n, v in arm.options.items() if n != NORM} for arm in self.arms]
-        errors = {
-            canonical_norm(arm.options.get(NORM) or common): self.errors[arm.name]
-            for arm, own in zip(self.arms, others, strict=True)
-            if own == others[0]
-        }
+        errors = {norm: self.errors[arm] for arm, norm in norms_of(self.arms, common).items()}
         if not any(norms <= errors.keys() for norms in _FACTORIALS):
             return []
         found = norm_effects(errors)
@@ -226,9 +221,20 @@ class Results:
         return f" ({self.unit})" if self.unit else ""
 
 
-def canonical_norm(name: object) -> str:
-    """Return the one name of a norm that has several."""
-    return NORM_ALIASES.get(str(name).lower(), str(name).lower())
+def norms_of(arms: Sequence[Arm | ArmResult], common: object) -> dict[str, str]:
+    """Return the canonical norm of arms, by name: of those that differ from the first in it alone.
+
+    Args:
+        arms: At least one.
+        common: The norm of an arm that names none.
+    """
+    others = [{n: v for n, v in arm.options.items() if n != NORM} for arm in arms]
+    found = {
+        arm.name: str(arm.options.get(NORM) or common).lower()
+        for arm, own in zip(arms, others, strict=True)
+        if own == others[0]
+    }
+    return {arm: NORM_ALIASES.get(norm, norm) for arm, norm in found.items()}
 
 
 def collect(directory: Path, baseline: str | None = None) -> None:

@@ -507,7 +507,7 @@ def test_seeds(text: str, seeds: tuple[int, ...]) -> None:
     assert parse_seeds(text) == seeds
 
 
-@pytest.mark.parametrize("text", ["", "-1", "1-", "2-1,", "a", "0,00", "0-3,2", "²"])
+@pytest.mark.parametrize("text", ["", "-1", "1-", "2-1,", "a", "0,00", "0-3,2", "3-1", "²"])
 def test_what_are_no_seeds(text: str) -> None:
     with pytest.raises(ConfigError, match="--seeds"):
         parse_seeds(text)

@@ -66,6 +66,10 @@ def test_comparisons_and_cross_validations_are_pooled(
     change = found["SepNorm for ShareNorm"][0].percent[0]
     assert float(row["change_percent"]) == pytest.approx(change)
     assert f"{change:.1f}".replace("-", "\N{MINUS SIGN}") in said
+    one, holm_p = found["SepNorm for ShareNorm"]
+    assert [float(row[name]) for name in ("p", "holm_p", "t_p")] == pytest.approx(
+        [one.signs_p, holm_p, one.p_value]
+    )
 
 
 def test_arms_of_other_names_are_pooled_as_changes_from_the_baseline(tmp_path: Path) -> None:
@@ -119,6 +123,17 @@ def test_a_norm_that_is_configured_is_one_and_two_of_a_name_are_refused(tmp_path
 def test_what_has_no_results_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=str(tmp_path)):
         pool([tmp_path])
+    folds = cross_validation(tmp_path / "c", {"shared-ln": [0.5, 0.7, 0], "bn+ln": [0.4, 0.6, 1]})
+    with pytest.raises(DataError, match="'shared-ln' in fold 2"):
+        errors_of(folds)
     one = written(regression(arms=1), tmp_path / "one")
     with pytest.raises(DataError, match="no two arms"):
         pool([one, one])
+
+
+def test_a_wrong_place_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, two = (str(written(regression(arms=2), tmp_path / name)) for name in "ab")
+    for words in ([one, str(tmp_path / "none")], [one, two, "-o", str(tmp_path)]):
+        assert train(["pool", *words])
+        [line] = capsys.readouterr().err.splitlines()
+        assert words[-1] in line
