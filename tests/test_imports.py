@@ -34,7 +34,7 @@ ALL_ROOMS = {
     "pipeline",
 }
 ROOMS = {
-    "chem": {"graphs"},
+    "chem": {"graphs", "kernels"},
     "tables": set(),
     "graphs": {"kernels"},
     "kernels": set(),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 import numpy as np
 from rdkit import Chem
 
-from graphormer_sepnorm.chem.records import read_records
+from graphormer_sepnorm.chem.records import Records, read_records
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs, no_numbers
 
@@ -56,8 +55,8 @@ class Featurizer:
     needs_rings = True
 
     def __init__(self) -> None:
-        # The codes of each kind of atom or bond, as bytes, by its record.
-        self._known: dict[bytes, bytes] = {}
+        # The codes of each kind of atom or bond, by its record.
+        self._known: dict[bytes, list[int]] = {}
 
     def prepare(self, molecule: Chem.Mol) -> Chem.Mol:
         """Return the molecule in the form that codes are made of; DataError: it has no graph."""
@@ -72,9 +71,9 @@ class Featurizer:
         raise NotImplementedError
 
     def add_surroundings(
-        self, molecules: Sequence[Chem.Mol], graphs: PackedGraphs, in_rings: Sequence[np.ndarray]
+        self, molecules: Sequence[Chem.Mol], graphs: PackedGraphs, in_ring: np.ndarray
     ) -> None:
-        """Add to the codes what atoms have of their bonds, and of the rings that they are in."""
+        """Add to the codes what atoms have of their bonds, and whether they are in a ring."""
 
     def atom_labels(self, molecule: Chem.Mol) -> list[str]:
         """Return words for the first column of each atom, in the order of the graph's atoms."""
@@ -120,58 +119,71 @@ class Featurizer:
 
     def _pack(self, molecules: Sequence[Chem.Mol]) -> PackedGraphs:
         """Return the graphs of prepared molecules, at least one."""
-        atoms, bonds, ends, in_rings = zip(*map(self._codes, molecules), strict=True)
-        both = np.concatenate(ends).astype(np.int64)
-        directed = np.stack([both, both[:, ::-1]], axis=1)
+        records = read_records(molecules, self.needs_rings)
+        rows = self._rows(molecules, records)
+        first_atom, first_bond = (_starts(n) for n in (records.num_atoms, records.num_bonds))
+        for index in np.flatnonzero(~records.was_read).tolist():
+            self._ask(molecules[index], first_atom[index], first_bond[index], records, rows)
+        kinds = np.array(rows, dtype=np.int64)
+        directed = np.stack([records.ends, records.ends[:, ::-1]], axis=1)
         graphs = PackedGraphs(
-            num_atoms=np.array([*map(len, atoms)]),
-            num_bonds=2 * np.array([*map(len, bonds)]),
-            atom_codes=_joined(atoms, len(self.atom_tables)),
+            num_atoms=records.num_atoms,
+            num_bonds=2 * records.num_bonds,
+            atom_codes=kinds[records.atom_kind, : len(self.atom_tables)],
             # Each bond in both directions, one after the other.
             edge_index=np.ascontiguousarray(directed.reshape(-1, 2).T),
-            bond_codes=_joined(bonds, len(self.bond_tables)).repeat(2, axis=0),
+            bond_codes=kinds[records.bond_kind, : len(self.bond_tables)].repeat(2, axis=0),
             targets=no_numbers(len(molecules)),
             weights=np.ones(len(molecules), dtype=np.float32),
             extra=no_numbers(len(molecules)),
             bounds=no_numbers(len(molecules)),
         )
-        self.add_surroundings(molecules, graphs, in_rings)
+        self.add_surroundings(molecules, graphs, records.in_ring)
         return graphs
 
-    def _codes(self, molecule: Chem.Mol) -> tuple[list[bytes], list[bytes], np.ndarray, np.ndarray]:
-        """Return the codes of atoms and bonds, the atoms of bonds ``[bonds, 2]`` and of rings."""
-        records, known = read_records(molecule, self.needs_rings), self._known
-        if records is None:
-            pairs = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds()]
-            atoms = [self._atom(atom) for atom in molecule.GetAtoms()]
-            bonds = [self._bond(bond) for bond in molecule.GetBonds()]
-            ring_atoms = [atom.GetIdx() for atom in molecule.GetAtoms() if atom.IsInRing()]
-            ends = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-            return atoms, bonds, ends, np.array(ring_atoms, dtype=np.int64)
-        ends = np.frombuffer(records.ends, np.uint8).reshape(-1, 2)
-        try:
-            atoms, bonds = ([known[key] for key in part] for part in records[:2])
-        except KeyError:
-            if len(known) > _MOST_RECORDS:
-                known = self._known = {}
-            known |= zip(records.atoms, map(self._atom, molecule.GetAtoms()), strict=True)
-            known |= zip(records.bonds, map(self._bond, molecule.GetBonds()), strict=True)
-            atoms, bonds = ([known[key] for key in part] for part in records[:2])
-        return atoms, bonds, ends, np.frombuffer(records.in_rings, np.uint8)
+    def _rows(self, molecules: Sequence[Chem.Mol], records: Records) -> list[list[int]]:
+        """Return the codes of each record."""
+        if len(self._known) > _MOST_RECORDS:
+            self._known = {}
+        atoms = len(records.atom_kind)
+        first_atom, first_bond = (_starts(n) for n in (records.num_atoms, records.num_bonds))
+        for record, first in zip(records.records, records.first.tolist(), strict=True):
+            if record in self._known:
+                continue
+            starts, own = (first_atom, first) if first < atoms else (first_bond, first - atoms)
+            index = int(np.searchsorted(starts, own, side="right")) - 1
+            molecule, own = molecules[index], own - int(starts[index])
+            self._known[record] = (
+                self._atom(molecule.GetAtomWithIdx(own))
+                if first < atoms
+                else self._bond(molecule.GetBondWithIdx(own))
+            )
+        return [self._known[record] for record in records.records]
 
-    def _atom(self, atom: Chem.Atom) -> bytes:
-        return _row(self.atom_tables, self.atom_values(atom))
+    def _ask(
+        self, molecule: Chem.Mol, atom: int, bond: int, records: Records, rows: list[list[int]]
+    ) -> None:
+        """Fill in what the records of a molecule do not say, from its first atom and bond on."""
+        for index, one in enumerate(molecule.GetAtoms(), atom):
+            records.atom_kind[index] = len(rows)
+            records.in_ring[index] = one.IsInRing()
+            rows.append(self._atom(one))
+        for index, one in enumerate(molecule.GetBonds(), bond):
+            records.bond_kind[index] = len(rows)
+            records.ends[index] = one.GetBeginAtomIdx(), one.GetEndAtomIdx()
+            rows.append(self._bond(one))
 
-    def _bond(self, bond: Chem.Bond) -> bytes:
-        return _row(self.bond_tables, self.bond_values(bond))
+    def _atom(self, atom: Chem.Atom) -> list[int]:
+        return self._row(self.atom_tables, self.atom_values(atom))
+
+    def _bond(self, bond: Chem.Bond) -> list[int]:
+        return self._row(self.bond_tables, self.bond_values(bond))
+
+    def _row(self, tables: Sequence[CodeTable], values: Sequence[Hashable]) -> list[int]:
+        """Return codes; rows of atoms and of bonds have one length."""
+        codes = [table.code(value) for table, value in zip(tables, values, strict=True)]
+        return codes + [0] * (max(len(self.atom_tables), len(self.bond_tables)) - len(codes))
 
 
-def _row(tables: Sequence[CodeTable], values: Sequence[Hashable]) -> bytes:
-    codes = [table.code(value) for table, value in zip(tables, values, strict=True)]
-    return np.array(codes, dtype=np.int64).tobytes()
-
-
-def _joined(rows: Sequence[Any], columns: int) -> np.ndarray:
-    """Return the rows of all molecules, int64 ``[rows, columns]``."""
-    joined = bytearray().join([row for of_molecule in rows for row in of_molecule])
-    return np.frombuffer(joined, dtype=np.int64).reshape(-1, columns)
+def _starts(counts: np.ndarray) -> np.ndarray:
+    return np.cumsum(counts) - counts

@@ -71,15 +71,14 @@ class _Molecule1(Featurizer):
         return bond.GetBondType(), bond.GetStereo(), bond.GetIsConjugated()
 
     def add_surroundings(
-        self, molecules: Sequence[Chem.Mol], graphs: PackedGraphs, in_rings: Sequence[np.ndarray]
+        self, molecules: Sequence[Chem.Mol], graphs: PackedGraphs, in_ring: np.ndarray
     ) -> None:
         atom_codes, first_atom = graphs.atom_codes, np.cumsum(graphs.num_atoms) - graphs.num_atoms
         sources = graphs.edge_index[0] + first_atom.repeat(graphs.num_bonds)
         degree = np.bincount(sources, minlength=len(atom_codes))
         other = len(self.atom_tables[_DEGREE]) - 1
         atom_codes[:, _DEGREE] = np.minimum(atom_codes[:, _DEGREE] + degree, other)
-        ring_atoms = np.concatenate(in_rings).astype(np.int64)
-        atom_codes[ring_atoms + first_atom.repeat([*map(len, in_rings)]), _IN_RING] = 1
+        atom_codes[:, _IN_RING] = in_ring
         centers = np.flatnonzero(atom_codes[:, _CHIRALITY])
         for index in map(int, np.unique(np.searchsorted(first_atom, centers, side="right") - 1)):
             own = slice(first_atom[index], first_atom[index] + graphs.num_atoms[index])

@@ -213,8 +213,7 @@ def canonical_smiles(molecule: Chem.Mol) -> str:
 def written(molecule: Chem.Mol) -> tuple[str, list[int]]:
     """Return the canonical SMILES, and which atom of the molecule each of its atoms is."""
     text = Chem.MolToSmiles(molecule)  # notes the order in which it writes the atoms
-    noted = molecule.GetPropsAsDict(includePrivate=True, includeComputed=True)
-    return text, list(noted["_smilesAtomOutputOrder"])
+    return text, [*molecule.GetProp("_smilesAtomOutputOrder", autoConvert=True)]
 
 
 def in_written_order(molecule: Chem.Mol) -> Chem.Mol:

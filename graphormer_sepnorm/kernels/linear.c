@@ -38,7 +38,8 @@ INLINE void pack(const Linear *a, float *packed) {
 
 EXPORT int linear_rows(const Linear *a, int64_t first, int64_t last) {
     const int64_t vectors = vectors_of(a->columns), width = vectors * WIDE;
-    float *scratch = malloc(sizeof(float) * width * (1 + (a->packed ? 0 : a->depth)));
+    const int ready = is_packed(a->matrix_column, a->columns), own = !ready && !a->packed;
+    float *scratch = malloc(sizeof(float) * width * (1 + (own ? a->depth : 0)));
     if (!scratch) return 1;
     float *bias = NULL;
     const float *packed = a->packed;
@@ -47,7 +48,7 @@ EXPORT int linear_rows(const Linear *a, int64_t first, int64_t last) {
         memcpy(bias, a->bias, 4 * a->columns);
         memset(bias + a->columns, 0, 4 * (width - a->columns));
     }
-    if (!packed) {
+    if (own) {
         pack(a, scratch + width);
         packed = scratch + width;
     }
@@ -56,11 +57,12 @@ EXPORT int linear_rows(const Linear *a, int64_t first, int64_t last) {
         int64_t start;
         for (int64_t panel = 0; panel < panels_of(vectors); panel++) {
             const int64_t n = panel_vectors(vectors, panel, &start);
+            const int64_t first_column = start * WIDE, rest = a->columns - first_column;
             const Strip s = {a->input + r * a->depth, a->depth, 1,
-                             packed + start * WIDE * a->depth, a->depth,
-                             bias ? bias + start * WIDE : NULL,
-                             a->output + r * a->columns + start * WIDE, a->columns,
-                             a->columns - start * WIDE, 0};
+                             ready ? a->matrix + first_column : packed + first_column * a->depth,
+                             ready ? a->matrix_row : panel_width(rest, n), a->depth,
+                             bias ? bias + first_column : NULL,
+                             a->output + r * a->columns + first_column, a->columns, rest, 0};
             any_strip(&s, count, n);
         }
     }
@@ -71,6 +73,7 @@ EXPORT int linear_rows(const Linear *a, int64_t first, int64_t last) {
 /* Outputs `first` to `last - 1` of the gradients of weight and bias. */
 EXPORT int linear_weights(const Linear *a, int64_t first, int64_t last) {
     const int64_t vectors = vectors_of(a->columns), width = vectors * WIDE, own = last - first;
+    const int ready = is_packed(1, a->columns);
     float *packed = malloc(sizeof(float) * SUMMED * width);
     float *sums = calloc(own * width, sizeof(float));
     if (!packed || !sums) {
@@ -85,10 +88,12 @@ EXPORT int linear_weights(const Linear *a, int64_t first, int64_t last) {
         int64_t start;
         for (int64_t panel = 0; panel < panels_of(vectors); panel++) {
             const int64_t n = panel_vectors(vectors, panel, &start);
-            pack_panel(packed, a->input + r * a->columns, a->columns, 1, count, start * WIDE,
-                       a->columns, n);
-            const Strip s = {gradient, 1, a->outputs, packed, count, NULL,
-                             sums + start * WIDE, width, a->columns - start * WIDE, 1};
+            const int64_t first_column = start * WIDE, rest = a->columns - first_column;
+            const float *input = a->input + r * a->columns;
+            if (!ready) pack_panel(packed, input, a->columns, 1, count, first_column, a->columns, n);
+            const Strip s = {gradient, 1, a->outputs, ready ? input + first_column : packed,
+                             ready ? a->columns : panel_width(rest, n), count, NULL,
+                             sums + first_column, width, rest, 1};
             any_strip(&s, own, n);
         }
         if (a->bias_gradient)
@@ -114,11 +119,18 @@ EXPORT int linear_weights(const Linear *a, int64_t first, int64_t last) {
 
 /* Pack the matrix once for all threads; itself not divided between them. */
 EXPORT int linear_pack(const Linear *a, int64_t first, int64_t last) {
-    pack(a, a->packed);
+    if (!is_packed(a->matrix_column, a->columns)) pack(a, a->packed);
     (void)first, (void)last;
     return 0;
 }
 
-/* Whether these functions, and that of newton_schulz.c, are faster here than torch's: without
- * AVX-512 the tiles do not fit into the registers. */
-EXPORT int products_are_fast(void) { return chosen_form() == AVX512_FORM; }
+/* Whether these functions, and that of newton_schulz.c, are faster here than torch's. Of processors
+ * without AVX-512, MKL is as fast on those of its own maker; elsewhere it reaches half of that. */
+EXPORT int products_are_fast(void) {
+#if defined(__x86_64__)
+    const int form = chosen_form();
+    return form == AVX512_FORM || (form == AVX2_FORM && !__builtin_cpu_is("intel"));
+#else
+    return 0;
+#endif
+}

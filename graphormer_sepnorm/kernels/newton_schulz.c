@@ -20,8 +20,9 @@ static void multiply(float *to, const float *left, const float *right, int64_t r
     for (int64_t panel = 0; panel < panels_of(vectors); panel++) {
         const int64_t n = panel_vectors(vectors, panel, &start);
         pack_panel(packed, right, row, column, depth, start * WIDE, columns, n);
-        const Strip s = {left, depth, 1, packed, depth, NULL,
-                         to + start * WIDE, columns, columns - start * WIDE, 0};
+        const int64_t rest = columns - start * WIDE;
+        const Strip s = {left, depth, 1, packed, panel_width(rest, n), depth, NULL,
+                         to + start * WIDE, columns, rest, 0};
         any_strip(&s, rows, n);
     }
 }

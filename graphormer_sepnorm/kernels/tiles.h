@@ -1,6 +1,6 @@
 /* Matrix products through tiles of the output that stay in registers (tiles.c). The matrix on the
- * right is packed: the columns of a panel side by side, zero beyond the last. The last vector is half
- * as wide where that is enough. */
+ * right is packed, unless it stands so already: the columns of a panel side by side, zero beyond the
+ * last. The last vector is half as wide where that is enough. */
 
 #ifndef GRAPHORMER_TILES_H
 #define GRAPHORMER_TILES_H
@@ -33,24 +33,33 @@ INLINE int half_is_enough(int64_t columns, int64_t vectors) {
 }
 
 typedef struct {
-    const float *from;
+    const float *from;   /* element (i, k) at i * row + k * step */
     int64_t row, step;
-    const float *panel;
-    int64_t depth;
-    const float *bias;
-    float *to;
+    const float *panel;  /* row k at k * width */
+    int64_t width, depth;
+    const float *bias;   /* of the panel's vectors, or NULL */
+    float *to;           /* row i at i * stride */
     int64_t stride, columns;
-    int adding;
+    int adding;          /* to what is there, of all columns of the vectors */
 } Strip;
 
 /* All of `count` rows against a panel of `vectors` vectors. */
 void any_strip(const Strip *s, int64_t count, int64_t vectors);
 
+/* Floats of a row of a panel, for the `columns` from its first one on. */
+INLINE int64_t panel_width(int64_t columns, int64_t vectors) {
+    return vectors * WIDE - half_is_enough(columns, vectors) * LANES;
+}
+
+/* Whether a matrix with elements (k, c) at `column * c` of a row k is its own panels. */
+INLINE int is_packed(int64_t column, int64_t columns) {
+    return column == 1 && columns % LANES == 0;
+}
+
 /* Pack columns of a matrix for `vectors` vectors from column `first`; zero beyond the last. */
 INLINE void pack_panel(float *to, const float *from, int64_t row, int64_t column, int64_t depth,
                        int64_t first, int64_t columns, int64_t vectors) {
-    const int64_t half = half_is_enough(columns - first, vectors);
-    const int64_t width = vectors * WIDE - half * LANES;
+    const int64_t width = panel_width(columns - first, vectors);
     const int64_t filled = columns - first < width ? columns - first : width;
     if (column == 1) {
         for (int64_t k = 0; k < depth; k++) {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from rdkit import Chem, rdBase
@@ -11,7 +13,7 @@ from reference.molecules import TIE_FREE, TIED
 from graphormer_sepnorm.chem import featurizer, zinc_features
 from graphormer_sepnorm.chem.features import get_featurizer
 from graphormer_sepnorm.chem.molecule_features import MOLECULE_1
-from graphormer_sepnorm.chem.records import read_records
+from graphormer_sepnorm.chem.records import Records, read_records
 from graphormer_sepnorm.chem.zinc_features import ZINC_1
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph
@@ -40,47 +42,73 @@ def agree(made: MolecularGraph, expected: MolecularGraph) -> bool:
     return all(np.array_equal(a, b) and a.dtype == b.dtype == np.int64 for a, b in pairs)
 
 
+def nothing_read(molecules: list[Chem.Mol], rings: bool) -> Records:
+    records = read_records(molecules, rings)
+    for array in (records.atom_kind, records.bond_kind, records.ends):
+        array[:] = 77
+    records.in_ring[:] = True
+    none = np.zeros(len(molecules), bool)
+    return replace(records, records=[], first=records.first[:0], was_read=none)
+
+
 @pytest.mark.parametrize("name", ["molecule-1", "zinc-1"])
 def test_codes_of_many_molecules_are_those_of_single_atoms(name, sample, monkeypatch):
     smiles = [*ODD[:20], *NOT_READ, *ODD[20:], *sample[::30]]
     graphs, reasons = get_featurizer(name).featurize_many([*map(read, smiles)])
     assert reasons == [""] * len(smiles)
     assert len(graphs) == len(smiles)
-    monkeypatch.setattr(featurizer, "read_records", lambda molecule, rings: None)
+    monkeypatch.setattr(featurizer, "read_records", nothing_read)
     for index, text in enumerate(smiles):
         assert agree(graphs[index], get_featurizer(name).featurize(read(text))), text
 
 
 def test_ordinary_molecules_have_records():
     """Or the test above would compare the slow way with itself."""
-    for smiles in ODD:
-        molecule = read(smiles)
-        records = read_records(molecule)
-        assert records is not None, smiles
-        assert len(records.atoms) == molecule.GetNumAtoms()
-        assert len(records.bonds) == len(records.ends) / 2 == molecule.GetNumBonds()
-        prepared = ZINC_1.prepare(molecule)
-        assert read_records(prepared, ZINC_1.needs_rings) is not None, smiles
+    molecules = [*map(read, ODD)]
+    records = read_records(molecules)
+    assert records.was_read.all()
+    bonds = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for m in molecules for b in m.GetBonds()]
+    assert records.ends.tolist() == [*map(list, bonds)]
+    in_rings = [atom.IsInRing() for molecule in molecules for atom in molecule.GetAtoms()]
+    assert records.in_ring.tolist() == in_rings
+    prepared = [*map(ZINC_1.prepare, molecules)]
+    assert read_records(prepared, ZINC_1.needs_rings).was_read.all()
 
 
-class Newer:
-    """A molecule in another version of the format."""
+class Changed:
+    """A molecule whose binary form has another byte somewhere, or ends early."""
+
+    def __init__(self, place: int | None = None, value: int = 0, end: int | None = None) -> None:
+        self.molecule = read("C1CC1O")
+        self.data = bytearray(self.molecule.ToBinary(0))
+        if place is not None:
+            self.data[place] = value
+        self.data = self.data[:end]
 
     def ToBinary(self, properties: int) -> bytes:
-        data = bytearray(read("CO").ToBinary(properties))
-        data[12] = 99
-        return bytes(data)
+        return bytes(self.data)
 
     def GetNumAtoms(self) -> int:
-        return 2
+        return self.molecule.GetNumAtoms()
 
-    GetNumBonds = GetNumAtoms
+    def GetNumBonds(self) -> int:
+        return self.molecule.GetNumBonds()
 
 
 def test_what_is_not_read():
     query, residues = Chem.MolFromSmarts("[#6]C"), Chem.MolFromSequence("AG")
-    for molecule in (*map(read, NOT_READ), query, residues, Newer()):
-        assert read_records(molecule) is None
+    newer = Changed(12, 99)  # another version of the format
+    molecules = [*map(read, NOT_READ), query, residues, newer]
+    assert not read_records(molecules).was_read.any()
+    assert read_records([read("CO"), *molecules, read("CCO")]).was_read.sum() == 2
+
+
+def test_what_is_damaged_is_read_no_further_than_it_goes():
+    whole = len(Changed().data)
+    assert read_records([Changed()]).was_read.all()
+    assert not read_records([Changed(end=end) for end in range(whole // 2)]).was_read.any()
+    for place in range(30, whole):
+        read_records([Changed(place, 255), Changed(place, 255, place + 1)])
 
 
 def test_few_records_are_remembered(monkeypatch):
