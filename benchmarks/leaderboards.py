@@ -2,9 +2,10 @@
 
 Each task is a run of ``train.py fit`` with one configuration, by the published split and metric:
 MoleculeACE (van Tilborg et al. 2022), one seed, RMSE of all test molecules and of activity cliffs;
-the ADMET group of TDC (Huang et al. 2021), five seeds. What is finished stays, an interrupted run
-is resumed. With ``--development`` nothing but training parts is read, and errors are out of fold:
-by these a recipe is chosen. Without it test files are opened, which ``openings.csv`` records.
+the ADMET group of TDC (Huang et al. 2021), five seeds. What is finished stands in ``runs.csv``,
+which is enough to go on from, on another machine too; an interrupted run is resumed. With
+``--development`` nothing but training parts is read, and errors are out of fold: by these a recipe
+is chosen. Without it test files are opened, which ``openings.csv`` records.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import shlex
 import statistics
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -126,25 +128,58 @@ def train(task: Task, seed: int, options: argparse.Namespace) -> Path:
     return run
 
 
+class Runs:
+    """The values of finished runs by task and seed, in a file that grows with each."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._lock = file, threading.Lock()
+        self._rows: list[dict[str, Any]] = [*rows_of(file)] if file.is_file() else []
+
+    def of(self, task: Task, seed: int) -> dict[str, float] | None:
+        """Return the values of a run, or None."""
+        for row in self._rows:
+            if (row["task"], row["seed"]) == (task.name, str(seed)):
+                return {name: float(row[name]) for name in [*row][2:] if row[name] != ""}
+        return None
+
+    def add(self, task: Task, seed: int, values: dict[str, float]) -> None:
+        """Store the values of a run."""
+        with self._lock:
+            self._rows.append({"task": task.name, "seed": str(seed), **values})
+            write_columns(self._file, _columns(self._rows))
+
+
+def _columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name, "") for row in rows] for name in names}
+
+
 def values_of(task: Task, run: Path, *, development: bool) -> dict[str, float]:
-    """Return the metric of a run, and of MoleculeACE that of cliffs; or out of fold, by member."""
+    """Return the metric of a run, and of MoleculeACE that of cliffs; and that of each member.
+
+    Of tests, or out of fold.
+    """
     summary = json.loads((run / "summary.json").read_text())
     seconds = {"seconds": summary["seconds"]}
+    part = "validation" if development else "test"
+    members = {
+        one["name"].split(" on ")[0]: one[part][task.metric]
+        for one in summary.get("baselines", ())
+        if one[part].get(task.metric) is not None
+    }
     if development:
         blend = read_checkpoint(run).get(BLEND)
         # Of networks alone the summary has what they predict out of fold.
         own = f"validation_{task.metric}"
         value = blend["validation"][task.metric] if blend else summary[own]
-        members = {one["name"].split(" on ")[0]: one for one in summary.get("baselines", ())}
-        each = {name: one["validation"].get(task.metric) for name, one in members.items()}
-        return {"value": value, **each, **seconds}
+        return {"value": value, **members, **seconds}
     rows = rows_of(run / "test_predictions.csv")
     labels, values = (
         np.array([float(row[f"{what}_{task.target}"]) for row in rows])
         for what in ("label", "pred")
     )
     metric = METRICS[task.metric]
-    result = {"value": metric.of(labels, values), "molecules": len(rows), **seconds}
+    result = {"value": metric.of(labels, values), "molecules": len(rows), **members, **seconds}
     if task.test is None:
         table = rows_of(task.train)
         cliffs = np.array([table[int(row["row"]) - 1]["cliff_mol"] == "1" for row in rows])
@@ -180,9 +215,9 @@ def result_rows(
         sign = 1 if METRICS[task.metric].higher_is_better else -1
         best = max(theirs, key=lambda model: sign * theirs[model], default="")
         means = {
-            name: statistics.fmean(one[name] for one in runs if one[name] is not None)
+            name: statistics.fmean(one[name] for one in runs)
             for name in runs[0]
-            if name != "value" and all(one[name] is not None for one in runs)
+            if name != "value" and all(name in one for one in runs)
         }
         row: dict[str, Any] = {
             "task": task.name,
@@ -222,16 +257,21 @@ def main(arguments: list[str] | None = None) -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     if not options.development:
         record["opening"] = _opened(board, record)
-    with ThreadPoolExecutor(options.jobs) as pool:
-        pairs = [(task, seed) for task in tasks for seed in seeds]
-        runs = [*pool.map(lambda pair: train(pair[0], pair[1], options), pairs)]
+    runs = Runs(options.output / "runs.csv")
+
+    def finished(pair: tuple[Task, int]) -> dict[str, float]:
+        if (values := runs.of(*pair)) is None:
+            values = values_of(pair[0], train(*pair, options), development=options.development)
+            runs.add(*pair, values)
+        return values
+
+    pairs = [(task, seed) for task in tasks for seed in seeds]
     found: dict[str, list[dict[str, float]]] = {}
-    for (task, _), run in zip(pairs, runs, strict=True):
-        values = values_of(task, run, development=options.development)
-        found.setdefault(task.name, []).append(values)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for (task, _), values in zip(pairs, pool.map(finished, pairs), strict=True):
+            found.setdefault(task.name, []).append(values)
     rows = [*result_rows(board, data, tasks, found)]
-    names = dict.fromkeys(name for row in rows for name in row)
-    columns = {name: [row.get(name, "") for row in rows] for name in names}
+    columns = _columns(rows)
     write_columns(options.output / "results.csv", columns)
     means = {
         name: round(statistics.fmean(row[name] for row in rows), 4)
@@ -240,7 +280,7 @@ def main(arguments: list[str] | None = None) -> None:
     }
     (options.output / "record.json").write_text(json.dumps({**record, "means": means}, indent=1))
     for row in rows:
-        print("  ".join(f"{name} {row[name]}" for name in names if row.get(name, "") != ""))
+        print("  ".join(f"{name} {row[name]}" for name in columns if row.get(name, "") != ""))
     print(f"means of {len(rows)} tasks: {means}")
 
 

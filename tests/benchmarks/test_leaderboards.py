@@ -72,6 +72,29 @@ def test_a_rank_counts_better_rows(data: Path) -> None:
     assert "rank" not in row
 
 
+def test_finished_runs_are_gone_on_from(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    values = {"value": 0.5, "molecules": 9.0, "seconds": 1.0}
+
+    def train(task: object, seed: int, options: object) -> Path:
+        made.append(seed)
+        if len(made) == 3:
+            raise SystemExit("interrupted")
+        return tmp_path
+
+    monkeypatch.setattr(leaderboards, "train", train)
+    monkeypatch.setattr(leaderboards, "values_of", lambda *_, **__: values)
+    words = ["tdc", str(data), "-o", str(tmp_path / "out")]
+    with pytest.raises(SystemExit, match="interrupted"):
+        main(words)
+    main(words)
+    assert sorted(made) == [1, 2, 3, 3, 4, 5]
+    (row,) = rows_of(tmp_path / "out" / "results.csv")
+    assert (row["value"], row["seeds"]) == ("0.5", "5")
+
+
 @pytest.mark.slow
 def test_a_board_is_run_once_and_what_opens_tests_is_recorded(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -91,6 +114,8 @@ def test_a_board_is_run_once_and_what_opens_tests_is_recorded(
     main([*words, "--baselines", "false"])
     after = (tmp_path / "out" / "CHEMBL1_Ki" / "seed0" / "summary.json").stat().st_mtime_ns
     assert before == after
+    (run,) = rows_of(tmp_path / "out" / "runs.csv")
+    assert float(run["kernel ridge regression"]) == pytest.approx(float(row["value"]), abs=1e-3)
     assert len(rows_of(leaderboards.OPENINGS)) == 1
     main([*words[:2], "-o", str(tmp_path / "dev"), *words[4:], "--development"])
     assert len(rows_of(leaderboards.OPENINGS)) == 1
