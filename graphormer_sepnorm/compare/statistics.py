@@ -444,14 +444,11 @@ def sign_flip_p(differences: ArrayLike, tolerance: float = 0.0) -> float:
         for difference in column[1:]:
             sums = np.concatenate((sums + difference, sums - difference))
         return float((np.abs(sums) >= threshold).mean())
-    # Eight signs are one random byte, and the 256 sums it can stand for are in a table.
-    generator = np.random.default_rng(0)
-    signs = 1.0 - 2.0 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
-    sums = np.zeros(DRAWS)
-    for start in range(0, len(column), 8):
-        block = column[start : start + 8]
-        table = signs[:, : len(block)] @ block
-        sums += table[generator.integers(0, 256, DRAWS, dtype=np.uint8)]
+    generator, sums = np.random.default_rng(0), np.zeros(DRAWS)
+    for start in range(0, len(column), 8):  # eight signs are one random byte
+        block, drawn = column[start : start + 8], generator.integers(0, 256, DRAWS, dtype=np.uint8)
+        bits = np.unpackbits(drawn[:, None], axis=1, count=len(block))
+        sums += (1.0 - 2.0 * bits) @ block
     return (int((np.abs(sums) >= threshold).sum()) + 1) / (DRAWS + 1)
 
 
