@@ -129,7 +129,7 @@ def pooled_table(found: Mapping[str, tuple[Pooled, float]], file: Path | None = 
         left = [100 * math.expm1(mean) for mean in one.without_one]
         p_values = one.signs_p, holm_p, one.p_value
         cells = [str(one.settings), str(one.pairs), signed(change, 1), interval(low, high, 1)]
-        rows.append([f"  {name}", *cells, *map(p_value, p_values), interval(*left, 1)])
+        rows.append([f"  {name}", *cells, *map(p_value, p_values), interval(left[0], left[1], 1)])
         values = name, one.settings, one.pairs, change, low, high, *p_values, *left
         lines.append(["" if value != value else value for value in values])
     if file is not None:

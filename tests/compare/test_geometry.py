@@ -15,7 +15,6 @@ from scipy.special import i0
 
 from graphormer_sepnorm.compare.geometry import (
     OUTPUT,
-    PROBE_PENALTIES,
     collect_embeddings,
     cosine_to,
     effective_rank,
@@ -126,35 +125,6 @@ def test_cosine_by_loop():
             for atom in atoms[graph == g]
         ]
         assert values[g] == pytest.approx(np.mean(cosines), rel=1e-10)
-
-
-def test_probe_by_leaving_each_row_out():
-    """The penalty that a loop over rows prefers, and R^2 from its definition."""
-    rng = np.random.default_rng(3)
-    x, other = cloud(24, 6) * 4 + 1, cloud(15, 6, 1) * 4 + 1
-    weights = rng.standard_normal(6)
-    y, other_y = (part @ weights + rng.normal(0, 9, len(part)) for part in (x, other))
-    mean, deviation = x.mean(0), x.std(0)
-
-    def predict(rows, labels, new, penalty):
-        center = rows.mean(0)
-        gram = (rows - center).T @ (rows - center) + penalty * np.eye(6)
-        slope = np.linalg.solve(gram, (rows - center).T @ (labels - labels.mean()))
-        return labels.mean() + (new - center) @ slope
-
-    standard, new = (x - mean) / deviation, (other - mean) / deviation
-    errors = [
-        sum(
-            (predict(np.delete(standard, i, 0), np.delete(y, i), standard[i], penalty) - y[i]) ** 2
-            for i in range(24)
-        )
-        for penalty in PROBE_PENALTIES
-    ]
-    best = int(np.argmin(errors))
-    assert 0 < best < len(PROBE_PENALTIES) - 1
-    residuals = other_y - predict(standard, y, new, PROBE_PENALTIES[best])
-    truth = 1 - (residuals**2).sum() / ((other_y - other_y.mean()) ** 2).sum()
-    assert linear_probe(x, y, other, other_y) == pytest.approx(truth, rel=1e-8)
 
 
 def test_probe_misses_a_length_that_was_normalized_away():

@@ -30,18 +30,9 @@ from graphormer_sepnorm.compare.statistics import (
     sign_flip_p,
     verdict,
 )
-from graphormer_sepnorm.metrics import METRICS
 
 # Whole numbers over 8 are exact in float64, so that a literal restatement has the same ties.
 eighths = st.integers(-40, 40).map(lambda number: number / 8)
-
-
-def flipped_p_by_loops(differences: list[float]) -> float:
-    reached = [
-        abs(sum(s * d for s, d in zip(signs, differences, strict=True))) >= abs(sum(differences))
-        for signs in itertools.product((1, -1), repeat=len(differences))
-    ]
-    return sum(reached) / len(reached)
 
 
 def flipped_p_by_counting(differences: list[int]) -> float:
@@ -98,23 +89,6 @@ def test_dunnett_of_one_arm_is_the_t_test_of_two_samples() -> None:
     assert found.sd == pytest.approx(math.sqrt((4 * one.var(ddof=1) + 6 * other.var(ddof=1)) / 10))
 
 
-def test_dunnett_of_several_arms_is_the_largest_of_their_t_by_simulation() -> None:
-    random = np.random.default_rng(0)
-    columns = random.normal([[0], [0.4], [1.4], [-1.0]], 1, (4, 6))
-    found = against(by_seed(*columns), "a")
-    sampled = random.normal(size=(200_000, 4, 6))
-    spread = np.sqrt(sampled.var(axis=2, ddof=1).mean(axis=1) / 3)
-    means = sampled.mean(axis=2)
-    largest = np.abs((means[:, 1:] - means[:, :1]) / spread[:, None]).max(axis=1)
-    own = math.sqrt(columns.var(axis=1, ddof=1).mean() / 3)
-    for name, column in zip("bcd", columns[1:], strict=True):
-        difference = column.mean() - columns[0].mean()
-        p = (largest >= abs(difference) / own).mean()
-        assert found[name].p_value == pytest.approx(p, abs=4e-3)
-        half = np.quantile(largest, 0.95) * own
-        assert found[name].high - difference == pytest.approx(half, rel=0.01)
-
-
 @pytest.mark.parametrize("sizes", [(3, 3, 3), (6, 4, 5, 6, 3), (4, 1, 9)])
 def test_dunnett_is_that_of_scipy(sizes: tuple[int, ...]) -> None:
     random = np.random.default_rng(sum(sizes))
@@ -154,7 +128,7 @@ def test_the_smallest_p_of_signs_is_reached_where_all_seeds_agree(
 
 def test_signs_are_those_of_the_seeds_that_both_have() -> None:
     values = {"a": {0: 1.0, 1: 2.0, 5: 9.0}, "b": {1: 2.5, 0: 1.25, 7: 0.0}}
-    assert against(values, "a")["b"].signs_p == flipped_p_by_loops([0.25, 0.5])
+    assert against(values, "a")["b"].signs_p == flipped_p_by_counting([1, 2])
     apart = against({"a": {0: 1.0, 1: 2.0}, "b": {2: 2.5, 3: 1.25}}, "a")["b"]
     assert math.isnan(apart.signs_p)
     assert apart.mean == 0.375
@@ -179,18 +153,8 @@ def test_ties_between_sums_are_seen_through_rounding(offset: float) -> None:
     assert found.signs_p == flipped_p_by_counting([1, 2, -3, 4]) == 10 / 16
 
 
-def test_verdicts_are_wrong_as_rarely_as_they_say() -> None:
-    random = np.random.default_rng(0)
-    wrong = 0
-    for _ in range(150):
-        found = against(by_seed(*random.normal(0, 0.05, (4, 4))), "a").values()
-        wrong += any(verdict(one) != "not resolved" for one in found)
-    assert 0.015 * 150 < wrong < 0.1 * 150
-
-
-@pytest.mark.parametrize(("seeds", "others"), [(6, 1), (4, 5)])
-def test_power_is_the_share_of_comparisons_that_find_the_change(seeds: int, others: int) -> None:
-    random = np.random.default_rng(0)
+def test_power_is_the_share_of_comparisons_that_find_the_change() -> None:
+    random, seeds, others = np.random.default_rng(0), 5, 2
     found = 0
     for _ in range(150):
         runs = random.normal(0, 0.04, (others + 1, seeds))
@@ -274,9 +238,9 @@ def test_a_contrast_is_that_of_a_linear_model() -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(eighths, min_size=1, max_size=9))
-def test_the_sign_flip_p_is_the_share_of_all_assignments(differences: list[float]) -> None:
-    assert sign_flip_p(differences) == flipped_p_by_loops(differences)
+@given(st.lists(st.integers(-40, 40), min_size=1, max_size=9))
+def test_the_sign_flip_p_is_the_share_of_all_assignments(differences: list[int]) -> None:
+    assert sign_flip_p(differences) == flipped_p_by_counting(differences)
 
 
 @pytest.mark.parametrize("n", [20, 21, 37])
@@ -363,21 +327,6 @@ def test_fold_difference_is_the_corrected_resampled_t_test(
     assert found.resolved == (found.p_value < 0.05)
 
 
-def test_fold_difference_keeps_its_level_where_training_sets_overlap() -> None:
-    """A plain t-test of such folds finds a difference that is none far too often."""
-    generator = np.random.default_rng(0)
-    corrected = plain = 0
-    for _ in range(400):
-        # Ten repeats of five folds of differences with a mean of their own: what the correction
-        # is for is that this mean is common to all folds, whose training sets overlap.
-        shared = generator.normal(scale=0.5)
-        differences = shared + generator.normal(size=50)
-        corrected += fold_difference(np.zeros(50), differences, train=80, test=20).resolved
-        plain += stats.ttest_1samp(differences, 0).pvalue < 0.05
-    assert plain > 0.4 * 400
-    assert corrected < 0.08 * 400
-
-
 def test_the_jackknife_of_a_mean_is_the_paired_t_test() -> None:
     losses = np.random.default_rng(0).normal([[0.3], [0]], 1, (2, 40))
     found = jackknifed(lambda rows: float(np.subtract(*losses[:, rows].mean(axis=1))), 40)
@@ -386,30 +335,6 @@ def test_the_jackknife_of_a_mean_is_the_paired_t_test() -> None:
     assert found.p_value == pytest.approx(other.pvalue)
     ends = other.confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((ends.low, ends.high))
-
-
-def delong(labels: np.ndarray, *scores: np.ndarray) -> tuple[float, float]:
-    """Difference of two areas and its standard error, as DeLong et al. (1988) by loops."""
-    positives, negatives = np.flatnonzero(labels == 1), np.flatnonzero(labels == 0)
-    wins = [s[positives][:, None] > s[negatives] for s in scores]
-    difference = wins[1].astype(float) - wins[0]
-    parts = (difference.mean(axis=axis) for axis in (0, 1))
-    variance = sum(part.var(ddof=1) / len(part) for part in parts)
-    return difference.mean(), math.sqrt(variance)
-
-
-def test_the_jackknife_of_an_area_is_nearly_the_test_of_delong() -> None:
-    random = np.random.default_rng(0)
-    labels = (random.random(800) < 0.3).astype(float)
-    scores = labels + random.standard_normal((2, 800)) * [[1.0], [1.3]]
-
-    def difference(rows: np.ndarray) -> float:
-        areas = (METRICS["auroc"].of(labels[rows], one[rows]) for one in scores)
-        return -float(np.subtract(*areas))
-
-    found, (mean, error) = jackknifed(difference, 800), delong(labels, *scores)
-    assert found.mean == pytest.approx(mean)
-    assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.25)
 
 
 def test_what_is_undefined_without_a_part_is_not_resolved() -> None:
