@@ -126,15 +126,6 @@ METHODS: dict[str, Callable[[Subject], np.ndarray]] = {
 }
 
 
-def default_method(norm: str) -> str:
-    """Return the method that found the truth better in networks of a norm (docs/how-to/explain.md).
-
-    In evaluation BatchNorm is linear. LayerNorm is not, least of all near a masked atom, where the
-    way of `integrated_gradients` begins.
-    """
-    return (integrated_gradients if norm.endswith("bn") else leave_one_fragment_out).__name__
-
-
 def _masked(batch: GraphBatch, hidden: Tensor) -> GraphBatch:
     """Return the batch with some atoms masked; `hidden` is bool ``[M]``."""
     return replace(batch, atom_rows=batch.atom_rows.masked_fill(hidden[:, None], 0))
@@ -219,7 +210,8 @@ class Explainer:
     Args:
         predictor: A `Predictor`, whose file imports this one.
         target: Which of its targets; None: the only one.
-        method: One of `METHODS`; None: `default_method` of the network's norm.
+        method: One of `METHODS`; None: the one that found the truth better in networks of this norm
+            (docs/how-to/explain.md).
 
     Attributes:
         unit: Of the contributions.
@@ -239,7 +231,10 @@ class Explainer:
         task = predictor.task
         predictor.require_network("explain")
         config = predictor.networks[0].config
-        self.method = default_method(config.norm) if method is None else method
+        # In evaluation BatchNorm is linear. LayerNorm is not, least of all near a masked atom,
+        # where the way of integrated gradients begins.
+        best = integrated_gradients if config.norm.endswith("bn") else leave_one_fragment_out
+        self.method = best.__name__ if method is None else method
         if self.method not in METHODS:
             raise ConfigError(
                 f"there is no method {self.method!r}{did_you_mean(self.method, METHODS)}; there "
@@ -267,15 +262,8 @@ class Explainer:
         ]
         self._path_length = config.max_path_length
         others, extra, blend = [], predictor.extra_inputs.in_words(), predictor.blend
-        averaged = self.binary and len(self._networks) > 1
-        if blend is not None and blend.changes:
-            if blend.trees.known[self._number]:
-                others.append(f"the {'trees and kernel' if blend.kernel else 'trees'} of the blend")
-                averaged &= blend.stacking is None  # else log-odds are averaged
-            if blend.exclusive:
-                others.append("that classes add up to 1")
-        if averaged:
-            others.append("the averaging of probabilities, not log-odds")
+        if blend is not None:
+            others.append(f"the {'trees and kernel' if blend.kernel else 'trees'} of the blend")
         known = predictor.uncertainty
         if known is not None and known.calibrated_by(self._number) != "none":
             others.append("calibration")

@@ -207,12 +207,6 @@ def test_targets_that_trees_cannot_learn_have_no_values() -> None:
         assert known.tolist() == [False, False, True]
 
 
-def test_a_smiles_that_cannot_be_read_is_one_of_which_nothing_is_known() -> None:
-    smiles = ["C1CC" if n in (4, 85) else text for n, text in enumerate(SMILES)]
-    found = fit_baselines(dataclasses.replace(made(1), smiles=smiles), "regression").predictions
-    assert all(np.isfinite(values["test"]).all() for values in found.values())
-
-
 def bounded(monkeypatch: pytest.MonkeyPatch, **limits: int) -> Baselines:
     for limit, most in limits.items():
         monkeypatch.setattr(baselines, limit, most)

@@ -61,7 +61,8 @@ def test_columns_have_a_spread_behind_each_value(
         columns = reader.columns[3:]
         written = [[cell or np.nan for cell in row.cells[3:7]] for row in reader]
     assert columns == ("pred_first", "spread_first", "pred_second", "spread_second", *columns[4:])
-    np.testing.assert_allclose(np.array(written, float), expected.numbers, rtol=2e-5)
+    numbers = np.stack([*expected.table.values()], axis=1)
+    np.testing.assert_allclose(np.array(written, float), numbers, rtol=2e-5)
     # The labels are compared with the mean.
     known = ~np.isnan(expected.values[:, 1])
     error = np.abs(expected.values[known, 1] - 2).mean()
