@@ -273,10 +273,8 @@ def measured(
     )
 
 
-def geometry_of(
-    run: RunDirectory, data: MoleculeDataModule, *, accelerator: str | None = "cpu"
-) -> tuple[LayerGeometry, ...]:
-    """Measure the embeddings of the tested checkpoint of a run, see `measured`.
+def geometry_of(run: RunDirectory, data: MoleculeDataModule) -> tuple[LayerGeometry, ...]:
+    """Measure the embeddings of the tested checkpoint of a run on the CPU, see `measured`.
 
     The result is stored in the directory of the run and taken from there the next time, also where
     the checkpoint was deleted meanwhile. No other checkpoint is measured instead.
@@ -284,7 +282,6 @@ def geometry_of(
     Args:
         run: Its directory.
         data: What it was trained on.
-        accelerator: That of its trainer: one that may be a GPU is one here if there is one.
 
     Raises:
         CheckpointError: The checkpoint cannot be read, or it is gone and nothing was stored.
@@ -303,10 +300,8 @@ def geometry_of(
             f"{file} is gone, and what the report needs of it was not stored: put it back, or "
             f"remove {run.path} and start the comparison again to train this run anew"
         )
-    on_gpu = accelerator in (None, "auto", "gpu", "cuda") and torch.cuda.is_available()
-    device = "cuda" if on_gpu else "cpu"
-    checkpoint = read_checkpoint(file, device)
-    model = build_network(checkpoint[KEY]["model"], model_weights(checkpoint)).to(device)
+    checkpoint = read_checkpoint(file)
+    model = build_network(checkpoint[KEY]["model"], model_weights(checkpoint))
     # The same molecules for every arm, in their order.
     test, train = (
         np.sort(np.random.default_rng(0).permutation(data.indices(split))[:most])

@@ -331,8 +331,7 @@ def _measure(
                 "put the data back, or compare anew in another directory"
             )
         log.info("analyzing %s (%d of %d)", run.name, number, len(finished))
-        accelerator = (config.get("trainer") or {}).get("accelerator")
-        found[run] = geometry_of(run.files, loaded[key], accelerator=accelerator)
+        found[run] = geometry_of(run.files, loaded[key])
     return next(iter(loaded.values())), found
 
 

@@ -180,15 +180,12 @@ class Predictor:
             raise ConfigError(f"--interval is {interval!r}: give a number between 0 and 1, as 0.9")
         if not (is_whole(neighbors) and 0 <= neighbors <= MOST_NEIGHBORS):
             raise ConfigError(f"--neighbors is {neighbors!r}: give a number up to {MOST_NEIGHBORS}")
-        for name, asked, there in (
-            ("interval", interval, known),
-            ("neighbors", neighbors or None, known and known.neighbors),
-        ):
-            if asked is not None and there is None:
-                raise ConfigError(
-                    f"--{name} {asked}: the model does not know it; models that train.py fit "
-                    "makes of a table do, without --keep none"
-                )
+        there = known is not None and (not neighbors or known.neighbors is not None)
+        if (interval is not None or neighbors) and not there:
+            raise ConfigError(
+                f"--interval {interval}, --neighbors {neighbors}: the model does not know it; "
+                "models that train.py fit makes of a table do, without --keep none"
+            )
         if interval is not None and known is not None and interval > known.highest_level:
             raise ConfigError(
                 f"--interval {interval:g}: the model was tried on too few molecules for it; the "

@@ -358,11 +358,11 @@ def _hand_padding_on(model: nn.Module, norms: list[str]) -> tuple[tuple[str, ...
         names.setdefault(module, []).append(name)
     padding, outermost, within = PaddingMask(), [], ()
     for module, own in names.items():
-        around = _inside(own)
+        around = tuple(f"{name}." if name else "" for name in own)
         if not any(norm.startswith(around) for norm in norms):
             continue
         if argument := _own_mask(module):
-            padding.read_by(module, own, argument)
+            padding.read_by(module, _shown(own[0]), argument)
             if not own[0].startswith(within):
                 outermost.append(_shown(own[0]))
                 within += around
@@ -403,9 +403,9 @@ class PaddingMask:
         self.under_way: _Reader | None = None  # what noted the mask of the call
         self._first = ""
 
-    def read_by(self, module: nn.Module, names: Sequence[str], argument: str) -> None:
-        """Note the mask in an argument of a module, with all its names, whenever it is called."""
-        reader = _Reader(self, module, names, argument)
+    def read_by(self, module: nn.Module, name: str, argument: str) -> None:
+        """Note the mask in an argument of a module of this name, whenever it is called."""
+        reader = _Reader(self, module, name, argument)
         module.register_forward_pre_hook(reader.begin, with_kwargs=True)
         module.register_forward_hook(reader.end, always_call=True)  # after an error too
         self._first = self._first or reader.name
@@ -429,19 +429,12 @@ class PaddingMask:
 class _Reader:
     """The hooks of one module. An object, not a closure, so that they are copied with the model."""
 
-    def __init__(
-        self, padding: PaddingMask, module: nn.Module, names: Sequence[str], argument: str
-    ) -> None:
-        self.padding, self.names, self.argument = padding, names, argument
+    def __init__(self, padding: PaddingMask, module: nn.Module, name: str, argument: str) -> None:
+        self.padding, self.argument, self.name = padding, argument, name
         self.index = [*inspect.signature(module.forward).parameters].index(argument)
-        self.name = _shown(names[0])
 
     def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        outer = self.padding.under_way
-        # A call that this module is no part of is over: Ctrl-C ends one without the hook at its
-        # end. (A part of what was interrupted cannot tell, until the whole is called again.)
-        around = () if outer is None or outer is self else _inside(outer.names)
-        if any(own.startswith(around) for own in self.names):
+        if self.padding.under_way not in (None, self):
             return
         given = args[self.index] if self.index < len(args) else kwargs.get(self.argument)
         if given is not None and not (isinstance(given, Tensor) and given.dim() == 2):
@@ -476,8 +469,3 @@ class _Reader:
 def _shown(name: str) -> str:
     """What messages call the module of a qualified name."""
     return name or "the model"
-
-
-def _inside(names: Sequence[str]) -> tuple[str, ...]:
-    """What the qualified names of all parts of a module with these names begin with."""
-    return tuple(f"{name}." if name else "" for name in names)
