@@ -12,7 +12,6 @@ import torch
 from reference.models import randomize
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.export import Dim
 from transformers import (
     BartConfig,
     BartModel,
@@ -289,6 +288,7 @@ def assert_padding_does_not_count(
         for name, padded in padding.items():
             other = given[name].roll(1, 0)
             padded = padded.reshape(*padded.shape, *[1] * (other.dim() - 2))
+            assert not torch.equal(other, given[name])
             given = given | {name: torch.where(padded, other, given[name])}
     assert any(name.endswith("running_mean") for name in states[0])
     torch.testing.assert_close(*states)
@@ -507,19 +507,6 @@ def test_it_is_compiled_in_one_graph():
     for _ in range(2):
         torch.testing.assert_close(output(compiled, given), output(eager, given))
     torch.testing.assert_close(model.state_dict(), eager.state_dict())
-
-
-def test_it_is_exported():
-    """For any number and length of sequences."""
-    model, given = small_bert(), an_input("bert")
-    replace_norms(model, "bn", "bn")
-    model.train()
-    sizes = {0: Dim("n", min=2), 1: Dim("length", min=3, max=20)}
-    exported = torch.export.export(
-        copy.deepcopy(model), (), given, dynamic_shapes=dict.fromkeys(given, sizes)
-    ).module()
-    for batch in (given, {key: value[:3, :7] for key, value in given.items()}):
-        torch.testing.assert_close(output(exported, batch), output(model, batch))
 
 
 @NAMES
