@@ -199,7 +199,7 @@ def collect_embeddings(
     output is what the last norm made of it. With ``post`` the output is the last layer again.
 
     Args:
-        model: The network (`GraphormerModule.model`), on any device; set to evaluation mode.
+        model: The network (`GraphormerModule.model`), on the CPU; set to evaluation mode.
         store: The graphs.
         vocabulary: What the model knows of them.
         indices: int64 ``[G]``, which of them, at least one.
@@ -217,17 +217,16 @@ def collect_embeddings(
         after_layers.append(made[0])
 
     hooks = [layer.register_forward_hook(record) for layer in model.layers]
-    device = next(model.parameters()).device
     model.eval()
     try:
         with torch.no_grad():
             for batch in make_loader(store, vocabulary, in_order(store, indices, batch_size)):
                 after_layers.clear()
-                outputs = torch.cat(model.encode(batch.to(device)))
-                graph_of_atom = batch.graph_of_atom.cpu().numpy()
+                outputs = torch.cat(model.encode(batch))
+                graph_of_atom = batch.graph_of_atom.numpy()
                 for of_layer, rows in zip(found.values(), [*after_layers, outputs], strict=True):
                     wide = rows if rows.dtype == torch.float64 else rows.float()
-                    token, atoms = np.split(wide.cpu().numpy(), [batch.num_graphs])
+                    token, atoms = np.split(wide.numpy(), [batch.num_graphs])
                     # A copy, or it would keep the whole batch alive.
                     of_layer.append((token.copy(), cosine_to(token, atoms, graph_of_atom)))
     finally:

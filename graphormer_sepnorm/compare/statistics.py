@@ -82,15 +82,6 @@ class MeanDifference:
         mean, low, high = (100 * math.expm1(one) for one in (self.mean, self.low, self.high))
         return mean, low, high
 
-    @property
-    def resolved(self) -> bool:
-        """Whether the interval excludes 0.
-
-        Never of one pair, and never if all differences are the same: then the seeds did nothing, or
-        one run was counted twice, and the spread has not been measured.
-        """
-        return self.low < self.high and (self.low > 0 or self.high < 0)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Contrast(MeanDifference):

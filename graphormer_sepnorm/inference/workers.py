@@ -54,13 +54,21 @@ def map_in_order(
     """Apply a function to the second of each pair; yield the first and the result, in order.
 
     On a CPU the function has one thread to itself, whatever `jobs` is: its results depend on the
-    number of threads in the last digits. Closing the generator ends the processes; a single item
-    needs none.
+    number of threads in the last digits. If reading the items fails, what was read before is done
+    first. Closing the generator ends the processes; a single item needs none.
 
     Raises:
         DataError: A process was ended from outside.
     """
-    source = iter(items)
+    failure: list[Exception] = []
+
+    def until_failure() -> Iterator[tuple[Kept, Any]]:
+        try:
+            yield from items
+        except Exception as error:
+            failure.append(error)
+
+    source = until_failure()
     first = list(itertools.islice(source, 2))
     everything = itertools.chain(first, source)
     if jobs == 1 or len(first) < 2:
@@ -74,6 +82,8 @@ def map_in_order(
             yield kept, result
     else:
         yield from _in_processes(function, everything, jobs)
+    if failure:
+        raise failure[0]
 
 
 def _in_processes(

@@ -58,18 +58,10 @@ def test_uniformity_as_printed(n, width, seed):
 
 @few
 @given(seed=st.integers(0, 99), n=st.integers(2, 30), power=st.integers(-300, 300))
-def test_uniformity_knows_neither_rotation_scale_nor_order(seed, n, power):
+def test_uniformity_does_not_know_the_scale(seed, n, power):
     rows = cloud(n, 4, seed)
-    truth = uniformity(rows)
-    rng = np.random.default_rng(seed)
-    for other in (
-        rows @ rotation(4, seed),
-        rows * 10.0**power,
-        rows * rng.uniform(0.1, 10, (n, 1)),
-        rng.permutation(rows),
-        -rows,
-    ):
-        assert uniformity(other) == pytest.approx(truth, rel=1e-11, abs=1e-12)
+    for scale in (10.0**power, np.random.default_rng(seed).uniform(0.1, 10, (n, 1))):
+        assert uniformity(rows * scale) == pytest.approx(uniformity(rows), rel=1e-11, abs=1e-12)
 
 
 @pytest.mark.parametrize(

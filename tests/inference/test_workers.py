@@ -83,6 +83,19 @@ def test_errors_are_raised_here(jobs):
         list(map_in_order(fail, pairs(9), jobs))
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("good", [0, 1, 7])
+def test_what_was_read_before_the_input_failed_is_done(jobs, good):
+    def damaged() -> Iterator[tuple[str, int]]:
+        yield from pairs(good)
+        raise DataError("cut off")
+
+    results = map_in_order(abs, damaged(), jobs)
+    assert [next(results)[1] for _ in range(good)] == list(range(good))
+    with pytest.raises(DataError, match="cut off"):
+        next(results)
+
+
 def test_a_process_that_is_killed_is_noticed():
     def die(n: int) -> int:
         if n == 4:
