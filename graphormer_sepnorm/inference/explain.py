@@ -27,7 +27,6 @@ from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.inference.batching import by_size, in_chunks
-from graphormer_sepnorm.inference.limits import BATCH_SIZE, MAX_ATOMS
 from graphormer_sepnorm.model.graphormer import Graphormer
 
 # Points of the path of integrated gradients; see docs/how-to/explain.md.
@@ -262,7 +261,7 @@ class Explainer:
         ]
         self._path_length = config.max_path_length
         others, extra, blend = [], predictor.extra_inputs.in_words(), predictor.blend
-        if blend is not None:
+        if blend is not None and blend.known[self._number]:
             others.append(f"the {'trees and kernel' if blend.kernel else 'trees'} of the blend")
         known = predictor.uncertainty
         if known is not None and known.calibrated_by(self._number) != "none":
@@ -274,15 +273,15 @@ class Explainer:
     def explain(
         self,
         smiles: tuple[Any, ...],
-        batch_size: int = BATCH_SIZE,
-        max_atoms: int = MAX_ATOMS,
-        columns: np.ndarray | None = None,
+        batch_size: int,
+        max_atoms: int,
+        columns: np.ndarray,
     ) -> Explanations:
         """See `Predictor.explain`; `columns` as for `Predictor.predict_molecules`."""
 
         def of_chunk(molecules: list[ParsedMolecule], rows: slice) -> list[Explanation]:
-            own = None if columns is None else columns[rows]
-            return self.explain_molecules(molecules, smiles[rows], batch_size, max_atoms, own)
+            options = batch_size, max_atoms, columns[rows]
+            return self.explain_molecules(molecules, smiles[rows], *options)
 
         molecules = tuple(itertools.chain(*in_chunks(smiles, of_chunk)))
         return Explanations(self.target, self.unit, self.method, self.coverage, molecules)
@@ -291,9 +290,9 @@ class Explainer:
         self,
         molecules: Sequence[ParsedMolecule],
         smiles: Sequence[str],
-        batch_size: int = BATCH_SIZE,
-        max_atoms: int = MAX_ATOMS,
-        columns: np.ndarray | None = None,
+        batch_size: int,
+        max_atoms: int,
+        columns: np.ndarray,
     ) -> list[Explanation]:
         """Return the explanations of molecules that are parsed already; see `explain`."""
         reader = self._predictor.reader
@@ -314,8 +313,7 @@ class Explainer:
         good = [index for index, place in enumerate(places) if not predicted.errors[place]]
         graphs, places = graphs.take(np.array(good, np.int64)), places[good]
         understood = [molecules[place].molecule for place in places]
-        own = None if columns is None else columns[places]
-        graphs = self._predictor.with_extra(graphs, understood, own)
+        graphs = self._predictor.with_extra(graphs, understood, columns[places])
         for rows in by_size(graphs.num_atoms, batch_size):
             own = [found[place] for place in places[rows]]
             explained = self._explain(graphs.take(rows), own, batch_size)

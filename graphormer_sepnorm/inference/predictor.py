@@ -182,9 +182,10 @@ class Predictor:
             raise ConfigError(f"--neighbors is {neighbors!r}: give a number up to {MOST_NEIGHBORS}")
         there = known is not None and (not neighbors or known.neighbors is not None)
         if (interval is not None or neighbors) and not there:
+            asked = f"--neighbors {neighbors}" if neighbors else f"--interval {interval}"
             raise ConfigError(
-                f"--interval {interval}, --neighbors {neighbors}: the model does not know it; "
-                "models that train.py fit makes of a table do, without --keep none"
+                f"{asked}: the model does not know it; models that train.py fit makes of a table "
+                "do, without --keep none"
             )
         if interval is not None and known is not None and interval > known.highest_level:
             raise ConfigError(
