@@ -135,19 +135,6 @@ def labeled(rows: int = 100) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return labels, network, trees
 
 
-def test_each_target_has_a_weight_that_leans_toward_the_common_one() -> None:
-    labels, network, trees = labeled()
-    own = fit_weight(labels, network, trees, np.ones(1))[0]
-    # Of the second target, in other units, the trees are the better ones.
-    both = [np.hstack([one, 1000 * two]) for one, two in ((labels, labels), (network, trees))]
-    both.append(np.hstack([trees, 1000 * network]))
-    weights = fit_weight(*both, np.array([1.0, 1000.0]))
-    # The common one is the half: each is as if alone.
-    assert weights.tolist() == [own, round(1 - own, 2)]
-    both[2][:, 1] = np.nan
-    assert fit_weight(*both, np.array([1.0, 1000.0])).tolist() == [own, own]
-
-
 def test_each_target_counts_alike_and_the_one_with_fewest_labels_says_how_much() -> None:
     labels, network, _ = labeled()
     noise = network - labels
