@@ -372,7 +372,9 @@ def save_config(config: FitConfig, path: Path) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
-def read_yaml(name: str | Path) -> tuple[Path, dict[str, Any]]:
+def read_yaml(
+    name: str | Path, expected: str = "sections such as data:, model: and trainer:"
+) -> tuple[Path, dict[str, Any]]:
     """Read a configuration file, or one that comes with the package, by its name.
 
     Raises:
@@ -392,7 +394,7 @@ def read_yaml(name: str | Path) -> tuple[Path, dict[str, Any]]:
         reason = getattr(error, "problem", None) or " ".join(str(error).split())
         raise ConfigError(f"{path}{line}: not a YAML file ({reason})") from error
     if not isinstance(content, dict):
-        raise ConfigError(f"{path}: expected sections such as data:, model: and trainer:")
+        raise ConfigError(f"{path}: expected {expected}")
     return path, content
 
 

@@ -101,7 +101,10 @@ ONLY_MODULES = {
         "graphormer_sepnorm.runs.locks",
         "graphormer_sepnorm.runs.plan",
     },
-    ("compare", "pages"): {"graphormer_sepnorm.pages.predictions"},
+    ("compare", "pages"): {
+        "graphormer_sepnorm.pages.learning_curve",
+        "graphormer_sepnorm.pages.predictions",
+    },
     ("config", "model"): {"graphormer_sepnorm.model.config"},
     ("model", "graphs"): {
         "graphormer_sepnorm.graphs.batch",

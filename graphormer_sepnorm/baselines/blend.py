@@ -15,11 +15,15 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy.special import expit, logit
 
-from graphormer_sepnorm.baselines.features import COUNTED, compute_features
+from graphormer_sepnorm.baselines.features import (
+    COUNTED,
+    RawFeatures,
+    compute_features,
+    raw_features,
+)
 from graphormer_sepnorm.baselines.kernel import Kernel
 from graphormer_sepnorm.baselines.trees import BoostedTrees
 from graphormer_sepnorm.chem.descriptors import compute_descriptors
-from graphormer_sepnorm.chem.fingerprints import substructures
 from graphormer_sepnorm.errors import CheckpointError, DataError
 
 _SMALLEST = 1e-6  # no probability is closer to 0 or 1 than that
@@ -96,11 +100,6 @@ class Blend:
         }
         return " + ".join(f"{share:.2g} {name}" for name, share in shares.items() if share)
 
-    @property
-    def changes(self) -> bool:
-        """Whether it predicts anything else than the network."""
-        return bool((self.weights < 1).any()) or self.stacking is not None
-
     def combined(
         self, networks: np.ndarray, others: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | None]:
@@ -131,21 +130,19 @@ class Blend:
         self, smiles: Sequence[str], own: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Return what trees and kernel predict for many molecules, by several processes."""
-        columns = self.trees.columns
-        raw = compute_features(smiles, names=columns.descriptors)
-        trees = self.trees.predict(columns.of(raw.with_columns(own)))
-        return trees, None if self.kernel is None else self.kernel.predict(raw.substructures)
+        return self._pair(compute_features(smiles, names=self.trees.columns.descriptors), own)
 
     def pair_of(
-        self,
-        molecules: Sequence[Any],
-        own: np.ndarray | None = None,
-        known: tuple[Sequence[str], np.ndarray] | None = None,
+        self, molecules: Sequence[Any], own: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return what trees and kernel predict for molecules, see `FeatureColumns`."""
-        found = substructures(molecules)
-        trees = self.trees.predict(self.trees.columns.of_molecules(molecules, found, own, known))
-        return trees, None if self.kernel is None else self.kernel.predict(found)
+        """Return what trees and kernel predict for molecules, with their columns of a table."""
+        return self._pair(raw_features(molecules, self.trees.columns.descriptors), own)
+
+    def _pair(
+        self, raw: RawFeatures, own: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        trees = self.trees.predict(self.trees.columns.of(raw.with_columns(own)))
+        return trees, None if self.kernel is None else self.kernel.predict(raw.substructures)
 
     def others(self, trees: np.ndarray, kernel: np.ndarray | None) -> np.ndarray:
         """Return the mean of trees and kernel, or what there is, ``[n, T]``; nan of neither."""
@@ -233,35 +230,10 @@ def fit_weight(
 ) -> np.ndarray:
     """Return the weights of the network in means of values, from 0 to 1, ``[T]``.
 
-    First the one that is best for all targets together (`_common_weight`). Then each target's own,
-    which is shrunk toward that as if `EVEN_LABELS` more labels were best with it.
-    """
-    bounds = np.full((*labels.shape, 2), np.nan) if bounds is None else bounds
-    common = _common_weight(labels, network, trees, std, bounds)
-    weights = np.full(labels.shape[1], common)
-    several = np.flatnonzero(~np.isnan(trees).any(axis=0))
-    for target in several if len(several) > 1 else ():
-        one = slice(target, target + 1)
-        own, by_network, by_trees, beyond = (
-            part[:, one] for part in (labels, network, trees, bounds)
-        )
-        weights[target] = _common_weight(own, by_network, by_trees, std[one], beyond, common)
-    return weights
-
-
-def _common_weight(
-    labels: np.ndarray,
-    network: np.ndarray,
-    trees: np.ndarray,
-    std: np.ndarray,
-    bounds: np.ndarray,
-    even: float = EVEN,
-) -> float:
-    """Return the weight of the network in a mean of values, from 0 to 1.
-
-    By the squared error in units of the training labels' standard deviation, averaged over the
-    targets. What lies beyond a bound costs nothing, as in training. The best of `WEIGHTS` is shrunk
-    toward `even` as if `EVEN_LABELS` more labels were best with that; it is that where there is
+    By the squared error in units of the training labels' standard deviation. What lies beyond a
+    bound costs nothing, as in training. The best of `WEIGHTS` for the mean over all targets is
+    shrunk toward the half as if `EVEN_LABELS` more labels were best with that; each target's own is
+    shrunk toward this common one in the same way. It is what it is shrunk toward where there is
     nothing to choose by, or the network predicts something that is not finite.
 
     Args:
@@ -271,25 +243,32 @@ def _common_weight(
         std: ``[T]``, standard deviations of the training labels.
         bounds: Of missing labels what they are at least, and at most, ``[n, T, 2]``; nan where
             nothing is known.
-        even: What the best is shrunk toward.
     """
-    chosen = np.flatnonzero(~np.isnan(trees).any(axis=0))
+    bounds = np.full((*labels.shape, 2), np.nan) if bounds is None else bounds
     low, high = np.moveaxis(bounds, 2, 0)
-    labels, network, trees, low, high = (
-        values[:, chosen] for values in (labels, network, trees, low, high)
-    )
     present = ~np.isnan(np.fmax(np.fmax(labels, low), high))
-    fewest = present.sum(axis=0).min(initial=len(labels)) if len(chosen) else 0
-    if fewest == 0 or not np.isfinite(network[present]).all():
-        return even
-    losses = []
-    for weight in WEIGHTS:
-        values = weight * network + (1 - weight) * trees
-        beyond = np.fmax(np.fmax(low - values, values - high), 0)
-        errors = np.where(np.isnan(labels), beyond, values - labels)
-        losses.append(np.mean((errors / std[chosen]) ** 2, axis=0, where=present).mean())
-    best = WEIGHTS[int(np.argmin(losses))]
-    return round(even + (best - even) * float(fewest / (fewest + EVEN_LABELS)), 2)
+    counts = present.sum(axis=0)
+    by_weight = []  # mean losses of the targets, each
+    with np.errstate(invalid="ignore"):
+        for weight in WEIGHTS:
+            values = weight * network + (1 - weight) * trees
+            beyond = np.fmax(np.fmax(low - values, values - high), 0)
+            errors = np.where(np.isnan(labels), beyond, values - labels) / std
+            by_weight.append((errors**2).sum(axis=0, where=present) / np.maximum(counts, 1))
+
+    def best(targets: np.ndarray, even: float) -> float:
+        known, fewest = present[:, targets], counts[targets].min(initial=len(labels))
+        if not len(targets) or not fewest or not np.isfinite(network[:, targets][known]).all():
+            return even
+        found = WEIGHTS[int(np.argmin([losses[targets].mean() for losses in by_weight]))]
+        return round(even + (found - even) * float(fewest / (fewest + EVEN_LABELS)), 2)
+
+    several = np.flatnonzero(~np.isnan(trees).any(axis=0))
+    common = best(several, EVEN)
+    weights = np.full(labels.shape[1], common)
+    if len(several) > 1:
+        weights[several] = [best(several[[at]], common) for at in range(len(several))]
+    return weights
 
 
 def fit_stacking(

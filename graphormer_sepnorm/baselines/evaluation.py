@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -130,20 +129,11 @@ def _metrics(task: Task, targets: np.ndarray, predictions: np.ndarray) -> dict[s
     if task.one_of and np.isfinite(predictions).all():
         found = task.evaluate(targets, shares(predictions))  # of single classes, too
         return {one.name: found[one.name] for one in task.metrics if one.name in found}
-    known = np.isfinite(predictions).all(axis=0)
-    pairs = [*zip(targets.T[known], predictions.T[known], strict=True)]
-    names = [task.targets[target] for target in np.flatnonzero(known)]
-    values = {}
-    for metric in metrics_of(task.kind):
-        if task.is_of_all_classes(metric):
-            values[metric.name] = math.nan
-        elif metric is task.main or task.has_mean(metric):
-            each = [metric.of(*pair) for pair in pairs if metric.is_defined(pair[0])]
-            values[metric.name] = statistics.fmean(each) if each else math.nan
-        if task.tells_targets_apart:
-            own = (f"{metric.name}_{name}" for name in names)
-            values |= zip(own, (metric.of(*pair) for pair in pairs), strict=True)
-    return values
+    known = [bool(np.isfinite(column).all()) for column in predictions.T]
+    found = task.evaluate(np.where(known, targets, np.nan), predictions, metrics_of(task.kind))
+    without = [f"_{target}" for target, there in zip(task.targets, known, strict=True) if not there]
+    unknown = {f"{one.name}{end}" for one in task.metrics for end in without}
+    return {name: value for name, value in found.items() if name not in unknown}
 
 
 def _left_out(fitted: Baselines, task: Task, undefined: list[str], lacking: list[str]) -> str:

@@ -107,44 +107,22 @@ class FeatureColumns:
         limits = np.repeat([LARGEST, np.inf], [len(self.descriptors), len(self.columns)])
         return np.clip(values, -limits, limits)
 
-    def of_molecules(
-        self,
-        molecules: Sequence[Any],
-        found: Substructures,
-        columns: np.ndarray | None = None,
-        known: tuple[Sequence[str], np.ndarray] | None = None,
-    ) -> np.ndarray:
-        """Return the columns of molecules with the `substructures` `found`, float32 ``[n, F]``.
-
-        With `columns` of a table, ``[n, C]``, nan = missing. Names and values ``[n, K]`` of
-        descriptors that are `known` need not be computed again, if these are among them.
-        """
-        names, values = known or ((), np.empty((0, 0)))
-        if {*self.descriptors} <= {*names}:
-            chosen = values[:, [names.index(name) for name in self.descriptors]]
-            raw = RawFeatures(_counts(molecules, found), chosen)
-        else:
-            raw = _raw(molecules, self.descriptors, found)
-        return self.of(raw.with_columns(columns))
-
 
 def compute_features(
     smiles: Sequence[str],
     done: Callable[[int], None] = lambda number: None,
     names: Sequence[str] | None = None,
-    processes: int | None = None,
 ) -> RawFeatures:
     """Compute counts and descriptors; four to six milliseconds a molecule and core.
 
     A molecule that cannot be read, as some of ogbg-molhiv, has no counts, and all its descriptors
     are undefined. `done` is given now and then how many are done. Without `names` those of
-    `quick_descriptor_names` are taken, without `processes` one for each core, if the molecules are
-    many.
+    `quick_descriptor_names` are taken. Many molecules are computed by a process on each core.
     """
     names = quick_descriptor_names() if names is None else names
-    processes = processes or (cores() if len(smiles) >= _MANY else 1)
+    processes = cores() if len(smiles) >= _MANY else 1
     chunks = [(smiles[start : start + _CHUNK], names) for start in range(0, len(smiles), _CHUNK)]
-    parts = [_raw([], names)]
+    parts = [raw_features([], names)]
     with in_processes(_of_chunk, chunks, processes) as computed:
         so_far = 0
         for (texts, _), part in zip(chunks, computed, strict=True):
@@ -160,15 +138,11 @@ def compute_features(
 
 def _of_chunk(chunk: tuple[Sequence[str], Sequence[str]]) -> RawFeatures:
     smiles, names = chunk
-    return _raw([parse_smiles(text).molecule for text in smiles], names)
+    return raw_features([parse_smiles(text).molecule for text in smiles], names)
 
 
-def _raw(
-    molecules: Sequence[Any], names: Sequence[str], found: Substructures | None = None
-) -> RawFeatures:
-    found = substructures(molecules) if found is None else found
-    return RawFeatures(_counts(molecules, found), compute_descriptors(molecules, names), found)
-
-
-def _counts(molecules: Sequence[Any], found: Substructures) -> csr_array:
-    return csr_array(hstack([hashed_counts(found), reduced_graphs(molecules)], format="csr"))
+def raw_features(molecules: Sequence[Any], names: Sequence[str]) -> RawFeatures:
+    """Return the features of molecules, with the descriptors of these names."""
+    found = substructures(molecules)
+    counts = hstack([hashed_counts(found), reduced_graphs(molecules)], format="csr")
+    return RawFeatures(csr_array(counts), compute_descriptors(molecules, names), found)

@@ -39,12 +39,7 @@ FOREST = {"regression": 200, "binary": 300}
 BOOSTERS, MOST_BOOSTED_LABELS = 3, 150_000
 _FEW = 20_000_000  # features of all molecules
 # The baselines, in the order in which they are shown.
-MODELS = {
-    "mean": "mean",
-    "forest": "random forest",
-    "boosting": "gradient boosting",
-    "kernel": "kernel ridge regression",
-}
+MODELS = ("mean", "forest", "boosting", "kernel")
 
 _LEARNING_RATE, _DEPTH, _SMALLEST_LEAF = 0.05, 5, 3
 # The share of features that a split of a boosted tree chooses from: more where a table has columns
@@ -137,7 +132,7 @@ def fit_baselines(
     table: Table,
     kind: Kind,
     progress: Callable[[str, int, int], None] = lambda *_: None,
-    models: Collection[str] = tuple(MODELS),
+    models: Collection[str] = MODELS,
 ) -> Baselines:
     """Fit baselines on the training molecules, one target after the other.
 
@@ -179,7 +174,7 @@ def fit_baselines(
     size = boosters, _WITH_COLUMNS if table.names else _BOOSTED_FEATURES
     for target in range(targets):
         for name in (one for one in wanted if one != "kernel"):
-            progress(MODELS[name], target, targets)
+            progress(name, target, targets)
             # The mean is of what it is evaluated by: of bounds nothing is known but a side.
             y = (labels if name == "mean" else taught)[:, target]
             known = fitted_on & ~np.isnan(y)
@@ -214,7 +209,7 @@ def fit_baselines(
             folds if held_out else None,
             kind,
             enough,
-            lambda done: progress(MODELS["kernel"], done, len(enough)),
+            lambda done: progress("kernel", done, len(enough)),
         )
     return Baselines(
         {

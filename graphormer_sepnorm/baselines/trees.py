@@ -8,7 +8,7 @@ N nodes · R trees · T targets · F features.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +17,7 @@ from scipy.special import expit, logit
 
 from graphormer_sepnorm.baselines.features import FeatureColumns
 from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.files import typed
 
 # The arrays of `BoostedTrees` and their types.
 ARRAYS = {
@@ -118,22 +119,17 @@ class BoostedTrees:
 
     def to_plain(self) -> dict[str, Any]:
         """Return dictionaries, lists and tensors, for a checkpoint."""
-        columns = {
-            name: [*value] if isinstance(value, tuple) else value
-            for name, value in vars(self.columns).items()
-        }
-        arrays = {name: torch.from_numpy(getattr(self, name)) for name in ARRAYS}
-        return {"columns": columns, "logistic": self.logistic, **arrays}
+        return asdict(
+            self,
+            dict_factory=lambda parts: {
+                name: torch.from_numpy(value) if name in ARRAYS else value for name, value in parts
+            },
+        )
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
         """Make trees from what `to_plain` gave."""
-        columns: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in plain["columns"].items()
-        }
-        arrays = {name: plain[name].cpu().numpy() for name in ARRAYS}
-        return cls(columns=FeatureColumns(**columns), logistic=plain["logistic"], **arrays)
+        return typed(cls, plain)
 
 
 def _start(one: Any, logistic: bool) -> float:

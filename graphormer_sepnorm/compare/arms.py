@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
-import yaml
-
-from graphormer_sepnorm.config import flat
+from graphormer_sepnorm.config import flat, read_yaml
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.config import norm_name
 from graphormer_sepnorm.resources import arms_names, arms_path
@@ -18,22 +14,6 @@ from graphormer_sepnorm.runs.plan import Arm
 
 NORM = "model.norm"
 SIGNIFICANT = 0.05
-
-
-class _Loader(yaml.SafeLoader):
-    """A number may be written as 1e-3, and a name stands there once."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        names = [key.value for key, _ in node.value]
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise yaml.MarkedYAMLError(
-                problem=f"{twice[0]} is there twice", problem_mark=node.start_mark
-            )
-        return super().construct_mapping(node, deep)
-
-
-_NUMBER = re.compile(r"[-+]?\d[\d.]*[eE][-+]?\d+$")
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, [*"-+0123456789"])
 
 
 def parse_arms(text: str, refused: Collection[str] = ()) -> tuple[Arm, ...]:
@@ -55,12 +35,9 @@ def parse_arms(text: str, refused: Collection[str] = ()) -> tuple[Arm, ...]:
         if bundled is None:
             return tuple(_norm_arm(name.strip()) for name in text.split(","))
         path = bundled
-    try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        raise ConfigError(f"{path}: the arms cannot be read ({error})") from error
-    if not isinstance(content, dict) or not content:
-        raise ConfigError(f"{path}: expected arms, as {{arm: {{option: value}}}}")
+    if not path.is_file():
+        raise ConfigError(f"there is no file of arms {path}")
+    path, content = read_yaml(path, "arms, as {arm: {option: value}}")
     arms = []
     for name, own in content.items():
         if not isinstance(own, dict | None):

@@ -157,7 +157,7 @@ def collect(plan: Plan, runs: Sequence[RunSpec], directory: Path) -> dict[str, A
                     sides = before[metric][known], values[metric][known]
                     found = fold_difference(*sides, train, test)
                     said = verdict(found, METRICS[metric].better)
-                    facts = {"resolved": found.resolved, "verdict": said}
+                    facts = {"resolved": said != "not resolved", "verdict": said}
                     metrics[metric] = asdict(found) | facts
             if metrics:
                 differences.append({"model": name, "baseline": title, "metrics": metrics})

@@ -19,10 +19,20 @@ from graphormer_sepnorm.compare.statistics import (
 )
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import require_json, write_columns
-from graphormer_sepnorm.formatting import NONE, aligned, interval, listed, p_value, signed
+from graphormer_sepnorm.formatting import aligned, interval, listed, p_value, signed
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.runs.plan import CROSS_VALIDATION, Arm, Plan
+
+# Of what is pooled, as it is printed and in a file.
+_TITLES = (
+    *("", "settings", "pairs", "change, %", "95 % interval"),
+    *("p", "Holm's p", "p of t", "without one"),
+)
+_COLUMNS = (
+    *("contrast", "settings", "pairs", "change_percent", "low_percent", "high_percent"),
+    *("p", "holm_p", "t_p", "without_one_low", "without_one_high"),
+)
 
 
 def errors_of(directory: Path) -> tuple[str, Values]:
@@ -113,39 +123,17 @@ def pool_settings(
 
 def pooled_table(found: Mapping[str, tuple[Pooled, float]], file: Path | None = None) -> str:
     """Return what `pool` found as text, and write it to a CSV file."""
-    rows = [
-        [
-            "",
-            "settings",
-            "pairs",
-            "change, %",
-            "95 % interval",
-            "p",
-            "Holm's p",
-            "p of t",
-            "without one",
-        ]
-    ]
-    columns: dict[str, list[object]] = {"contrast": [*found], "settings": [], "pairs": []}
+    rows, lines = [[*_TITLES]], []
     for name, (one, holm_p) in found.items():
         change, low, high = one.percent
         left = [100 * math.expm1(mean) for mean in one.without_one]
-        p_values = [p_value(p) for p in (one.signs_p, holm_p, one.p_value)]
-        cells = [signed(change, 1), interval(low, high, 1), *p_values]
-        others = NONE if math.isnan(left[0]) else interval(left[0], left[1], 1)
-        rows.append([f"  {name}", str(one.settings), str(one.pairs), *cells, others])
-        facts = {"settings": one.settings, "pairs": one.pairs, "change_percent": change}
-        facts |= {"low_percent": low, "high_percent": high, "p": one.signs_p}
-        facts |= {
-            "holm_p": holm_p,
-            "t_p": one.p_value,
-            "without_one_low": left[0],
-            "without_one_high": left[1],
-        }
-        for key, value in facts.items():
-            columns.setdefault(key, []).append("" if value != value else value)
+        p_values = one.signs_p, holm_p, one.p_value
+        cells = [str(one.settings), str(one.pairs), signed(change, 1), interval(low, high, 1)]
+        rows.append([f"  {name}", *cells, *map(p_value, p_values), interval(left[0], left[1], 1)])
+        values = name, one.settings, one.pairs, change, low, high, *p_values, *left
+        lines.append(["" if value != value else value for value in values])
     if file is not None:
-        write_columns(file, columns)
+        write_columns(file, dict(zip(_COLUMNS, zip(*lines, strict=True), strict=True)))
     return (
         f"{aligned(rows)}\n"
         "change of the test error; each setting counts the same. p exchanges the arms within each "

@@ -104,7 +104,7 @@ def page(results: Results) -> str:
         mean_and_sd=mean_and_sd,
         command=shlex.join(results.command),
         arms=as_yaml({arm.name: arm.options for arm in results.arms}),
-        configuration=as_yaml(_with_values(results.configuration)),
+        configuration=as_yaml(results.configuration),
     )
 
 
@@ -213,11 +213,3 @@ def mean_of(arm: ArmResult, what: str) -> float:
     """Return the mean of a number over the finished runs; nan if none has it."""
     values = arm.values(what)
     return float(np.mean(values)) if len(values) else math.nan
-
-
-def _with_values(options: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: _with_values(value) if isinstance(value, dict) else value
-        for name, value in options.items()
-        if value is not None
-    }

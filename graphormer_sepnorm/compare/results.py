@@ -33,6 +33,7 @@ from graphormer_sepnorm.files import read_json, typed, write_json
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.model.config import NORM_ALIASES
+from graphormer_sepnorm.pages.learning_curve import metrics_by_epoch
 from graphormer_sepnorm.runs.directory import Record, RunDirectory, Summary
 from graphormer_sepnorm.runs.plan import COMPARISON, Arm, Plan, RunSpec, other_format
 
@@ -330,8 +331,7 @@ def _measure(
                 "put the data back, or compare anew in another directory"
             )
         log.info("analyzing %s (%d of %d)", run.name, number, len(finished))
-        accelerator = (config.get("trainer") or {}).get("accelerator")
-        found[run] = geometry_of(run.files, loaded[key], accelerator=accelerator)
+        found[run] = geometry_of(run.files, loaded[key])
     return next(iter(loaded.values())), found
 
 
@@ -354,15 +354,14 @@ def _result(
 
 def learning_curve(run: RunDirectory, metric: str) -> tuple[CurvePoint, ...]:
     """Return the loss and the validation metric of each epoch of a run, as far as it has come."""
-    columns = {"train_loss": "train_loss_epoch", "validation": f"validation_{metric}"}
-    points: dict[int, CurvePoint] = {}
-    for row in run.metrics():
-        values = {ours: row[theirs] for ours, theirs in columns.items() if theirs in row}
-        if values and "epoch" in row:
-            # A step is counted from 0 in the log, by the number that was taken last.
-            epoch, step = int(row["epoch"]) + 1, int(row["step"]) + 1
-            points[step] = replace(points.get(step, CurvePoint(epoch, step)), **values)
-    return tuple(points[step] for step in sorted(points))
+    columns = ("train_loss_epoch", f"validation_{metric}")
+    return tuple(
+        # A step is counted from 0 in the log, by the number that was taken last.
+        CurvePoint(
+            int(row["epoch"]), int(row["step"]) + 1, *(row.get(one, math.nan) for one in columns)
+        )
+        for row in metrics_by_epoch(run)
+    )
 
 
 def _environments(records: Iterable[Record]) -> tuple[dict[str, Any], dict[str, Any]]:

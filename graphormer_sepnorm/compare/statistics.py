@@ -82,15 +82,6 @@ class MeanDifference:
         mean, low, high = (100 * math.expm1(one) for one in (self.mean, self.low, self.high))
         return mean, low, high
 
-    @property
-    def resolved(self) -> bool:
-        """Whether the interval excludes 0.
-
-        Never of one pair, and never if all differences are the same: then the seeds did nothing, or
-        one run was counted twice, and the spread has not been measured.
-        """
-        return self.low < self.high and (self.low > 0 or self.high < 0)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Contrast(MeanDifference):
@@ -444,14 +435,11 @@ def sign_flip_p(differences: ArrayLike, tolerance: float = 0.0) -> float:
         for difference in column[1:]:
             sums = np.concatenate((sums + difference, sums - difference))
         return float((np.abs(sums) >= threshold).mean())
-    # Eight signs are one random byte, and the 256 sums it can stand for are in a table.
-    generator = np.random.default_rng(0)
-    signs = 1.0 - 2.0 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
-    sums = np.zeros(DRAWS)
-    for start in range(0, len(column), 8):
-        block = column[start : start + 8]
-        table = signs[:, : len(block)] @ block
-        sums += table[generator.integers(0, 256, DRAWS, dtype=np.uint8)]
+    generator, sums = np.random.default_rng(0), np.zeros(DRAWS)
+    for start in range(0, len(column), 8):  # eight signs are one random byte
+        block, drawn = column[start : start + 8], generator.integers(0, 256, DRAWS, dtype=np.uint8)
+        bits = np.unpackbits(drawn[:, None], axis=1, count=len(block))
+        sums += (1.0 - 2.0 * bits) @ block
     return (int((np.abs(sums) >= threshold).sum()) + 1) / (DRAWS + 1)
 
 

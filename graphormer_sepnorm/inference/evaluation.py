@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from graphormer_sepnorm.formatting import in_a_line
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS, metrics_of
 from graphormer_sepnorm.tables.columns import (
@@ -78,26 +79,22 @@ class Evaluation:
     def add_rows(
         self, rows: Sequence[Sequence[object]], found: Mapping[str, Sequence[Any]]
     ) -> None:
-        """Add the cells of some rows, and the columns that were predicted for them."""
-        for target, position in self._positions.items():
-            predictions = found[f"pred_{self.task.targets[target]}"]
-            for cells, prediction in zip(rows, predictions, strict=True):
-                self.add(target, cells[position], prediction)
-        self.known += sum(similarity == 1 for similarity in found.get("similarity", ()))
-
-    def add(self, target: int, cell: object, prediction: float) -> None:
-        """Add a label as it stands in the table, and its prediction, nan if there is none.
+        """Add the cells of some rows, and the columns that were predicted for them.
 
         Missing labels are left out.
         """
-        try:
-            label = label_of(self.task, target, cell)
-        except ValueError:
-            examples = self._unusable[target]
-            examples.append("" if examples else " ".join(str(cell).split())[:40])
-            return
-        if not math.isnan(label):
-            self._pairs[target].extend((label, prediction))
+        for target, position in self._positions.items():
+            predictions = found[f"pred_{self.task.targets[target]}"]
+            for cells, prediction in zip(rows, predictions, strict=True):
+                try:
+                    label = label_of(self.task, target, cells[position])
+                except ValueError:
+                    bad = self._unusable[target]
+                    bad.append("" if bad else in_a_line(str(cells[position]))[:40])
+                    continue
+                if not math.isnan(label):
+                    self._pairs[target].extend((label, prediction))
+        self.known += sum(similarity == 1 for similarity in found.get("similarity", ()))
 
     def _compared(self, target: int) -> tuple[np.ndarray, np.ndarray]:
         """Labels and predictions of a target, where there are both."""

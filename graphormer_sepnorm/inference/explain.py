@@ -27,7 +27,6 @@ from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.inference.batching import by_size, in_chunks
-from graphormer_sepnorm.inference.limits import BATCH_SIZE, MAX_ATOMS
 from graphormer_sepnorm.model.graphormer import Graphormer
 
 # Points of the path of integrated gradients; see docs/how-to/explain.md.
@@ -126,15 +125,6 @@ METHODS: dict[str, Callable[[Subject], np.ndarray]] = {
 }
 
 
-def default_method(norm: str) -> str:
-    """Return the method that found the truth better in networks of a norm (docs/how-to/explain.md).
-
-    In evaluation BatchNorm is linear. LayerNorm is not, least of all near a masked atom, where the
-    way of `integrated_gradients` begins.
-    """
-    return (integrated_gradients if norm.endswith("bn") else leave_one_fragment_out).__name__
-
-
 def _masked(batch: GraphBatch, hidden: Tensor) -> GraphBatch:
     """Return the batch with some atoms masked; `hidden` is bool ``[M]``."""
     return replace(batch, atom_rows=batch.atom_rows.masked_fill(hidden[:, None], 0))
@@ -219,7 +209,8 @@ class Explainer:
     Args:
         predictor: A `Predictor`, whose file imports this one.
         target: Which of its targets; None: the only one.
-        method: One of `METHODS`; None: `default_method` of the network's norm.
+        method: One of `METHODS`; None: the one that found the truth better in networks of this norm
+            (docs/how-to/explain.md).
 
     Attributes:
         unit: Of the contributions.
@@ -239,7 +230,10 @@ class Explainer:
         task = predictor.task
         predictor.require_network("explain")
         config = predictor.networks[0].config
-        self.method = default_method(config.norm) if method is None else method
+        # In evaluation BatchNorm is linear. LayerNorm is not, least of all near a masked atom,
+        # where the way of integrated gradients begins.
+        best = integrated_gradients if config.norm.endswith("bn") else leave_one_fragment_out
+        self.method = best.__name__ if method is None else method
         if self.method not in METHODS:
             raise ConfigError(
                 f"there is no method {self.method!r}{did_you_mean(self.method, METHODS)}; there "
@@ -267,15 +261,8 @@ class Explainer:
         ]
         self._path_length = config.max_path_length
         others, extra, blend = [], predictor.extra_inputs.in_words(), predictor.blend
-        averaged = self.binary and len(self._networks) > 1
-        if blend is not None and blend.changes:
-            if blend.trees.known[self._number]:
-                others.append(f"the {'trees and kernel' if blend.kernel else 'trees'} of the blend")
-                averaged &= blend.stacking is None  # else log-odds are averaged
-            if blend.exclusive:
-                others.append("that classes add up to 1")
-        if averaged:
-            others.append("the averaging of probabilities, not log-odds")
+        if blend is not None and blend.known[self._number]:
+            others.append(f"the {'trees and kernel' if blend.kernel else 'trees'} of the blend")
         known = predictor.uncertainty
         if known is not None and known.calibrated_by(self._number) != "none":
             others.append("calibration")
@@ -286,15 +273,15 @@ class Explainer:
     def explain(
         self,
         smiles: tuple[Any, ...],
-        batch_size: int = BATCH_SIZE,
-        max_atoms: int = MAX_ATOMS,
-        columns: np.ndarray | None = None,
+        batch_size: int,
+        max_atoms: int,
+        columns: np.ndarray,
     ) -> Explanations:
         """See `Predictor.explain`; `columns` as for `Predictor.predict_molecules`."""
 
         def of_chunk(molecules: list[ParsedMolecule], rows: slice) -> list[Explanation]:
-            own = None if columns is None else columns[rows]
-            return self.explain_molecules(molecules, smiles[rows], batch_size, max_atoms, own)
+            options = batch_size, max_atoms, columns[rows]
+            return self.explain_molecules(molecules, smiles[rows], *options)
 
         molecules = tuple(itertools.chain(*in_chunks(smiles, of_chunk)))
         return Explanations(self.target, self.unit, self.method, self.coverage, molecules)
@@ -303,9 +290,9 @@ class Explainer:
         self,
         molecules: Sequence[ParsedMolecule],
         smiles: Sequence[str],
-        batch_size: int = BATCH_SIZE,
-        max_atoms: int = MAX_ATOMS,
-        columns: np.ndarray | None = None,
+        batch_size: int,
+        max_atoms: int,
+        columns: np.ndarray,
     ) -> list[Explanation]:
         """Return the explanations of molecules that are parsed already; see `explain`."""
         reader = self._predictor.reader
@@ -326,8 +313,7 @@ class Explainer:
         good = [index for index, place in enumerate(places) if not predicted.errors[place]]
         graphs, places = graphs.take(np.array(good, np.int64)), places[good]
         understood = [molecules[place].molecule for place in places]
-        own = None if columns is None else columns[places]
-        graphs = self._predictor.with_extra(graphs, understood, own)
+        graphs = self._predictor.with_extra(graphs, understood, columns[places])
         for rows in by_size(graphs.num_atoms, batch_size):
             own = [found[place] for place in places[rows]]
             explained = self._explain(graphs.take(rows), own, batch_size)

@@ -125,7 +125,12 @@ class MoleculeColumns:
         """Return the molecules of some rows."""
         parsed, texts, extra = [], [], np.full((len(rows), len(self.names)), np.nan)
         for number, (problem, text, cells) in enumerate(rows):
-            one = ParsedMolecule(None, problem) if problem else self._molecule(text)
+            if problem:
+                one = ParsedMolecule(None, problem)
+            elif self.smiles is None:
+                one = parse_molblock(text)
+            else:
+                one = parse_smiles(None if is_empty(text) else text)
             if one.molecule is not None:
                 try:
                     extra[number] = parse_or_missing(cells, self.names)
@@ -139,11 +144,6 @@ class MoleculeColumns:
             parsed.append(one)
             texts.append(text)
         return Molecules(parsed, texts, extra)
-
-    def _molecule(self, text: Any) -> ParsedMolecule:
-        if self.smiles is None:
-            return parse_molblock(text)
-        return parse_smiles(None if is_empty(text) else text)
 
 
 def computed(

@@ -9,12 +9,11 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
-from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.tables.columns import free_name
@@ -37,22 +36,12 @@ class Rows:
     values: np.ndarray
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
-
-    @property
-    def table(self) -> dict[str, Any]:
-        """The columns that a table gets of them: arrays of numbers, then lists of text."""
-        raise NotImplementedError
+    table: ClassVar[Any]  # a property: the columns of a table, arrays of numbers, lists of text
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that hold numbers."""
         return tuple(name for name, cells in self.table.items() if isinstance(cells, np.ndarray))
-
-    @property
-    def numbers(self) -> np.ndarray:
-        """The columns of numbers side by side, ``[n, columns]``."""
-        cells = self.table.values()
-        return np.stack([one for one in cells if isinstance(one, np.ndarray)], axis=1)
 
     @classmethod
     def joined(cls, smiles: tuple[str, ...], parts: Sequence[Self]) -> Self:
@@ -104,11 +93,7 @@ class Predictions(Rows):
     cells: dict[str, list[str]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        errors = sum(map(bool, self.errors))
-        return (
-            f"Predictions({listed(self.columns)}; {len(self.errors):,} molecules, {errors:,} "
-            "without a value)"
-        )
+        return f"Predictions({listed(self.columns)}; {len(self.errors):,} molecules)"
 
     @property
     def table(self) -> dict[str, Any]:
@@ -131,12 +116,9 @@ class Predictions(Rows):
         return tuple(zip(*self.cells.values(), strict=True))
 
     def to_pandas(self) -> Any:
-        """Return a data frame of what `predict.py` adds to a table; ConfigError: without pandas."""
-        try:
-            import pandas
-        except ImportError:
-            said = "to_pandas needs pandas: pip install pandas, or take the columns from .table"
-            raise ConfigError(said) from None
+        """Return a data frame of what `predict.py` adds to a table; it needs pandas."""
+        import pandas
+
         columns: dict[str, Any] = {"smiles": self.smiles} if self.smiles else {}
         columns |= self.table
         return pandas.DataFrame(columns | {"warning": self.warnings, "error": self.errors})
@@ -162,11 +144,6 @@ class Embeddings(Rows):
     counts: np.ndarray | None = None
     note: str = ""
     read_as: tuple[str, ...] = ()
-
-    @property
-    def first_atom(self) -> np.ndarray | None:
-        """Where the atoms of each molecule begin in `atoms`, and the end; int64 ``[n + 1]``."""
-        return None if self.counts is None else np.cumsum([0, *self.counts], dtype=np.int64)
 
     @property
     def table(self) -> dict[str, Any]:
@@ -206,7 +183,12 @@ def estimate_uncertainty(
             arrays["expected_error"] = uncertainty.known(values, expected)
         if interval is not None and task.kind == "regression":
             arrays["low"], arrays["high"] = uncertainty.intervals(values, expected, interval)
-    arrays |= _in_units(task, arrays)
+    learned = arrays["values"]
+    for name, one in arrays.items():
+        if name in ("spread", "expected_error"):
+            arrays[name] = task.widths_in_units(learned, one)
+        elif name != "distance":
+            arrays[name] = task.in_units(one)
     if task.one_of:
         best = arrays["values"].argmax(axis=1)
         cells[f"class_{task.one_of}"] = [task.classes[number] for number in best]
@@ -225,15 +207,6 @@ def estimate_uncertainty(
         for number in range(neighbors):
             cells |= _neighbor(sketch, nearest, number, task.targets)
     return arrays, cells, warnings
-
-
-def _in_units(task: Task, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return those of some arrays that are as they are learned, in the units of the targets."""
-    widths = {name: arrays[name] for name in ("spread", "expected_error") if name in arrays}
-    values = {name: arrays[name] for name in ("values", "low", "high") if name in arrays}
-    return {name: task.in_units(one) for name, one in values.items()} | {
-        name: task.widths_in_units(arrays["values"], one) for name, one in widths.items()
-    }
 
 
 def _neighbor(

@@ -116,11 +116,6 @@ class Predictor:
         by_itself = self.task.kind == "regression" and highest >= LEVEL
         self.interval: float | None = LEVEL if by_itself else None
         self.neighbors = 0
-        # Without weight trees are asked only where intervals need them.
-        self._asks_trees = self.blend is not None and (
-            self.blend.changes
-            or (self.uncertainty is not None and "apart" in self.uncertainty.uses)
-        )
         with torch.random.fork_rng(devices=[]):  # drawn from for weights that are replaced
             self.networks = [
                 build_network(self.facts["model"], weights).to(self.device).eval()
@@ -153,14 +148,9 @@ class Predictor:
     def __repr__(self) -> str:
         each = zip(self.task.targets, self.task.units, strict=True)
         targets = listed([f"{name} [{unit}]" if unit else name for name, unit in each])
-        if not self.networks:
-            return f"Predictor({targets}; trees or a kernel)"
-        config, count = self.model.config, len(self.networks)
-        networks = f"{count} networks" if count > 1 else "a network"
-        return (
-            f"Predictor({targets}; {networks} of {config.layers} layers with {config.norm}"
-            f"{' and trees' if self.blend is not None else ''}, on {self.device})"
-        )
+        members = [f"{len(self.networks)} networks"] * bool(self.networks)
+        members += ["trees or a kernel"] * (self.blend is not None)
+        return f"Predictor({targets}; {' and '.join(members)}, on {self.device})"
 
     def require_network(self, verb: str) -> None:
         """Raise a ConfigError if there is no network, with which alone one can `verb`."""
@@ -190,15 +180,13 @@ class Predictor:
             raise ConfigError(f"--interval is {interval!r}: give a number between 0 and 1, as 0.9")
         if not (is_whole(neighbors) and 0 <= neighbors <= MOST_NEIGHBORS):
             raise ConfigError(f"--neighbors is {neighbors!r}: give a number up to {MOST_NEIGHBORS}")
-        for name, asked, there in (
-            ("interval", interval, known),
-            ("neighbors", neighbors or None, known and known.neighbors),
-        ):
-            if asked is not None and there is None:
-                raise ConfigError(
-                    f"--{name} {asked}: the model does not know it; models that train.py fit "
-                    "makes of a table do, without --keep none"
-                )
+        there = known is not None and (not neighbors or known.neighbors is not None)
+        if (interval is not None or neighbors) and not there:
+            asked = f"--neighbors {neighbors}" if neighbors else f"--interval {interval}"
+            raise ConfigError(
+                f"{asked}: the model does not know it; models that train.py fit makes of a table "
+                "do, without --keep none"
+            )
         if interval is not None and known is not None and interval > known.highest_level:
             raise ConfigError(
                 f"--interval {interval:g}: the model was tried on too few molecules for it; the "
@@ -264,10 +252,9 @@ class Predictor:
         values = each.mean(axis=0) if self.networks else np.full(each.shape[1:], np.nan)
         apart = None if self.blend is None else np.full_like(values, np.nan)
         spread = each.std(axis=0, ddof=1) if len(each) > 1 else None
-        if len(places) and self.blend is not None and self._asks_trees:
-            names = self.extra_inputs.descriptors
-            descriptors, own = np.hsplit(graphs.extra, [len(names)])
-            pair = self.blend.pair_of(understood, own, (names, descriptors))
+        if len(places) and self.blend is not None:
+            own = graphs.extra[:, len(self.extra_inputs.descriptors) :]
+            pair = self.blend.pair_of(understood, own)
             others = self.blend.others(*pair)
             apart = self.blend.apart(values, others, pair)
             values, disagree = self.blend.combined(each, others)
@@ -340,11 +327,7 @@ class Predictor:
     ) -> Embeddings:
         """Return what the network makes of molecules before it reads its predictions from that.
 
-        Args:
-            smiles: As for `predict`.
-            batch_size: As for `predict`.
-            max_atoms: As for `predict`.
-            atoms: Return the embeddings of the atoms too.
+        With `atoms` also the embeddings of the atoms; the other arguments are as for `predict`.
         """
         self.require_network("embed")
         given = given_smiles(smiles)
@@ -410,14 +393,9 @@ class Predictor:
     ) -> Explanations:
         """Return what each atom of molecules contributes to their predictions.
 
-        Args:
-            smiles: As for `predict`.
-            batch_size: As for `predict`.
-            max_atoms: As for `predict`.
-            columns: As for `predict`.
-            target: What is explained, one of ``task.targets``; None: the only one.
-            method: How contributions are found (docs/how-to/explain.md); None: the way that found
-                known contributions best in networks of this norm.
+        Explained is `target`, one of ``task.targets`` (None: the only one), by a `method` of
+        docs/how-to/explain.md (None: the one that found known contributions best in networks of
+        this norm). The other arguments are as for `predict`.
 
         Raises:
             ConfigError: There is no such target or method, or several targets and none is named.

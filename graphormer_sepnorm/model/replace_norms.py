@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -69,7 +69,6 @@ class _Seen:
     """What one LayerNorm met in the example."""
 
     like: Tensor  # empty, in dtype and device of its input
-    shapes: list[list[int]] = field(default_factory=list)  # of its inputs
     other_shape: list[int] | None = None  # of an input that is not [N, L, D]
     same_cls: bool = False  # whether [CLS] was the same in every sequence
     computes_more: bool = False  # whether its output was not that of `layer_norm`
@@ -111,8 +110,9 @@ def replace_norms(
             (``"encoder.*"``), several, or a function of name and module. None: all.
         cls_position: Where [CLS] stands; negative counts from the end.
         example: At least two different sequences: a tensor, a tuple of arguments or a mapping of
-            keyword arguments of the model. None: made up, for models of Hugging Face that take
-            ``input_ids`` or ``pixel_values``, and for torch's encoder and its layers.
+            keyword arguments of the model, the first tensor one of sequences. None: made up, for
+            models of Hugging Face that take ``input_ids`` or ``pixel_values``, and for torch's
+            encoder and its layers.
         force: Replace subclasses of `nn.LayerNorm` that compute something else, too.
 
     Raises:
@@ -193,11 +193,9 @@ def _norms_by_name(model: nn.Module) -> tuple[dict[str, nn.LayerNorm], dict[str,
     if "" in norms:
         raise ConfigError(f"{_class_of(model)} is a norm: SepNorm.from_layer_norm makes one of it")
     if not norms:
-        classes = sorted({_class_of(norm) for norm in others.values()})
         raise ConfigError(
-            f"{type(model).__name__} has no nn.LayerNorm over the last axis to replace"
-            + (f", only {', '.join(classes)}" if classes else "")
-            + (f"; {len(before)} of its norms have been replaced before" if before else "")
+            f"{type(model).__name__} has no nn.LayerNorm over the last axis to replace: they are "
+            "of other classes, or have been replaced before"
         )
     return norms, others
 
@@ -271,22 +269,19 @@ def _look(
     named = isinstance(example, Mapping)
     args = () if named else (example,) if isinstance(example, Tensor) else tuple(example)
     kwargs = dict(example) if named else {}
-    # Any of them may have something else than sequences on its first axis, such as positions.
-    counts = [one.shape[0] for one in _tensors((args, kwargs)) if one.dim()]
-    if not counts:
+    first = next((one for one in _tensors((args, kwargs)) if one.dim()), None)
+    if first is None:
         raise ConfigError("example= holds no tensor: give what the model is called with")
     met: dict[nn.Module, _Seen] = {}
 
-    def sequences_of(shape: list[int]) -> int:
-        return shape[0] if len(shape) == 3 and -shape[1] <= position < shape[1] else 0
-
     def note(norm: Any, args: tuple[Any, ...], named: dict[str, Any], found: Any) -> None:
         tokens = (*args, *named.values())[0]
-        seen = met.setdefault(norm, _Seen(tokens.new_empty(0)))
-        seen.shapes.append(list(tokens.shape))
-        if sequences_of(seen.shapes[-1]):
+        seen, shape = met.setdefault(norm, _Seen(tokens.new_empty(0))), list(tokens.shape)
+        if len(shape) == 3 and shape[0] == len(first) and -shape[1] <= position < shape[1]:
             cls = tokens[:, position].float()
             seen.same_cls |= bool((cls - cls[:1]).abs().max() <= _ROUNDING * cls.abs().max())
+        else:
+            seen.other_shape = shape
         seen.computes_more |= _computes_more(norm, args, named, found)
 
     hooks = [norm.register_forward_hook(note, with_kwargs=True) for norm in norms]
@@ -301,18 +296,6 @@ def _look(
     finally:
         for hook in hooks:
             hook.remove()
-
-    def norms_of(sequences: int) -> int:
-        return sum(all(sequences_of(one) == sequences for one in seen.shapes) for seen in seens)
-
-    seens = [*met.values()]
-    # The first tensor's, unless it is seen nowhere; else a model on [L, N, D] with a mask [L, L]
-    # would be taken for one of L sequences.
-    seen_first = any(counts[0] in shape[:2] for seen in seens for shape in seen.shapes)
-    sequences = counts[0] if seen_first else max(counts, key=norms_of)
-    for seen in seens:
-        others = [shape for shape in seen.shapes if sequences_of(shape) != sequences]
-        seen.other_shape = others[-1] if others else None
     return met
 
 
@@ -375,11 +358,11 @@ def _hand_padding_on(model: nn.Module, norms: list[str]) -> tuple[tuple[str, ...
         names.setdefault(module, []).append(name)
     padding, outermost, within = PaddingMask(), [], ()
     for module, own in names.items():
-        around = _inside(own)
+        around = tuple(f"{name}." if name else "" for name in own)
         if not any(norm.startswith(around) for norm in norms):
             continue
         if argument := _own_mask(module):
-            padding.read_by(module, own, argument)
+            padding.read_by(module, _shown(own[0]), argument)
             if not own[0].startswith(within):
                 outermost.append(_shown(own[0]))
                 within += around
@@ -420,9 +403,9 @@ class PaddingMask:
         self.under_way: _Reader | None = None  # what noted the mask of the call
         self._first = ""
 
-    def read_by(self, module: nn.Module, names: Sequence[str], argument: str) -> None:
-        """Note the mask in an argument of a module, with all its names, whenever it is called."""
-        reader = _Reader(self, module, names, argument)
+    def read_by(self, module: nn.Module, name: str, argument: str) -> None:
+        """Note the mask in an argument of a module of this name, whenever it is called."""
+        reader = _Reader(self, module, name, argument)
         module.register_forward_pre_hook(reader.begin, with_kwargs=True)
         module.register_forward_hook(reader.end, always_call=True)  # after an error too
         self._first = self._first or reader.name
@@ -446,19 +429,12 @@ class PaddingMask:
 class _Reader:
     """The hooks of one module. An object, not a closure, so that they are copied with the model."""
 
-    def __init__(
-        self, padding: PaddingMask, module: nn.Module, names: Sequence[str], argument: str
-    ) -> None:
-        self.padding, self.names, self.argument = padding, names, argument
+    def __init__(self, padding: PaddingMask, module: nn.Module, name: str, argument: str) -> None:
+        self.padding, self.argument, self.name = padding, argument, name
         self.index = [*inspect.signature(module.forward).parameters].index(argument)
-        self.name = _shown(names[0])
 
     def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        outer = self.padding.under_way
-        # A call that this module is no part of is over: Ctrl-C ends one without the hook at its
-        # end. (A part of what was interrupted cannot tell, until the whole is called again.)
-        around = () if outer is None or outer is self else _inside(outer.names)
-        if any(own.startswith(around) for own in self.names):
+        if self.padding.under_way not in (None, self):
             return
         given = args[self.index] if self.index < len(args) else kwargs.get(self.argument)
         if given is not None and not (isinstance(given, Tensor) and given.dim() == 2):
@@ -493,8 +469,3 @@ class _Reader:
 def _shown(name: str) -> str:
     """What messages call the module of a qualified name."""
     return name or "the model"
-
-
-def _inside(names: Sequence[str]) -> tuple[str, ...]:
-    """What the qualified names of all parts of a module with these names begin with."""
-    return tuple(f"{name}." if name else "" for name in names)

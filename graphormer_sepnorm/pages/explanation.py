@@ -36,8 +36,8 @@ def explain_smiles(
     explainer: Explainer, smiles: Sequence[str], job: TableJob, model: str, outcome: Outcome
 ) -> None:
     """Explain the predictions for some molecules; see `explain_table`."""
-    given_columns(None, explainer.columns, len(smiles))
-    explained = explainer.explain((*smiles,), job.batch_size, job.max_atoms)
+    extra = given_columns(None, explainer.columns, len(smiles))
+    explained = explainer.explain((*smiles,), job.batch_size, job.max_atoms, extra)
     _write(explainer, [explained.molecules], job, model, outcome)
 
 

@@ -13,7 +13,7 @@ def metrics_by_epoch(run: RunDirectory) -> list[dict[str, float]]:
     """Return the newest values of each epoch, counted from 1."""
     points: dict[float, dict[str, float]] = {}
     for row in run.metrics():
-        if "train_loss_epoch" in row or "validation_loss" in row:
+        if any(name.startswith(("train_loss_epoch", "validation_")) for name in row):
             epoch = row["epoch"] + 1
             points[epoch] = {**points.get(epoch, {}), **row, "epoch": epoch}
     return [points[epoch] for epoch in sorted(points)]

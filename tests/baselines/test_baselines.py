@@ -207,12 +207,6 @@ def test_targets_that_trees_cannot_learn_have_no_values() -> None:
         assert known.tolist() == [False, False, True]
 
 
-def test_a_smiles_that_cannot_be_read_is_one_of_which_nothing_is_known() -> None:
-    smiles = ["C1CC" if n in (4, 85) else text for n, text in enumerate(SMILES)]
-    found = fit_baselines(dataclasses.replace(made(1), smiles=smiles), "regression").predictions
-    assert all(np.isfinite(values["test"]).all() for values in found.values())
-
-
 def bounded(monkeypatch: pytest.MonkeyPatch, **limits: int) -> Baselines:
     for limit, most in limits.items():
         monkeypatch.setattr(baselines, limit, most)
@@ -248,8 +242,7 @@ def test_molecules_are_sampled_at_random_and_stay_in_order(monkeypatch: pytest.M
     assert len(drawn) == 200
     assert (np.diff(drawn) > 0).all()
     assert set(drawn.tolist()) <= set(rows.tolist())
-    # As many of each fifth, within four deviations of such a draw.
-    assert np.abs(np.histogram(drawn, 5, (0, 3000))[0] - 40).max() < 4 * (40 * 0.8 * 0.8) ** 0.5
+    assert abs(drawn.mean() - 1500) < 250  # four deviations of such a draw
     np.testing.assert_array_equal(baselines._sampled(rows), drawn)
     np.testing.assert_array_equal(baselines._sampled(rows[:200]), rows[:200])
 

@@ -16,6 +16,7 @@ from graphormer_sepnorm.baselines.features import (
     FeatureColumns,
     RawFeatures,
     compute_features,
+    raw_features,
 )
 from graphormer_sepnorm.chem.descriptors import (
     LEFT_OUT,
@@ -32,17 +33,6 @@ from graphormer_sepnorm.chem.fingerprints import (
 )
 
 SMILES = ["CCO", "CCN", "CCCl", "c1ccccc1O", "CC(C)C", "[Na+].[Cl-]"]
-
-
-def test_counts_are_rdkits() -> None:
-    molecules = [Chem.MolFromSmiles(text) for text in ("CCCCCCO", "c1ccccc1", "CC(=O)Nc1ccccc1")]
-    counts = morgan_counts(molecules).toarray()
-    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=ENVIRONMENTS)
-    expected = [list(generator.GetCountFingerprint(molecule)) for molecule in molecules]
-    np.testing.assert_array_equal(counts, expected)
-    # Benzene: six equal atoms, and their neighborhoods of radius one and two.
-    assert sorted(counts[1][counts[1] > 0]) == [6.0, 6.0, 6.0]
-    assert morgan_counts([]).shape == (0, ENVIRONMENTS)
 
 
 def test_descriptors_are_rdkits() -> None:
@@ -75,6 +65,8 @@ def test_counts_are_hashed_substructures_and_reduced_graphs() -> None:
     counts = compute_features([*SMILES, "C1CC"]).counts.toarray()
     assert counts.shape[1] == COUNTED
     np.testing.assert_array_equal(counts[:, :ENVIRONMENTS], morgan_counts(molecules).toarray())
+    assert morgan_counts([]).shape == (0, ENVIRONMENTS)
+    morgan = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=ENVIRONMENTS)
     features = rdFingerprintGenerator.GetMorganFeatureAtomInvGen()
     of_features = rdFingerprintGenerator.GetMorganGenerator(
         radius=2, fpSize=1024, atomInvariantsGenerator=features
@@ -83,6 +75,7 @@ def test_counts_are_hashed_substructures_and_reduced_graphs() -> None:
     for row, molecule in zip(counts, molecules, strict=True):
         molecule = molecule or Chem.Mol()
         parts = np.split(row, [ENVIRONMENTS, ENVIRONMENTS + 1024, HASHED])
+        np.testing.assert_array_equal(parts[0], morgan.GetCountFingerprintAsNumPy(molecule))
         np.testing.assert_array_equal(parts[1], of_features.GetCountFingerprintAsNumPy(molecule))
         every = pairs.GetSparseCountFingerprint(molecule).GetNonzeroElements().values()
         assert sorted(parts[2][parts[2] > 0]) == sorted(every)
@@ -118,9 +111,8 @@ def test_counts_in_three_molecules_and_quick_descriptors() -> None:
     np.testing.assert_allclose(
         features[:, weight], [Descriptors.MolWt(one) for one in molecules], rtol=1e-6
     )
-    np.testing.assert_array_equal(
-        columns.of_molecules(molecules, substructures(molecules)), features
-    )
+    alone = raw_features(molecules, columns.descriptors)
+    np.testing.assert_array_equal(columns.of(alone), features)
 
 
 def test_undefined_descriptors_are_medians_of_training_and_large_ones_are_clipped() -> None:
@@ -152,10 +144,11 @@ def test_columns_of_a_table_are_not_clipped_and_medians_of_descriptors_are() -> 
 
 
 def test_several_processes_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_features, "_CHUNK", 4)
     told: list[int] = []
     alone = compute_features(SMILES)
-    several = compute_features(SMILES, told.append, processes=2)
+    for name, value in (("_CHUNK", 4), ("_MANY", 1), ("cores", lambda: 2)):
+        monkeypatch.setattr(tree_features, name, value)
+    several = compute_features(SMILES, told.append)
     assert told == [4, 6]
     np.testing.assert_array_equal(several.descriptors, alone.descriptors)
     np.testing.assert_array_equal(several.counts.toarray(), alone.counts.toarray())
@@ -171,16 +164,3 @@ def test_of_a_smiles_that_cannot_be_read_nothing_is_known() -> None:
     )
     assert np.isnan(raw.descriptors[5]).all()
     assert raw.counts[[5]].nnz == 0
-
-
-def test_descriptors_that_are_known_are_not_computed_again(monkeypatch) -> None:
-    columns = FeatureColumns.fit(raw := compute_features(SMILES))
-    molecules = [Chem.MolFromSmiles(text) for text in SMILES]
-    found = substructures(molecules)
-    expected = columns.of_molecules(molecules, found)
-    other = columns.of_molecules(molecules, found, known=(["MolWt"], raw.descriptors[:, :1]))
-    every = descriptor_names(), compute_descriptors(molecules)
-    monkeypatch.setattr(tree_features, "compute_descriptors", None)
-    given = columns.of_molecules(molecules, found, known=every)
-    np.testing.assert_array_equal(given, expected)
-    np.testing.assert_array_equal(other, expected)

@@ -31,7 +31,7 @@ def test_salt_and_acid_are_one_molecule(tmp_path: Path, capsys: pytest.CaptureFi
     assert fit(tmp_path, source, "--data.split=random", STEPS, BLENDED) == 0
     predictor = Predictor.load(tmp_path / "run", "cpu")
     salts, acids = predictor.predict(SALTS), predictor.predict(ACIDS)
-    np.testing.assert_array_equal(salts.numbers, acids.numbers)
+    np.testing.assert_array_equal(salts.values, acids.values)
     assert not any(salts.errors + salts.warnings)  # two pieces are no reason for one here
     np.testing.assert_array_equal(
         predictor.embed(SALTS[:3]).values, predictor.embed(ACIDS[:3]).values

@@ -57,7 +57,7 @@ def test_a_run_says_what_it_reached(run: Fitted) -> None:
 
 def test_it_predicts_what_it_was_tested_with(run: Fitted) -> None:
     model = Predictor.load(run.run, "cpu")
-    assert repr(model) == "Predictor(a, b; trees or a kernel)"
+    assert repr(model) == "Predictor(a, b; trees or a kernel, on cpu)"
     rows = run.predictions
     found = model.predict([row["smiles"] for row in rows])
     own = np.array([[float(row[f"pred_{name}"]) for name in "ab"] for row in rows])

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scipy import stats
 
 from graphormer_sepnorm.compare import folds
 from graphormer_sepnorm.compare.folds import collect, results_text
+from graphormer_sepnorm.compare.statistics import fold_difference
 from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.runs.plan import ONE_MODEL, Arm, Plan, RunSpec
@@ -124,11 +123,10 @@ def test_a_baseline_is_compared_by_the_corrected_test(
     assert [one["name"] for one in found["baselines"]] == ["forest"]
     (difference,) = found["differences"]
     metric = difference["metrics"]["mae"]
-    mean, sd = sum(better_by) / 2, abs(better_by[0] - better_by[1]) / math.sqrt(2)
     train = 20 if members == 1 else 24  # members that have folds train on the validation split too
-    error = sd * math.sqrt(1 / 2 + 6 / train)
-    assert metric["mean"] == pytest.approx(mean)
-    assert metric["p_value"] == pytest.approx(2 * stats.t.sf(abs(mean) / error, 1))
+    expected = fold_difference([1.0 - less for less in better_by], [1.0, 1.0], train, 6)
+    for name in ("mean", "p_value"):
+        assert metric[name] == pytest.approx(getattr(expected, name))
     assert metric["verdict"] == verdict
     (line,) = (one for one in results_text(found).splitlines() if " against forest" in one)
     assert line.endswith(verdict)

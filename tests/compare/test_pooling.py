@@ -12,14 +12,11 @@ from example_results import binary, regression, written
 
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.compare.pooling import errors_of, pool
-from graphormer_sepnorm.compare.results import Results
-from graphormer_sepnorm.compare.statistics import holm, pooled
+from graphormer_sepnorm.compare.statistics import pooled
 from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.runs.plan import Arm, Plan
-
-STORED = Path(__file__).parents[2] / "docs" / "experiments" / "compare"
 
 
 def cross_validation(directory: Path, values: dict[str, list[float]]) -> Path:
@@ -85,26 +82,6 @@ def test_arms_of_other_names_are_pooled_as_changes_from_the_baseline(tmp_path: P
         made.append(written(results, tmp_path / name))
     [(name, (one, _))] = pool(made).items()
     assert (name, one.settings, one.pairs) == ("ten for six", 2, 6)
-
-
-def test_stored_comparisons_give_all_contrasts_of_norms() -> None:
-    names = ("zinc-subset", "factorial", "published-size", "esol")
-    found = pool([STORED / name for name in names])
-    assert [p for _, p in found.values()] == holm(
-        [one.signs_p for one, _ in found.values()]
-    ).tolist()
-    assert found["SepNorm for ShareNorm"][0].settings == 4
-    assert found["separation, all six arms"][0].settings == 2
-    read = [Results.read(STORED / name) for name in names]
-    ratios = []
-    for one in read:
-        assert one is not None
-        tests = {arm.name: arm.tests for arm in one.arms}
-        share, sep = (
-            tests.get(a) or tests[b] for a, b in (("shared-ln", "sharenorm"), ("bn+ln", "sepnorm"))
-        )
-        ratios.append(sum(math.log(sep[seed] / share[seed]) for seed in sep) / len(sep))
-    assert found["SepNorm for ShareNorm"][0].mean == pytest.approx(sum(ratios) / 4)
 
 
 def test_a_norm_that_is_configured_is_one_and_two_of_a_name_are_refused(tmp_path: Path) -> None:

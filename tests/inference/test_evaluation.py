@@ -12,8 +12,7 @@ from graphormer_sepnorm.inference.evaluation import Evaluation, label_of
 def evaluation(kind: str, cells: list[object], predictions: list[float]) -> Evaluation:
     metric = "mae" if kind == "regression" else "auroc"
     result = Evaluation(Task(kind, ("y",), ("",), metric), {0: 0})
-    for cell, prediction in zip(cells, predictions, strict=True):
-        result.add(0, cell, prediction)
+    result.add_rows([[cell] for cell in cells], {"pred_y": predictions})
     return result
 
 

@@ -41,10 +41,6 @@ def test_values_are_the_mean_of_the_members(options: dict[str, Any]) -> None:
     np.testing.assert_array_equal(found.spread, values.std(axis=0, ddof=1))
     assert np.nanmin(found.spread) > 0
     assert np.isnan(found.spread[[1, 7]]).all()
-    each[1]["state_dict"]["model.readout.weight"][0] = torch.inf  # of the first target
-    found = Predictor(ensemble(each), "cpu").predict(["CCO"])
-    assert found.errors == ("the model gives no finite value for it",)
-    assert np.isnan([found.values, found.spread]).all()
 
 
 def test_columns_have_a_spread_behind_each_value(
@@ -61,7 +57,8 @@ def test_columns_have_a_spread_behind_each_value(
         columns = reader.columns[3:]
         written = [[cell or np.nan for cell in row.cells[3:7]] for row in reader]
     assert columns == ("pred_first", "spread_first", "pred_second", "spread_second", *columns[4:])
-    np.testing.assert_allclose(np.array(written, float), expected.numbers, rtol=2e-5)
+    numbers = np.stack([*expected.table.values()], axis=1)
+    np.testing.assert_allclose(np.array(written, float), numbers, rtol=2e-5)
     # The labels are compared with the mean.
     known = ~np.isnan(expected.values[:, 1])
     error = np.abs(expected.values[known, 1] - 2).mean()

@@ -23,18 +23,6 @@ from graphormer_sepnorm.model.graphormer import Graphormer
 ROWS = {"atom_rows": 5, "bond_rows": 5}
 
 
-def test_the_default_is_the_published_slim_model():
-    config = GraphormerConfig()
-    assert (config.layers, config.width, config.heads, config.ffn_width) == (12, 80, 8, 80)
-    assert (config.norm, config.norm_position, config.max_path_length) == ("bn+ln", "pre", 20)
-    assert (config.degree_rows, config.spatial_rows, config.path_rows) == (64, 40, 40)
-    assert config.dropout == config.attention_dropout == config.input_dropout == 0.1
-    assert (config.encodings, config.local_mpnn) == ("graphormer", "none")
-    assert config.readout == "graph_token"
-    assert (config.ring_bias, config.degree_scaler, config.bias_mixing) == (False,) * 3
-    assert config.drop_path == 0
-
-
 def test_aliases_are_resolved():
     assert GraphormerConfig(norm="sepnorm") == GraphormerConfig(norm="bn+ln")
 

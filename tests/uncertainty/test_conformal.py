@@ -109,15 +109,6 @@ def test_the_expected_error_of_a_residual_has_not_seen_it() -> None:
     np.testing.assert_allclose(intervals.expected(signals), np.abs(residuals).mean())
 
 
-def test_the_unit_of_the_labels_does_not_matter() -> None:
-    residuals, signals = made(300)
-    one = Intervals.fit(residuals, signals, parts(300), 1.0)
-    thousand = Intervals.fit(1000 * residuals, signals, parts(300), 1000.0)
-    np.testing.assert_allclose(
-        1000 * half(one, signals, 0.9), half(thousand, signals, 0.9), rtol=1e-6
-    )
-
-
 def test_of_many_scores_quantiles_are_stored() -> None:
     residuals, signals = made(3 * MOST_SCORES)
     intervals = Intervals.fit(residuals, signals, parts(len(residuals)), 3.0)
