@@ -16,7 +16,7 @@ from graphormer_sepnorm.baselines.blend import Blend
 from graphormer_sepnorm.chem.descriptors import compute_descriptors
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, ParsedMolecule
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.formatting import listed
+from graphormer_sepnorm.formatting import count, listed
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, packed_blocks
@@ -148,8 +148,8 @@ class Predictor:
     def __repr__(self) -> str:
         each = zip(self.task.targets, self.task.units, strict=True)
         targets = listed([f"{name} [{unit}]" if unit else name for name, unit in each])
-        members = [f"{len(self.networks)} networks"] * bool(self.networks)
-        members += ["trees or a kernel"] * (self.blend is not None)
+        members = [count(len(self.networks), "network")] if self.networks else []
+        members += ["trees or a kernel"] if self.blend is not None else []
         return f"Predictor({targets}; {' and '.join(members)}, on {self.device})"
 
     def require_network(self, verb: str) -> None:
