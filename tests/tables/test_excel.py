@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import io
 import math
-import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -186,34 +185,6 @@ def test_which_sheet_is_meant_is_asked_for(tmp_path: Path) -> None:
     csv.write_text("smiles\nC\n")
     with refused("--sheet Data is not for", "t.csv"):
         open_table(csv, layout=Layout("Data"))
-
-
-def test_formulas_without_values_are_told_from_empty_cells(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    rows = [["smiles", "y", "z"], ["CCO", "=1+1", 1], ["CC", None, "=B2"], ["C", "=B2", 3]]
-    path = book(tmp_path / "t.xlsx", rows)
-    with open_table(path):
-        assert "cell B2, for one, is a formula without a value" in caplog.text
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    sheet = "xl/worksheets/sheet1.xml"
-    uncalculated, old = (
-        members[sheet],
-        rb'<c r="B2"([^>]*?)(?: t="\w+")?><f>(.*?)</f><v ?/?>(</v>)?',
-    )
-    # As Excel saves them: with values, of which one may be an empty text.
-    for kind, value in (("n", 2), ("str", "")):
-        new = rf'<c r="B2"\1 t="{kind}"><f>\2</f><v>{value}</v>'.encode()
-        members[sheet], changed = re.subn(old, new, uncalculated)
-        assert changed == 1
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, content in members.items():
-                archive.writestr(name, content)
-        caplog.clear()
-        with open_table(path) as table:
-            assert caplog.text == ""
-            assert next(iter(table)).cells[1] == (value or None)
 
 
 def test_without_openpyxl_there_is_one_line(
