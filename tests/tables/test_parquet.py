@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import math
 import os
-import pickle
 import tempfile
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from tables_io import read, refused, write
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.writer import create_table
 
-GAP = {"gap": "float64"}
 _cells = st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"]), max_size=6))
 
 
@@ -87,38 +85,6 @@ def test_types_are_kept_and_predictions_are_numbers(tmp_path: Path) -> None:
     assert again.schema.field("gap").type == pa.float64()
     assert again["gap"].to_pylist() == [0.1, None, None]
     assert again["error"].to_pylist() == [None, "a ? b", ""]
-
-
-def test_a_value_that_python_has_none_for_costs_nothing(tmp_path: Path) -> None:
-    year_10000 = 253_402_300_800_000  # milliseconds since 1970
-    table = pa.table(
-        {
-            "smiles": ["C", "N"],
-            "when": pa.array([year_10000, 0], pa.timestamp("ms")),
-            "day": pa.array([2**30, 0], pa.int32()).view(pa.date32()),
-            "unit": pa.array([b"\xb5M", b"M"]).view(pa.string()),
-            "list": pa.array([[year_10000], [0]], pa.list_(pa.timestamp("ms"))),
-            "time": pa.array([1, 1000], pa.time64("ns")),
-            "there": pa.array([0, None], pa.timestamp("ms", "W. Europe Standard Time")),
-        }
-    )
-    pq.write_table(table, tmp_path / "t.parquet")
-    with open_table(tmp_path / "t.parquet") as source:
-        rows = [row.cells for row in source]
-        columns = (*source.columns, "gap")
-        writer = create_table(tmp_path / "u.parquet", columns, like=source, types=GAP)
-        writer.write([(*cells, 1.5) for cells in rows])
-        writer.commit()
-    assert rows[0][:2] == ("C", "10000-01-01 00:00:00.000")
-    assert rows[0][3:6] == ("\udcb5M", "<list<element: timestamp[ms]>>", "00:00:00.000000001")
-    assert [row[6] for row in rows] == ["1970-01-01 00:00:00.000Z", None]
-    assert rows[1][5] == datetime.time(microsecond=1)
-    assert rows[1][1:4] == (datetime.datetime(1970, 1, 1), datetime.date(1970, 1, 1), "M")
-    assert pickle.loads(pickle.dumps(rows)) == rows  # as they are sent to other processes
-    again = pq.read_table(tmp_path / "u.parquet").select(table.column_names)
-    assert again.equals(pq.read_table(tmp_path / "t.parquet"))
-    write(tmp_path / "t.csv", table.column_names, rows)
-    assert b",\xb5M," in (tmp_path / "t.csv").read_bytes()
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "xlsx"])
