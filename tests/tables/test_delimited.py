@@ -50,21 +50,6 @@ def test_what_is_written_is_read_again(
     assert not any(row.problem for row in read_again)
 
 
-@pytest.mark.parametrize("name", ["t.csv", "t.txt"])
-@pytest.mark.parametrize(
-    ("first", "mark"), [("sep=;", ";"), ('"SEP=,"', ","), ("sep=\t", "\t"), ("sep=|", "|")]
-)
-def test_excels_line_before_the_header(first: str, mark: str, name: str, tmp_path: Path) -> None:
-    lines = [first, *(mark.join(cells) for cells in (("smiles", "a"), ("CCO", "1"), ("C", '"x')))]
-    path = saved(tmp_path / name, "\r\n".join(lines[:3]))
-    columns, rows = read(path)
-    assert list(columns) == ["smiles", "a"]
-    assert [(row.number, row.line, row.cells) for row in rows] == [(1, 3, ("CCO", "1"))]
-    saved(path, "\r\n".join(lines))
-    with refused("line 4: a quote"):
-        read(path)
-
-
 def test_rows_know_their_lines(tmp_path: Path) -> None:
     path = saved(tmp_path / "t.csv", 'a,b\n1,"x\ny"\n\n2,z\r\n3,w')
     rows = read(path)[1]

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from tables_io import read, read_cells, refused, saved, standard_stream
 
-from graphormer_sepnorm.tables import text
 from graphormer_sepnorm.tables.formats import format_of
 from graphormer_sepnorm.tables.opening import open_table
 
@@ -148,12 +147,3 @@ def test_a_suffix_that_lies(tmp_path: Path) -> None:
         open_table(path)
     path = saved(tmp_path / "t.csv", "PAR1 inhibition,smiles\n1,C\n")  # as Parquet begins
     assert read(path)[0] == ("PAR1 inhibition", "smiles")
-
-
-def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text, "_LONGEST_LINE", 1000)
-    path = saved(tmp_path / "t.csv", "smiles,y\nC,1\n" + "0" * 998 + "\n" + "0" * 1001)
-    with open_table(path) as table, refused(str(path), "after row 2", "more than 1,000 characters"):
-        list(table)
-    with refused("at its beginning"):
-        open_table(saved(tmp_path / "t.smi", "C" * 5000))
