@@ -148,8 +148,6 @@ class ExcelWriter(WholeFileWriter):
     is cut, which three dots say.
     """
 
-    format = "xlsx"
-
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
         library = _openpyxl()
         super().__init__(path)

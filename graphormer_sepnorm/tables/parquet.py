@@ -90,8 +90,6 @@ class ParquetWriter(WholeFileWriter):
     first and keep their types.
     """
 
-    format = "parquet"
-
     def __init__(
         self, path: Path, columns: Sequence[str], types: Mapping[str, str], like: TableReader | None
     ) -> None:

@@ -101,6 +101,7 @@ def test_byte_order_marks(tmp_path: Path, encoding: str, suffix: str) -> None:
         ("id|smiles|y\n1|CCO|2\n", ("id", "smiles", "y")),
         ("smiles|y,z\nCCO,1\n", ("smiles|y", "z")),
         ("a|b\n1\n", ("a|b",)),
+        ('"the\nid","the\nsmiles",y\n1,C,2\n', ("the\nid", "the\nsmiles", "y")),
         ("SMILES\tlogS (mol/L, 25 C)\nCCO\t1\n", ("SMILES", "logS (mol/L, 25 C)")),
     ],
 )
@@ -218,8 +219,3 @@ def test_the_row_of_the_header_can_be_named(tmp_path: Path) -> None:
     for row in (0, -1):
         with refused(f"--header_row {row}"):
             open_table(path, layout=Layout(header_row=row))
-
-
-def test_a_quoted_header_of_two_lines_is_one(tmp_path: Path) -> None:
-    path = saved(tmp_path / "t.csv", '"the\nid","the\nsmiles, RDKit",y\n1,C,2\n')
-    assert read(path)[0] == ("the\nid", "the\nsmiles, RDKit", "y")

@@ -96,20 +96,6 @@ def test_what_excel_has_no_cell_for_is_text(tmp_path: Path) -> None:
     assert read_cells(long) == [("x" * 32_767,), ("x" * 32_764 + "...",)]
 
 
-def test_it_takes_its_name_at_the_end_and_cannot_be_continued(tmp_path: Path) -> None:
-    writer = create_table(tmp_path / "t.xlsx", ["a"])
-    writer.write([("C",)])
-    assert [path.name for path in tmp_path.iterdir()] == ["t.xlsx.partial"]
-    with refused("Excel cannot be continued"):
-        writer.mark()
-    writer.discard()
-    assert not [*tmp_path.iterdir()]
-    with refused("Excel cannot be written to standard output"):
-        create_table("-", ["a"], format="xlsx")
-    with refused("Excel cannot be read from standard input"):
-        open_table("-", format="xlsx")
-
-
 def test_more_rows_than_a_sheet_has_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import datetime
 import math
-import os
 import tempfile
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables_io import read, refused, write
@@ -87,13 +85,6 @@ def test_types_are_kept_and_predictions_are_numbers(tmp_path: Path) -> None:
     assert again["error"].to_pylist() == [None, "a ? b", ""]
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "xlsx"])
-def test_a_pipe_is_refused_for_what_it_is(tmp_path: Path, suffix: str) -> None:
-    os.mkfifo(tmp_path / f"pipe.{suffix}")
-    with refused("cannot be read from the pipe", f"pipe.{suffix}: name the file"):
-        open_table(tmp_path / f"pipe.{suffix}")
-
-
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "t.parquet", ["a"], [(f"cell {n}",) for n in range(9_000)])
     data = path.read_bytes()
@@ -104,17 +95,3 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     path.write_bytes(data[:4] + b"\xff" * 2_000 + data[2_004:])
     with open_table(path) as source, refused(str(path), "damaged"):
         list(source)
-
-
-def test_parquet_is_neither_continued_nor_a_stream(tmp_path: Path) -> None:
-    with refused("Parquet", "standard output"):
-        create_table("-", ["a"], format="parquet")
-    writer = create_table(tmp_path / "t.parquet", ["a"])
-    with refused("Parquet cannot be continued", ".csv"):
-        writer.mark()
-    writer.close()
-    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet.partial"]
-    csv = create_table(tmp_path / "t.csv", ["a"])
-    with refused("Parquet cannot be continued"):
-        create_table(tmp_path / "t.parquet", ["a"], resume=csv.mark())
-    csv.discard()
