@@ -12,8 +12,7 @@ from graphormer_sepnorm.errors import DataError
 
 _BLOCK_PAIRS = 300_000  # pairs of atoms worked on at once: enough to vectorize, small in memory
 _LARGEST = float(np.finfo(np.float32).max)  # a larger weight would be stored as infinity
-# Numbers of atom features, bond features (None: there is no bond yet) and targets.
-_Widths = tuple[int, int | None, int]
+_Widths = tuple[int, int, int]  # numbers of atom features, bond features and targets
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +82,6 @@ class PackedGraphs:
     def concatenate(cls, parts: Sequence[PackedGraphs]) -> PackedGraphs:
         """Return the graphs of all parts, at least one, in this order."""
         arrays = {one.name: [getattr(part, one.name) for part in parts] for one in fields(cls)}
-        arrays["bond_codes"] = _with_bonds(arrays["bond_codes"])
         return cls(
             **{
                 name: np.concatenate(of_parts, axis=int(name == "edge_index"))
@@ -124,8 +122,7 @@ class PackedGraphs:
 def packed_blocks(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
     """Check graphs and pack them into blocks of bounded size.
 
-    These are `MolecularGraph` or PyG ``Data`` objects, or `PackedGraphs`, which are passed on. A
-    block without bonds may have another number of bond features than the others.
+    These are `MolecularGraph` or PyG ``Data`` objects, or `PackedGraphs`, which are passed on.
 
     Raises:
         DataError: Naming the graph that is not of this form.
@@ -137,7 +134,7 @@ def packed_blocks(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
             if group:
                 yield _in_range(_packed(group), position - len(group))
             own = data.atom_codes.shape[1], data.bond_codes.shape[1], data.targets.shape[1]
-            widths = _agreed(position, own, bool(data.num_bonds.any()), widths)
+            widths = _agreed(position, own, widths)
             yield _in_range(data, position)
             group, pairs, position = [], 0, position + len(data)
             continue
@@ -145,7 +142,7 @@ def packed_blocks(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
         # A graph without codes of its bonds is none among graphs that have one.
         coded = isinstance(data, MolecularGraph) or getattr(data, "edge_attr", None) is not None
         own = graph.atom_codes.shape[1], graph.bond_codes.shape[1] * coded, len(targets)
-        widths = _agreed(position, own, graph.edge_index.size > 0, widths)
+        widths = _agreed(position, own, widths)
         if group and pairs + graph.num_atoms**2 > _BLOCK_PAIRS:
             yield _in_range(_packed(group), position - len(group))
             group, pairs = [], 0
@@ -156,17 +153,13 @@ def packed_blocks(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
         yield _in_range(_packed(group), position - len(group))
 
 
-def _agreed(position: int, own: _Widths, bonds: bool, before: _Widths | None) -> _Widths:
-    """Return the widths of all graphs so far; without bonds that of their features says nothing."""
-    own = own if bonds else (own[0], None, own[2])
-    if before is None:
-        return own
-    own = own[0], before[1] if own[1] is None else own[1], own[2]
-    before = before[0], own[1] if before[1] is None else before[1], before[2]
-    if own != before:
+def _agreed(position: int, own: _Widths, before: _Widths | None) -> _Widths:
+    """Return the widths of all graphs so far."""
+    if before not in (None, own):
         raise DataError(
             f"graph {position} has {own} (atom features, bond features, targets), the graphs "
-            f"before it {before}: all graphs of a data set must agree, also in having an edge_attr"
+            f"before it {before}: all graphs of a data set must agree, also in having an edge_attr "
+            "(of shape [0, features] where there is no bond)"
         )
     return own
 
@@ -191,20 +184,12 @@ def _packed(group: list[tuple[MolecularGraph, np.ndarray, float]]) -> PackedGrap
         num_bonds=np.array([len(graph.bond_codes) for graph in graphs]),
         atom_codes=np.concatenate([graph.atom_codes for graph in graphs]),
         edge_index=np.concatenate([graph.edge_index for graph in graphs], axis=1),
-        bond_codes=np.concatenate(_with_bonds([graph.bond_codes for graph in graphs])),
+        bond_codes=np.concatenate([graph.bond_codes for graph in graphs]),
         targets=np.stack(targets),
         weights=np.array(weights, dtype=np.float32),
         extra=no_numbers(len(graphs)),
         bounds=no_numbers(len(graphs)),
     )
-
-
-def _with_bonds(codes: list[np.ndarray]) -> list[np.ndarray]:
-    """Leave out arrays of no bonds, which need not have the others' columns.
-
-    Among such alone, one that has several columns knows of them.
-    """
-    return [one for one in codes if len(one)] or [max(codes, key=lambda one: one.shape[1])]
 
 
 def no_numbers(graphs: int) -> np.ndarray:
