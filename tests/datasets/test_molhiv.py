@@ -15,7 +15,7 @@ from graphormer_sepnorm.files import sha256_of
 
 
 def test_graphs_labels_and_smiles_follow_the_split(tiny_molhiv: Path) -> None:
-    splits = load_dataset("molhiv", tiny_molhiv)
+    splits = load_dataset("ogbg-molhiv", tiny_molhiv)
     assert splits.smiles == {
         "train": ["C1CC1", "CCO", "CC.NN"],
         "validation": ["N"],

@@ -330,10 +330,6 @@ def test_numbers_of_numpy_are_those_of_python() -> None:
     assert kinds == {int, float}
 
 
-def test_other_spellings_of_a_data_set_are_one() -> None:
-    assert MoleculeDataModule(dataset="MolHIV").dataset == "ogbg-molhiv"
-
-
 def test_labels_are_scaled_by_the_weights_of_those_that_are_there() -> None:
     a, b = [9.0, 3.0, np.nan, 5.0], [0.1, 0.2, 0.2, 0.2]
     weights = np.array([0.0, 0.1, 0.2, 0.3])
