@@ -108,11 +108,7 @@ def test_semicolons_go_with_decimal_commas(tmp_path: Path) -> None:
             np.testing.assert_array_equal(getattr(first, field), getattr(second, field), field)
 
 
-def test_what_may_be_forgotten_is_a_warning(tmp_path: Path) -> None:
-    many = [*plain_rows(), *[(text, "n.d.") for text in RINGS], ("CC", "n.d.")]
-    path = write_csv(tmp_path / "b.csv", many)
-    warned = report_of(load(path, target_columns=("value",), **SPLIT)).warnings
-    assert "13 of 25 rows are left out: are the rest a fair sample?" in warned
+def test_salts_are_a_warning(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "c.csv", [*plain_rows(), ("CCN.Cl", 1.5), ("CCN.Br", 2)])
     warned = report_of(load(path, **SPLIT)).warnings
     assert any(one.startswith("2 of the molecules are of several pieces") for one in warned)

@@ -353,16 +353,6 @@ def _warnings(
             "and to a split each salt is a molecule of its own; --data.standardize "
             "'[fragment]' takes the largest piece"
         )
-    if unsettled := sum(table.unsettled for table in tables.values()):
-        yield (
-            f"{unsettled:,} of the molecules have more tautomers than RDKit goes through: each "
-            "stays in the one that is written, and another one of it counts as another molecule"
-        )
-    left_out = sum(len(table.invalid) for table in tables.values())
-    used = sum(len(table.valid) for table in tables.values())
-    if left_out > used:
-        rows = f"{left_out:,} of {left_out + used:,} rows"
-        yield f"{rows} are left out: are the rest a fair sample?"
     if not parts["validation"]:
         yield "no validation split: but for folds of an ensemble, nothing is calibrated"
     if not parts["test"]:

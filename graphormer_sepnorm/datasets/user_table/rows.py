@@ -19,7 +19,7 @@ from graphormer_sepnorm.chem.molecules import (
     parse_smiles,
 )
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
-from graphormer_sepnorm.chem.standardize import UNSETTLED, standardized
+from graphormer_sepnorm.chem.standardize import standardized
 from graphormer_sepnorm.data_config import ALL, DataConfig
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed, shortened
@@ -161,7 +161,6 @@ class TableContents:
         id_name: Name of the column that names the rows; empty if there is none.
         unread: Names of the columns that are not read.
         notes: What was done to the rows, one line each.
-        unsettled: How many molecules have more tautomers than RDKit goes through.
     """
 
     columns: TableColumns
@@ -172,7 +171,6 @@ class TableContents:
     id_name: str = ""
     unread: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    unsettled: int = 0
 
 
 def read_rows(path: Path, config: DataConfig, split: str, targets: Sequence[str]) -> TableContents:
@@ -382,7 +380,6 @@ class _RowReader:
         except ValueError as error:
             raise Unusable("unusable descriptor", str(error)) from None
         canonical = canonical_smiles(parsed.molecule)
-        self._table.unsettled += UNSETTLED in parsed.remark
         changed = bool(steps) and canonical != before
         self.changed += changed
         if changed or is_inchi(text) or (steps and from_record):
