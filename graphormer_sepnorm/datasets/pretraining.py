@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -130,7 +131,7 @@ def _features(smiles: list[str], file: Path) -> tuple[np.ndarray, np.ndarray]:
     return descriptors, counts
 
 
-def _of_chunk(smiles: list[str]) -> tuple[np.ndarray, np.ndarray]:
+def _of_chunk(smiles: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Descriptors, nan for what cannot be used, and counts, up to 255, of some molecules."""
     parsed = [parse_smiles(text).molecule for text in smiles]
     used = [one if one is not None and one.GetNumAtoms() <= MAX_ATOMS else None for one in parsed]
