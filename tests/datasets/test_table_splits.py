@@ -164,7 +164,7 @@ def test_each_usable_row_is_in_exactly_one_split(
     for name, part in splits.parts.items():
         # SMILES, labels and order of rows belong together.
         assert {*zip(splits.smiles[name], part.y[:, 0].tolist(), strict=True)} <= labels
-        numbers = [*splits.report.splits[name].rows]
+        numbers = [row.number for row in splits.report.splits[name]]
         assert numbers == sorted(numbers)
         assert [rows[n - 1][0] for n in numbers] == splits.smiles[name]
 

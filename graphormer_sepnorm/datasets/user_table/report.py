@@ -93,18 +93,6 @@ class Leakage:
 
 
 @dataclass(frozen=True)
-class SplitRows:
-    """Which rows of the files are in a split: numbers, molecules and identifiers as given."""
-
-    rows: Sequence[int]
-    smiles: Sequence[str]
-    ids: Sequence[str]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-
-@dataclass(frozen=True)
 class DataReport:
     """What is in a data set.
 
@@ -137,7 +125,7 @@ class DataReport:
     kind: Kind
     one_of: str
     split: str
-    splits: dict[str, SplitRows]
+    splits: dict[str, Sequence[ValidRow]]
     invalid: tuple[InvalidRow, ...]
     targets: tuple[TargetReport, ...]
     duplicates: Duplicates
@@ -172,7 +160,7 @@ class DataReport:
 
     def ids(self, split: str) -> dict[str, list[str]]:
         """Return the column of identifiers of a split under its name; nothing if there is none."""
-        return {name: list(self.splits[split].ids) for name in self._id_column}
+        return {name: [row.id for row in self.splits[split]] for name in self._id_column}
 
     def to_plain(self) -> dict[str, Any]:
         """Return the report as dicts, tuples, numbers and strings, for JSON.
@@ -202,9 +190,9 @@ class DataReport:
         They stand in the order of the file; of separate files one after the other.
         """
         rows = [
-            (row, name, smiles, *own * bool(self.id_name))
+            (row.number, name, row.smiles, *[row.id] * bool(self.id_name))
             for name, part in self.splits.items()
-            for row, smiles, *own in zip(part.rows, part.smiles, part.ids, strict=True)
+            for row in part
         ]
         if len(self.files) == 1:
             rows.sort()
@@ -263,12 +251,7 @@ def report_on(
         kind=task.kind,
         one_of=task.one_of,
         split=split,
-        splits={
-            one: SplitRows(
-                [row.number for row in rows], [row.smiles for row in rows], [row.id for row in rows]
-            )
-            for one, rows in parts.items()
-        },
+        splits=dict(parts),
         invalid=tuple(row for table in tables.values() for row in table.invalid),
         targets=targets,
         duplicates=find_duplicates(parts, task.kind),
@@ -400,20 +383,17 @@ def _entries(report: DataReport) -> Iterator[tuple[str, str]]:
         yield "bounds", f"{of}: learned from one side, left out of all metrics, missing below"
     yield "duplicates", _duplicates(report)
     leaks, shared = (
-        [
+        ", ".join(
             f"{getattr(leak, what):,} in {' and '.join(map(_SPLIT_WORDS.__getitem__, leak.splits))}"
             for leak in report.leakage
             if getattr(leak, what)
-        ]
+        )
         for what in ("molecules", "scaffolds")
     )
     text = "no molecule is in two splits"
     if leaks:
-        text = f"molecules in two splits, which makes the test look too good: {', '.join(leaks)}"
-    yield (
-        "leakage",
-        "; ring scaffolds in two splits: ".join(filter(None, [text, ", ".join(shared)])),
-    )
+        text = f"molecules in two splits, which makes the test look too good: {leaks}"
+    yield "leakage", text + (f"; ring scaffolds in two splits: {shared}" if shared else "")
     yield from (("warning", warning) for warning in report.warnings[:_WARNINGS])
     if len(report.warnings) > _WARNINGS:
         yield "", f"and {len(report.warnings) - _WARNINGS} more warnings"
@@ -427,13 +407,9 @@ def _duplicates(report: DataReport) -> str:
     if not found.conflicting:
         return f"{text}, their labels agree"
     same = found.examples[0]
-    rows = [
-        f"{f'{_SPLIT_WORDS[split]} ' if len(report.files) > 1 else ''}row {row}: "
-        + "/".join("-" if label is None else f"{label:.4g}" for label in labels[:3])
-        for (split, row), labels in zip(same.rows, same.labels, strict=True)
-    ]
-    example = f"{shortened(same.smiles)} ({listed(rows, most=3)})"
-    return f"{text}; the labels of {found.conflicting:,} differ, for example {example}"
+    rows = ", ".join(f"{row}" for _, row in same.rows[:3])
+    example = f"{shortened(same.smiles)} (rows {rows})"
+    return f"{text}; the labels of {found.conflicting:,} differ, for example of {example}"
 
 
 def _targets(report: DataReport) -> Iterator[str]:
