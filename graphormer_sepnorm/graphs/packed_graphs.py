@@ -223,22 +223,16 @@ def checked_graph(data: Any, where: str) -> tuple[MolecularGraph, np.ndarray, fl
             f"{where} has {len(atom_codes)} atoms, {edge_index.shape[1]} edges and edge_attr of "
             f"{len(bond_codes)}: give an atom or more, and a row of edge_attr for each edge"
         )
-    try:
-        targets, weight = getattr(data, "y", None), getattr(data, "weight", None)
-        targets = np.asarray(() if targets is None else targets, dtype=np.float32).reshape(-1)
-        weight = 1.0 if weight is None else float(weight)
-    except (TypeError, ValueError, RuntimeError) as error:  # the last of a label with a gradient
-        raise DataError(f"{where}: y (labels) or weight does not hold numbers ({error})") from error
+    targets, weight = getattr(data, "y", None), getattr(data, "weight", None)
+    targets = np.asarray(() if targets is None else targets, dtype=np.float32).reshape(-1)
+    weight = 1.0 if weight is None else float(weight)
     if not 0 <= weight <= _LARGEST:
         raise DataError(f"{where} has the weight {weight}: it must be a number from 0 to 3e38")
     return MolecularGraph(atom_codes, edge_index, bond_codes), targets, weight
 
 
 def _integers(values: Any, what: str) -> np.ndarray:
-    try:
-        array = np.asarray(values)
-    except (TypeError, ValueError, RuntimeError) as error:  # a tensor on a GPU, with a gradient
-        raise DataError(f"{what} cannot be read as an array ({error})") from error
+    array = np.asarray(values)
     # An array without entries may be of floats: torch makes empty ones so.
     if array.size and not (np.issubdtype(array.dtype, np.integer) or array.dtype == bool):
         raise DataError(f"{what} are {array.dtype}: Graphormer embeds integer codes")

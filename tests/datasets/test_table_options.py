@@ -86,7 +86,6 @@ def test_auto_split(given: dict[str, Any], split: str) -> None:
         ({"target_columns": ("a", "b", "a")}, "--data.target_columns names a column twice"),
         ({"target_columns": 3}, "--data.target_columns is 3"),
         ({"target_columns": ("a",), "units": ("m", "s")}, "2 units for 1 target columns"),
-        ({"test_table": object()}, "--data.test_table is of the type object"),
     ],
 )
 def test_contradictions_are_one_line(given: dict[str, Any], named: str) -> None:
