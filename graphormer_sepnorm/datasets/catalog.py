@@ -89,7 +89,4 @@ def load_dataset(name: str, root: str | Path) -> DatasetSplits:
         ConfigError: No data set goes by this name.
         DataError: Raw files are missing and cannot be downloaded, or are damaged.
     """
-    found = canonical_name(name)
-    if found not in DATASETS:
-        raise ConfigError(f"a {found} data set is loaded by a MoleculeDataModule with its options")
-    return DATASETS[found](Path(root).expanduser())
+    return DATASETS[canonical_name(name)](Path(root).expanduser())

@@ -50,25 +50,24 @@ def require_files(
     Returns:
         A SHA-256 over their names and contents.
     """
-    lock = folder / ".download.lock"  # there while a download is under way
-    under_way = lock.exists()  # asked first: it may end, all files being there, at any moment
-    missing = _missing(folder, names)
-    if missing and len(missing) < len(names) and not under_way:
-        raise DataError(
-            f"{label}: {', '.join(missing)} missing in {folder}, while the other raw files are "
-            f"there; {instead}"
-        )
     made = [path for path in (folder, *folder.parents) if not path.exists()]
-    before = socket.getdefaulttimeout()
+    before, missing = socket.getdefaulttimeout(), _missing(folder, names)
     try:
         if missing:
             folder.mkdir(parents=True, exist_ok=True)
             # PyG's download sets no time limit: some networks would hang it for good.
             socket.setdefaulttimeout(DOWNLOAD_TIMEOUT_SECONDS)
             # Of several processes one downloads, and the others wait for it.
+            lock = folder / ".download.lock"
             with FileLock(lock):
                 try:
-                    if _missing(folder, names):
+                    missing = _missing(folder, names)
+                    if 0 < len(missing) < len(names):
+                        raise DataError(
+                            f"{label}: {', '.join(missing)} missing in {folder}, while the other "
+                            f"raw files are there; {instead}"
+                        )
+                    if missing:
                         _download(folder, names, fetch, published or {})
                 finally:
                     lock.unlink(missing_ok=True)
