@@ -42,14 +42,6 @@ def test_unknown_name_offers_the_nearest(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "said"), [("table", "a table data set is loaded by"), ("pretraining", "pretrain")]
-)
-def test_what_is_of_the_users_is_not_loaded_by_name(name: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=said):
-        load_dataset(name, tmp_path)
-
-
 PROGRAM = """
 import sys
 def heavy():

@@ -104,21 +104,6 @@ def test_molhiv_files_are_read_as_ogb_reads_them(
             assert np.array_equal(ours.edge_attr, ogbs["edge_feat"])
 
 
-# Molecules of OGB's numbers 30784, 30785, 35728 (train), 12882, 18293 (validation), 137, 987 (test)
-# have valences that RDKit 2022.9 let pass and later releases refuse.
-UNREADABLE = {"train": 3, "validation": 2, "test": 2}
-
-
-def test_seven_molecules_cannot_be_read(molhiv):
-    reasons = {}
-    for split, smiles in molhiv.smiles.items():
-        # All seven hold an element that is rare in the set: the others are read in the next test.
-        suspects = [text for text in smiles if "Al" in text or "Ge" in text or "[B-2]" in text]
-        reasons[split] = [reason for text in suspects if (reason := parse_smiles(text).reason)]
-    assert {split: len(found) for split, found in reasons.items()} == UNREADABLE
-    assert all("Explicit valence" in reason for found in reasons.values() for reason in found)
-
-
 def test_features_from_smiles_are_the_stored_ones(molhiv):
     """Equal for 40,735 of 41,127 (99.0 %); the rest are mostly metal complexes and odd valences."""
     featurize = get_featurizer(molhiv.featurizer).featurize

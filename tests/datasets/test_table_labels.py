@@ -31,17 +31,6 @@ OF_COLUMN = {"split_column": "set", "target_columns": ("value",)}
 # Cells that cannot be used.
 
 
-@pytest.mark.parametrize("word", ["#N/A", "n.d."])
-def test_a_word_for_no_value_is_a_missing_label(tmp_path: Path, word: str) -> None:
-    rows = [(s, v, word if n in (3, 5) else 2 * v) for n, (s, v) in enumerate(plain_rows())]
-    splits = load(write_csv(tmp_path / "a.csv", rows, "smiles,a,b"), **BOTH)
-    report = report_of(splits)
-    assert (report.valid, report.invalid, report.cells) == (12, (), ())
-    np.testing.assert_array_equal(dict(everything(splits))[RINGS[3]], [0.5, np.nan])
-    report = report_of(load(write_csv(tmp_path / "b.csv", [*plain_rows(), ("CC", word)]), **SPLIT))
-    assert [row.reason for row in report.invalid] == ["no label in value"]
-
-
 def test_a_label_that_cannot_be_used_costs_only_itself(tmp_path: Path) -> None:
     bad = {3: "5 nM", 5: "~4", 6: "1e300"}
     rows = [(s, v, bad.get(n, 2 * v)) for n, (s, v) in enumerate(plain_rows())]
