@@ -123,7 +123,7 @@ class DataConfig(Options):
     test_table: str | None = None
     smiles_column: str | None = None
     sheet: str | None = None
-    header_row: int | None = None
+    header_row: int | None = ranged(None, least=1)
     target_columns: list[str] | str | None = None
     weight_column: str | None = None
     id_column: str | None = None

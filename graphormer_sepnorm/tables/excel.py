@@ -19,7 +19,6 @@ from graphormer_sepnorm.tables.text import open_binary
 from graphormer_sepnorm.tables.writer import WholeFileWriter
 
 _MOST_ROWS = 1_048_576  # of a sheet
-_LONGEST_CELL = 32_767  # characters
 _FIRST_YEAR = 1900
 _LARGEST_INTEGER = 10**15  # of larger ones Excel makes the digits after the fifteenth zeros
 _OF_EXCEL = (bool, int, float, Decimal, date, time, timedelta)
@@ -144,8 +143,7 @@ class ExcelWriter(WholeFileWriter):
     """Writes a workbook of one sheet; text stays text, also where it looks like a formula.
 
     What Excel has no cells for, such as lists, times with a zone, days before 1900, infinities and
-    integers of 16 digits, is written as text. Of a text that is longer than a cell can be the end
-    is cut, which three dots say.
+    integers of 16 digits, is written as text. openpyxl cuts a text that is too long for a cell.
     """
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
@@ -184,10 +182,7 @@ class ExcelWriter(WholeFileWriter):
         )
         if isinstance(value, _OF_EXCEL) and not none_for_it:
             return value
-        text = str(value)
-        if len(text) > _LONGEST_CELL:
-            text = f"{text[: _LONGEST_CELL - 3]}..."
-        cell = self._cell(self._sheet, value=_ILLEGAL.sub("\ufffd", text))
+        cell = self._cell(self._sheet, value=_ILLEGAL.sub("\ufffd", str(value)))
         cell.data_type = "s"
         return cell
 

@@ -181,8 +181,8 @@ def test_smiles_files_have_no_labels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("header", "options", "said"),
     [
-        ("smiles,y,y,w", {"target_columns": ("all",)}, "2 columns are called 'y' (columns 2 and"),
-        ("smiles,y,w,w", {"weight_column": "w"}, "2 columns are called 'w' (columns 3 and 4)"),
+        ("smiles,y,y,w", {"target_columns": ("all",)}, "2 columns are called 'y': rename"),
+        ("smiles,y,w,w", {"weight_column": "w"}, "2 columns are called 'w': rename"),
     ],
 )
 def test_two_columns_of_one_name_are_refused(
@@ -190,9 +190,7 @@ def test_two_columns_of_one_name_are_refused(
 ) -> None:
     rows = [(smiles, value, 1 + value / 3, "word") for smiles, value in plain_rows()]
     path = write_csv(tmp_path / "a.csv", rows, header)
-    message = failure(path, **options)
-    assert said in message
-    assert "rename all but one" in message
+    assert said in failure(path, **options)
 
 
 def test_a_table_without_a_header_is_recognized(tmp_path: Path) -> None:

@@ -216,6 +216,3 @@ def test_the_row_of_the_header_can_be_named(tmp_path: Path) -> None:
     for row in (2, 9):
         with refused("has no header"):
             open_table(path, layout=Layout(header_row=row))
-    for row in (0, -1):
-        with refused(f"--header_row {row}"):
-            open_table(path, layout=Layout(header_row=row))

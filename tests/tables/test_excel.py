@@ -93,7 +93,7 @@ def test_what_excel_has_no_cell_for_is_text(tmp_path: Path) -> None:
     path = write(tmp_path / "v.xlsx", ["a", "b", "c"], [old])
     assert read_cells(path) == [("1898-07-01", "1899-12-31 00:00:00", "-inf")]
     long = write(tmp_path / "u.xlsx", ["a"], [("x" * 32_767,), ("x" * 40_000,)])
-    assert read_cells(long) == [("x" * 32_767,), ("x" * 32_764 + "...",)]
+    assert read_cells(long) == [("x" * 32_767,)] * 2
 
 
 def test_more_rows_than_a_sheet_has_are_refused(
@@ -167,10 +167,6 @@ def test_which_sheet_is_meant_is_asked_for(tmp_path: Path) -> None:
     assert read(path, layout=Layout(smiles_column="Z"))[0] == ("z", "y")
     path = sheets(tmp_path / "v.xlsx", A=[], B=DATA[:1], C=[["see B"]])
     assert read(path) == (("id", "SMILES", "y"), [])
-    csv = tmp_path / "t.csv"
-    csv.write_text("smiles\nC\n")
-    with refused("--sheet Data is not for", "t.csv"):
-        open_table(csv, layout=Layout("Data"))
 
 
 def test_without_openpyxl_there_is_one_line(

@@ -49,13 +49,9 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 
 
 def test_gzip_is_known_by_its_first_bytes(tmp_path: Path) -> None:
-    for name, content in (("t.csv", "a\n1\n"), ("t.smi", "1\n"), ("t.sdf", _SDF)):
-        path = tmp_path / name
-        path.write_bytes(gzip.compress(content.encode()))
-        assert len(read_cells(path)) == 1
-    path = tmp_path / "t.csv.gz"
-    path.write_bytes(b"a\n1\n")  # not gzipped
-    assert read_cells(path) == [("1",)]
+    (tmp_path / "t.csv").write_bytes(gzip.compress(b"a\n1\n"))
+    (tmp_path / "t.csv.gz").write_bytes(b"a\n1\n")  # not gzipped
+    assert read_cells(tmp_path / "t.csv") == read_cells(tmp_path / "t.csv.gz") == [("1",)]
 
 
 @pytest.mark.parametrize(

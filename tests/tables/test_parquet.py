@@ -4,33 +4,14 @@ from __future__ import annotations
 
 import datetime
 import math
-import tempfile
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from tables_io import read, refused, write
+from tables_io import refused, write
 
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.writer import create_table
-
-_cells = st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"]), max_size=6))
-
-
-@settings(deadline=None, max_examples=50)
-@given(st.data())
-def test_text_is_read_again(data: st.DataObject) -> None:
-    names = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
-    columns = data.draw(st.lists(names, min_size=1, max_size=3))
-    rows = data.draw(st.lists(st.tuples(*[_cells] * len(columns)), max_size=5))
-    with tempfile.TemporaryDirectory() as folder:
-        path = write(Path(folder) / "t.parquet", columns, rows)
-        found, again = read(path)
-    assert list(found) == columns
-    assert [row.cells for row in again] == rows
-    assert [(row.number, row.line) for row in again] == [(n + 1, 0) for n in range(len(rows))]
 
 
 def _typed_table() -> pa.Table:
