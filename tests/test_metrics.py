@@ -9,21 +9,12 @@ import pytest
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.metrics import METRICS, chosen_metric, metrics_of, monitored
+from graphormer_sepnorm.metrics import METRICS, chosen_metric, monitored
 from graphormer_sepnorm.training.fit import monitored_metric, undefined_targets
 
 BINARY = Task("binary", ("a", "b"), ("", ""), "auroc")
 VALUES = Task("regression", ("a", "b"), ("eV", "eV"), "mae")
 MIXED = Task("regression", ("a", "b"), ("eV", "K"), "mae")
-
-
-def test_every_metric_stands_under_its_name_and_has_a_kind_and_a_label() -> None:
-    assert all(name == one.name and one.label for name, one in METRICS.items())
-    names = {kind: [one.name for one in metrics_of(kind)] for kind in ("regression", "binary")}
-    assert names == {
-        "regression": ["mae", "rmse", "r2", "spearman", "kendall", "rae"],
-        "binary": ["auroc", "average_precision", "brier", "log_loss"],
-    }
 
 
 def test_regression_over_the_labels_that_are_there() -> None:

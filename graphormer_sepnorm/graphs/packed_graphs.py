@@ -23,27 +23,11 @@ class MolecularGraph:
         atom_codes: ``[n, A]`` int64, one row per atom, one column per atom feature.
         edge_index: ``[2, E]`` int64, source and target atom of each directed bond.
         bond_codes: ``[E, K]`` int64, one row per directed bond, one column per bond feature.
-
-    Raises:
-        DataError: The shapes do not fit together, or there is no atom.
     """
 
     atom_codes: np.ndarray
     edge_index: np.ndarray
     bond_codes: np.ndarray
-
-    def __post_init__(self) -> None:
-        well_formed = (
-            self.atom_codes.ndim == 2
-            and self.bond_codes.ndim == 2
-            and self.edge_index.shape == (2, len(self.bond_codes))
-        )
-        if not (well_formed and self.num_atoms):
-            raise DataError(
-                "a molecular graph needs atom_codes [n, A] of an atom or more, edge_index [2, E] "
-                f"and bond_codes [E, K], but got {self.atom_codes.shape}, {self.edge_index.shape} "
-                f"and {self.bond_codes.shape}"
-            )
 
     @property
     def num_atoms(self) -> int:

@@ -11,7 +11,7 @@ from reference.molecules import graph
 from torch_geometric.data import Data
 
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, packed_blocks
+from graphormer_sepnorm.graphs.packed_graphs import packed_blocks
 from graphormer_sepnorm.graphs.store import GraphStore
 
 GOOD = graph(3, [(0, 1), (1, 2)])
@@ -134,21 +134,3 @@ def test_graphs_without_bonds_have_as_many_features_of_bonds(pairs, monkeypatch)
     lonely.edge_attr = None
     with pytest.raises(DataError, match=r"^graph 1 has \(1, 0, 1\).*before it \(1, 3, 1\)"):
         GraphStore.from_graphs([bonded, lonely], 5)
-
-
-CODES = np.zeros((2, 1), dtype=np.int64)
-SHAPES = r"bond_codes \[E, K\], but got"
-
-
-@pytest.mark.parametrize(
-    ("atoms", "edges", "bonds", "message"),
-    [
-        (np.zeros(2, dtype=np.int64), np.array([[0, 1], [1, 0]]), CODES, SHAPES),
-        (CODES, np.array([[0, 1], [1, 0]]), CODES[:1], SHAPES),
-        (CODES, np.array([[0, 1, 0], [1, 0, 1]]), CODES, SHAPES),
-        (CODES[:0], np.zeros((2, 0), np.int64), CODES[:0], "of an atom or more"),
-    ],
-)
-def test_a_molecular_graph_checks_itself(atoms, edges, bonds, message):
-    with pytest.raises(DataError, match=message):
-        MolecularGraph(atoms, edges, bonds)
