@@ -281,13 +281,6 @@ class MoleculeDataModule(LightningDataModule):
         """Return the labels of graphs of the store, float64 ``[n, T]``; nan: missing."""
         return np.asarray(self.store.targets[indices], np.float64)
 
-    def bounds(self, split: str) -> np.ndarray:
-        """Return of missing labels of a split the values that they lie beyond, ``[n, T]``.
-
-        nan where there is a label, or nothing is known.
-        """
-        return np.fmax(*np.moveaxis(self.sides(self.indices(split)), 2, 0))
-
     def sides(self, indices: np.ndarray) -> np.ndarray:
         """Return what missing labels of graphs of the store are at least, and at most.
 
