@@ -86,10 +86,3 @@ def test_dataset_has_every_row_once(splits, rows):
         )
         met += splits.smiles[name]
     assert sorted(met) == sorted(values)
-
-
-def test_task(splits):
-    assert splits.task.kind == "regression"
-    assert splits.task.targets == ("penalized_logp",)
-    assert splits.task.metric == "mae"
-    assert splits.feature_version == splits.featurizer == "molecule-1"

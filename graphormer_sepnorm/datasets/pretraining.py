@@ -38,13 +38,13 @@ _FEWEST = 100  # to standardize by, and to split
 _CHUNK = 500  # molecules that a process computes at once
 
 
-def load_pretraining(path: Path, root: Path, layout: Layout | None = None) -> DatasetSplits:
+def load_pretraining(path: Path, root: Path, layout: Layout) -> DatasetSplits:
     """Load molecules and compute what is to be learned of them, once, stored under `root`.
 
     Args:
         path: SMILES, one on each line, or a table with a column of them.
         root: The data root.
-        layout: Which part of the file it is, and its column of SMILES; None finds them.
+        layout: Which part of the file it is, and its column of SMILES.
 
     Returns:
         98 : 1 : 1 of the molecules that can be read and have no more than 100 atoms, at random.
@@ -52,7 +52,7 @@ def load_pretraining(path: Path, root: Path, layout: Layout | None = None) -> Da
     Raises:
         DataError: The file cannot be read, or holds fewer than a hundred molecules.
     """
-    smiles = _read(path, layout or Layout(options="--data."))
+    smiles = _read(path, layout)
     names = descriptor_names()
     given = "\n".join([RDKIT_VERSION, *names, *smiles])
     # A byte that is not text stays what it is: its molecule alone cannot be used.

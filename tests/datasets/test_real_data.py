@@ -55,9 +55,6 @@ def test_whole_zinc(real_data_root_full: Path, zinc_subset: DatasetSplits) -> No
     everything = [PackedGraphs.concatenate([*part.packed()]) for part in zinc.parts.values()]
     sizes = [part.num_atoms for part in everything]
     assert [(int(s.min()), int(s.max())) for s in sizes] == [(6, 38), (6, 38), (8, 37)]
-    first = [part[0] for part in zinc.parts.values()]
-    assert [(g.num_nodes, g.num_edges) for g in first] == [(33, 72), (21, 44), (24, 52)]
-    assert [float(g.y) for g in first] == pytest.approx([3.0464, 2.0992, 3.1382], abs=1e-4)
     # all 28 atom types occur in training, and the bond codes are 1 to 3
     assert np.unique(everything[0].atom_codes).tolist() == list(range(28))
     assert np.unique(everything[0].bond_codes).tolist() == [1, 2, 3]
