@@ -25,7 +25,7 @@ from graphormer_sepnorm.chem.molecules import (
 )
 from graphormer_sepnorm.chem.standardize import standardized
 from graphormer_sepnorm.datasets import raw_graphs
-from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import StatusLine
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_numbers
@@ -189,11 +189,8 @@ def load_arrays(
     There are n `smiles`, those of `read_texts` after the same `steps`, and as many `canonical`
     ones, `labels` ``[n, targets]`` (nan = missing) and `weights` in the training loss.
     """
-    rows = {
-        "train": np.flatnonzero(~validation),
-        "validation": np.flatnonzero(validation),
-        "test": np.empty(0, np.int64),
-    }
+    chosen_by = ~validation, validation, np.zeros_like(validation)
+    rows = {name: np.flatnonzero(one) for name, one in zip(SPLITS, chosen_by, strict=True)}
     texts: dict[str, Sequence[str]] = {
         name: [smiles[int(row)] for row in chosen] for name, chosen in rows.items()
     }

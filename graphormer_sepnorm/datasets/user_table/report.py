@@ -412,7 +412,8 @@ def _duplicates(report: DataReport) -> str:
     if not found.conflicting:
         return f"{text}, their labels agree"
     same = found.examples[0]
-    rows = ", ".join(f"{row}" for _, row in same.rows[:3])
+    several = len(report.files) > 1
+    rows = ", ".join(f"{row}" + f" of {split}" * several for split, row in same.rows[:3])
     example = f"{shortened(same.smiles)} (rows {rows})"
     return f"{text}; the labels of {found.conflicting:,} differ, for example of {example}"
 
