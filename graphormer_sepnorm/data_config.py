@@ -123,7 +123,7 @@ class DataConfig(Options):
     test_table: str | None = None
     smiles_column: str | None = None
     sheet: str | None = None
-    header_row: int | None = None
+    header_row: int | None = ranged(None, least=1)
     target_columns: list[str] | str | None = None
     weight_column: str | None = None
     id_column: str | None = None
@@ -152,12 +152,7 @@ class DataConfig(Options):
     def __post_init__(self) -> None:
         for name in _FILES:
             file = getattr(self, name)
-            if not isinstance(file, str | os.PathLike | None):
-                raise ConfigError(
-                    f"--data.{name} is of the type {type(file).__name__}: give the name of a file, "
-                    "to which a DataFrame is written by .to_csv()"
-                )
-            object.__setattr__(self, name, file and os.fspath(file))
+            object.__setattr__(self, name, str(file) if isinstance(file, os.PathLike) else file)
         for name in _LISTS:
             names = _as_names(name, getattr(self, name))
             object.__setattr__(self, name, names)

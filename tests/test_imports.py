@@ -347,6 +347,7 @@ MODEL = {"lightning", "ogb", "rdkit", "torch_geometric", "pandas", "sklearn", "m
         ("import graphormer_sepnorm as g; g.DataError; dir(g)", MODEL | TORCH, OURS + "errors"),
         ("from graphormer_sepnorm.runs import locks", TORCH | {"yaml"}, OURS + "runs.locks"),
         ("from graphormer_sepnorm import Graphormer, SepNorm", MODEL, "torch"),
+        ("import graphormer_sepnorm.datasets.catalog", MODEL | TORCH, OURS + "datasets.catalog"),
     ],
 )
 def test_what_importing_loads(statement, heavy, wanted):

@@ -15,9 +15,7 @@ import pytest
 from penalized_logp import penalized_logp
 from rdkit import Chem
 
-from graphormer_sepnorm.datasets import sample as sample_module
 from graphormer_sepnorm.datasets.sample import load_sample
-from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.resources import sample_path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -88,30 +86,3 @@ def test_dataset_has_every_row_once(splits, rows):
         )
         met += splits.smiles[name]
     assert sorted(met) == sorted(values)
-
-
-def test_task(splits):
-    assert splits.task.kind == "regression"
-    assert splits.task.targets == ("penalized_logp",)
-    assert splits.task.metric == "mae"
-    assert splits.feature_version == splits.featurizer == "molecule-1"
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"not gzip", "no column 'penalized_logp'"),
-        (gzip.compress(b"smiles,penalized_logp\nCC,1\nC1,2\n"), "row 2, line 3: 'C1' is not a val"),
-        (gzip.compress(b"smiles,penalized_logp\nCC,x\n"), "row 1, line 2: penalized_logp is 'x'"),
-        (gzip.compress(b"smiles,penalized_logp\nCC,1\n")[:-12], "sample.csv.gz is cut off"),
-    ],
-    # Not the bytes: gzip writes the second into them, so two processes would collect two tests.
-    ids=["no_gzip", "no_molecule", "no_number", "cut_off"],
-)
-def test_damaged_sample(content, said, tmp_path, monkeypatch):
-    damaged = tmp_path / "sample.csv.gz"
-    damaged.write_bytes(content)
-    monkeypatch.setattr(sample_module, "sample_path", lambda: damaged)
-    with pytest.raises(DataError, match="install the package again") as caught:
-        load_sample()
-    assert said in str(caught.value)

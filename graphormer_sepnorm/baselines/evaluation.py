@@ -76,7 +76,7 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
         [str(text) for split in SPLITS for text in splits.smiles[split]],
         np.repeat(np.arange(len(parts)), [len(part) for part in parts]),
         data.labels(indices),
-        np.concatenate([data.bounds(split) for split in SPLITS]),
+        np.fmax.reduce(data.sides(indices), axis=2),
         data.row_weights(indices),
         np.concatenate([data.own_columns(split) for split in SPLITS]),
         own,

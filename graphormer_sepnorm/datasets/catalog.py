@@ -32,12 +32,6 @@ DATASETS: dict[str, Callable[[Path], DatasetSplits]] = {
 }
 # Those of the user's, which have options of their own: a table, and molecules without labels.
 TABLE, PRETRAINING = "table", "pretraining"
-# Other names the same data sets go by; "_" and capitals are already taken care of.
-ALIASES = {
-    **dict.fromkeys(("zinc12k", "zinc-12k"), "zinc-subset"),
-    **dict.fromkeys(("zinc-full", "zinc250k", "zinc-250k"), "zinc"),
-    **dict.fromkeys(("molhiv", "ogb-molhiv", "hiv"), "ogbg-molhiv"),
-}
 
 
 def canonical_name(name: str) -> str:
@@ -46,11 +40,11 @@ def canonical_name(name: str) -> str:
     Raises:
         ConfigError: No data set goes by this name.
     """
-    plain = ALIASES.get(_plain(name), _plain(name))
+    plain = _plain(name)
     known = {_plain(one): one for one in (*DATASETS, TABLE, PRETRAINING)}
     if plain not in known:
         raise ConfigError(
-            f"unknown data set '{name}'{did_you_mean(plain, [*DATASETS, *ALIASES, TABLE])}; "
+            f"unknown data set '{name}'{did_you_mean(plain, [*DATASETS, TABLE])}; "
             f"there are {', '.join(DATASETS)}; a file of your own is given by --data.table FILE"
         )
     return known[plain]
@@ -87,7 +81,7 @@ def load_dataset(name: str, root: str | Path) -> DatasetSplits:
     """Load a data set in its published splits.
 
     Args:
-        name: One of `DATASETS`; capitals, underscores and a few other spellings are accepted.
+        name: One of `DATASETS`; capitals and underscores are accepted.
         root: The data root. Raw files that lie there are used (``ZINC/raw``, ``ogbg_molhiv``),
             others are downloaded to it.
 
@@ -95,7 +89,4 @@ def load_dataset(name: str, root: str | Path) -> DatasetSplits:
         ConfigError: No data set goes by this name.
         DataError: Raw files are missing and cannot be downloaded, or are damaged.
     """
-    found = canonical_name(name)
-    if found not in DATASETS:
-        raise ConfigError(f"a {found} data set is loaded by a MoleculeDataModule with its options")
-    return DATASETS[found](Path(root).expanduser())
+    return DATASETS[canonical_name(name)](Path(root).expanduser())

@@ -33,7 +33,6 @@ from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.extra_inputs import standardization
 from graphormer_sepnorm.graphs.loading import (
     EpochBatches,
-    TrainingOrder,
     in_order,
     make_loader,
     make_number_loader,
@@ -41,7 +40,6 @@ from graphormer_sepnorm.graphs.loading import (
 from graphormer_sepnorm.graphs.store import STRUCTURE_VERSION, GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.tables.reader import Layout
-from graphormer_sepnorm.values import is_whole
 
 _SPREAD = {"mean": np.mean, "std": np.std, "min": np.min, "max": np.max}
 
@@ -69,11 +67,6 @@ class MoleculeDataModule(LightningDataModule):
         super().__init__()
         if config is None:
             config = DataConfig(**options)
-        for name, value, least in (("max_path_length", max_path_length, 1), ("seed", seed, 0)):
-            if not is_whole(value, least):
-                raise ConfigError(
-                    f"{name} is {value!r}: it must be a whole number, {least} or more"
-                )
         self.config = config
         self.dataset = dataset_of(config)
         self.table_options = config.of_table() if self.dataset == TABLE else None
@@ -275,8 +268,8 @@ class MoleculeDataModule(LightningDataModule):
 
         Of the epoch in which a resumed run stopped, the batches that are left.
         """
-        batches = EpochBatches(self.indices("train"), self.batch_size, self.seed)
-        order = TrainingOrder(batches, self._position, *self._processes())
+        options = self.batch_size, self.seed, self._position, *self._processes()
+        order = EpochBatches(self.indices("train"), *options)
         return make_number_loader(self.store, order) if self.numbers_only else self._loader(order)
 
     def _processes(self) -> tuple[int, int]:
@@ -287,13 +280,6 @@ class MoleculeDataModule(LightningDataModule):
     def labels(self, indices: np.ndarray) -> np.ndarray:
         """Return the labels of graphs of the store, float64 ``[n, T]``; nan: missing."""
         return np.asarray(self.store.targets[indices], np.float64)
-
-    def bounds(self, split: str) -> np.ndarray:
-        """Return of missing labels of a split the values that they lie beyond, ``[n, T]``.
-
-        nan where there is a label, or nothing is known.
-        """
-        return np.fmax(*np.moveaxis(self.sides(self.indices(split)), 2, 0))
 
     def sides(self, indices: np.ndarray) -> np.ndarray:
         """Return what missing labels of graphs of the store are at least, and at most.
@@ -322,8 +308,8 @@ class MoleculeDataModule(LightningDataModule):
         """
         train = self.indices("train")
         chosen = np.random.default_rng([self.seed, len(train)]).permutation(train)[:graphs]
-        batches = EpochBatches(chosen, min(self.batch_size, len(chosen)), self.seed)
-        order = TrainingOrder(batches, (0, 0), *self._processes())
+        options = min(self.batch_size, len(chosen)), self.seed, (0, 0), *self._processes()
+        order = EpochBatches(chosen, *options)
         return make_loader(
             self.store, self._vocabulary(), order, attention_blocks=self.attention_blocks
         )
@@ -387,7 +373,7 @@ class MoleculeDataModule(LightningDataModule):
             return batch
         return batch.to(device, non_blocking=True)
 
-    def _loader(self, batches: TrainingOrder | list[list[int]]) -> DataLoader:
+    def _loader(self, batches: EpochBatches | list[list[int]]) -> DataLoader:
         on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
         return make_loader(
             self.store,

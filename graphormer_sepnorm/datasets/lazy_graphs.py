@@ -8,7 +8,8 @@ import json
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from graphormer_sepnorm.chem.molecules import (
 )
 from graphormer_sepnorm.chem.standardize import standardized
 from graphormer_sepnorm.datasets import raw_graphs
-from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import StatusLine
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_numbers
@@ -33,6 +34,7 @@ from graphormer_sepnorm.process import cores, in_processes
 
 _VERSION = 3  # changes whenever the same texts come to other graphs than before
 _MANY = 2000  # molecules whose descriptors are worth several processes
+Made = TypeVar("Made")
 
 
 class LazyGraphs(raw_graphs.MadeGraphs):
@@ -119,24 +121,14 @@ class LazyGraphs(raw_graphs.MadeGraphs):
         )
 
     def _computed_descriptors(self) -> Generator[np.ndarray, None, None]:
-        """Give the descriptors of each block, ``[n, K]``, showing how far that is."""
+        """Give the descriptors of each block, ``[n, K]``."""
         size = raw_graphs.AT_ONCE
         blocks = [self.texts[start : start + size] for start in range(0, len(self), size)]
         if not self._descriptors:
             yield from map(no_numbers, map(len, blocks))
             return
-        given = [(block, self._parse, self._descriptors) for block in blocks]
-        line, done = StatusLine(), 0
-        try:
-            processes = cores() if len(self) >= _MANY else 1
-            with in_processes(_descriptors_of, given, processes) as computed:
-                for values in computed:
-                    done += len(values)
-                    if line.is_due():
-                        line.show(f"descriptors: {done:,} of {len(self):,} molecules")
-                    yield values
-        finally:
-            line.clear()
+        compute = partial(_descriptors_of, parse=self._parse, names=self._descriptors)
+        yield from in_chunks(compute, blocks)
 
     def digest(self) -> str:
         """Hash all that the graphs, and what stands beside each, are made of."""
@@ -148,11 +140,29 @@ class LazyGraphs(raw_graphs.MadeGraphs):
 
 
 def _descriptors_of(
-    given: tuple[Sequence[str], Callable[[str], ParsedMolecule], Sequence[str]],
+    texts: Sequence[str], parse: Callable[[str], ParsedMolecule], names: Sequence[str]
 ) -> np.ndarray:
     """Return the descriptors of some molecules; runs in any process."""
-    texts, parse, names = given
     return compute_descriptors([parse(text).molecule for text in texts], names)
+
+
+def in_chunks(
+    function: Callable[[Sequence[str]], Made], chunks: Sequence[Sequence[str]]
+) -> Generator[Made, None, None]:
+    """Give what a function makes of each chunk of molecules, showing how far that is.
+
+    All cores compute where there are many; so it is one of a module.
+    """
+    total, done, line = sum(map(len, chunks)), 0, StatusLine()
+    try:
+        with in_processes(function, chunks, cores() if total >= _MANY else 1) as computed:
+            for chunk, made in zip(chunks, computed, strict=True):
+                done += len(chunk)
+                if line.is_due():
+                    line.show(f"descriptors: {done:,} of {total:,} molecules")
+                yield made
+    finally:
+        line.clear()
 
 
 def fingerprint_of(parts: Sequence[LazyGraphs], feature_version: str, task: Task) -> str:
@@ -179,11 +189,8 @@ def load_arrays(
     There are n `smiles`, those of `read_texts` after the same `steps`, and as many `canonical`
     ones, `labels` ``[n, targets]`` (nan = missing) and `weights` in the training loss.
     """
-    rows = {
-        "train": np.flatnonzero(~validation),
-        "validation": np.flatnonzero(validation),
-        "test": np.empty(0, np.int64),
-    }
+    chosen_by = ~validation, validation, np.zeros_like(validation)
+    rows = {name: np.flatnonzero(one) for name, one in zip(SPLITS, chosen_by, strict=True)}
     texts: dict[str, Sequence[str]] = {
         name: [smiles[int(row)] for row in chosen] for name, chosen in rows.items()
     }

@@ -34,11 +34,18 @@ class MadeGraphs:
 
     def __getitem__(self, index: int, /) -> Data:
         at = range(self._size)[index]
-        return next(_graphs_of(self._make(range(at, at + 1))))
+        block = self._make(range(at, at + 1))
+        graph = block[0]
+        return Data(
+            x=torch.from_numpy(graph.atom_codes),
+            edge_index=torch.from_numpy(graph.edge_index),
+            edge_attr=torch.from_numpy(graph.bond_codes),
+            y=torch.from_numpy(block.targets[0]),
+            weight=torch.from_numpy(block.weights),
+        )
 
     def __iter__(self) -> Iterator[Data]:
-        for block in self._blocks():
-            yield from _graphs_of(block)
+        return map(self.__getitem__, range(self._size))
 
     def packed(self) -> Iterator[PackedGraphs]:
         """Give all graphs in order, many at once: for the graph store."""
@@ -47,18 +54,6 @@ class MadeGraphs:
     def _blocks(self) -> Iterator[PackedGraphs]:
         for start in range(0, self._size, AT_ONCE):
             yield self._make(range(self._size)[start : start + AT_ONCE])
-
-
-def _graphs_of(block: PackedGraphs) -> Iterator[Data]:
-    for number, (targets, weight) in enumerate(zip(block.targets, block.weights, strict=True)):
-        graph = block[number]
-        yield Data(
-            x=torch.from_numpy(graph.atom_codes),
-            edge_index=torch.from_numpy(graph.edge_index),
-            edge_attr=torch.from_numpy(graph.bond_codes),
-            y=torch.from_numpy(targets),
-            weight=torch.tensor([weight]),
-        )
 
 
 class RawGraphs(MadeGraphs):

@@ -8,7 +8,6 @@ from pathlib import Path
 from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.user_table.load import load_table
-from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.resources import sample_path
 
 
@@ -23,10 +22,5 @@ def load_sample(root: Path | None = None) -> DatasetSplits:
     del root
     path = sample_path()
     options = {"target_columns": ["penalized_logp"], "task": "regression", "on_invalid": "error"}
-    try:
-        splits = load_table(DataConfig(table=str(path), **options))
-    except DataError as error:
-        raise DataError(
-            f"the bundled sample is damaged ({error}); install the package again"
-        ) from error
+    splits = load_table(DataConfig(table=str(path), **options))
     return dataclasses.replace(splits, name="sample", report=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import http.client
 import os
@@ -50,34 +49,24 @@ def require_files(
     Returns:
         A SHA-256 over their names and contents.
     """
-    lock = folder / ".download.lock"  # there while a download is under way
-    under_way = lock.exists()  # asked first: it may end, all files being there, at any moment
-    missing = _missing(folder, names)
-    if missing and len(missing) < len(names) and not under_way:
-        raise DataError(
-            f"{label}: {', '.join(missing)} missing in {folder}, while the other raw files are "
-            f"there; {instead}"
-        )
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
-    before = socket.getdefaulttimeout()
+    before, missing = socket.getdefaulttimeout(), _missing(folder, names)
     try:
         if missing:
             folder.mkdir(parents=True, exist_ok=True)
             # PyG's download sets no time limit: some networks would hang it for good.
             socket.setdefaulttimeout(DOWNLOAD_TIMEOUT_SECONDS)
             # Of several processes one downloads, and the others wait for it.
-            with FileLock(lock):
-                try:
-                    if _missing(folder, names):
-                        _download(folder, names, fetch, published or {})
-                finally:
-                    lock.unlink(missing_ok=True)
+            with FileLock(folder / ".download.lock"):
+                missing = _missing(folder, names)
+                if 0 < len(missing) < len(names):
+                    raise DataError(
+                        f"{label}: {', '.join(missing)} missing in {folder}, while the other raw "
+                        f"files are there; {instead}"
+                    )
+                if missing:
+                    _download(folder, names, fetch, published or {})
         digests = "".join(f"{name}\0{sha256_of(folder / name)}\n" for name in names)
     except (OSError, EOFError, http.client.HTTPException, zipfile.BadZipFile) as error:
-        # A mistyped root leaves no empty folders behind.
-        for path in made:
-            with contextlib.suppress(OSError):
-                path.rmdir()
         what = f"no raw files in {folder}, and the download failed" if missing else "unreadable"
         raise DataError(f"{label}: {what} ({one_line(error)}); {instead}") from error
     finally:

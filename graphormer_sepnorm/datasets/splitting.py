@@ -104,7 +104,7 @@ def split_rows(
     split, rows = config.resolved_split, tables["train"].valid
     if split == "files":
         return {name: tables[name].valid if name in tables else [] for name in SPLITS}
-    kinds = {"group": [row.split for row in rows], "scaffold": [row.scaffold or "" for row in rows]}
+    kinds = {"group": [row.split for row in rows], "scaffold": [row.scaffold for row in rows]}
     groups = kinds.get(split, [row.canonical for row in rows])
     different = f"{len(set(groups)):,} different {split if split in kinds else 'molecule'}s"
     if split == "column":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,11 +19,6 @@ from graphormer_sepnorm.datasets.splitting import assign_folds, time_folds, with
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.packed_graphs import packed_blocks
 from graphormer_sepnorm.graphs.task import Task
-
-log = logging.getLogger(__name__)
-
-# Labels are stored in float32; the rounding of the largest may be this part of their deviation.
-_COARSE = 1000
 
 
 @dataclass(frozen=True)
@@ -215,16 +209,5 @@ def scaling(
         deviation = np.sqrt(np.nansum(shares * (labels - mean) ** 2, axis=0))
     # By inexact shares the deviation of a constant target would be a little above 0.
     deviation = np.where(np.nanmin(labels, axis=0) == np.nanmax(labels, axis=0), 0.0, deviation)
-    for target, column, spread in zip(task.targets, labels.T, deviation.tolist(), strict=True):
-        step = float(np.spacing(np.nanmax(np.abs(column)).astype(np.float32)))
-        if step > spread / _COARSE > 0:
-            log.warning(
-                "%s: labels of %s are kept to within %.2g, and differ by %.2g: subtract what all "
-                "of them have in common",
-                name,
-                target,
-                step,
-                spread,
-            )
     # A constant target cannot be scaled to deviation 1; it is only shifted.
     return mean.tolist(), np.where(deviation > 0, deviation, 1.0).tolist()

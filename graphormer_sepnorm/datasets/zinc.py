@@ -172,11 +172,9 @@ def _read(name: str, raw: Path, subset: bool, split: str) -> PackedGraphs:
         return _packed([molecules[at] for at in chosen])
     except Exception as error:  # a damaged pickle can raise nearly anything
         what = f"{path} or {index.name}" if subset else path
-        gap = isinstance(error, KeyError) and isinstance(error.args[0], int)
-        only = ", or it holds zinc-subset only" if gap and not subset else ""
         raise DataError(
-            f"{name}: {what} cannot be read ({one_line(error)}){only}; put it there again, or "
-            f"remove {raw} to download everything"
+            f"{name}: {what} cannot be read ({one_line(error)}); put it there again, or remove "
+            f"{raw} to download everything"
         ) from error
 
 

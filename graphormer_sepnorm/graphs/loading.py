@@ -6,7 +6,6 @@ and two runs that differ in the model only see the same batches.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -31,21 +30,43 @@ class EpochBatches(Sampler[list[int]]):
     over a small remainder, and none over a single graph (for which variance is undefined): rather
     than that, some batches hold one graph more than `batch_size`.
 
+    Several processes share each batch: `batch_size` is that of all of them together, and the order
+    does not depend on their number. Of the epoch in which a resumed run stopped (its `position`:
+    epoch and batch) only the batches that are left are given; the length is that of whole epochs,
+    as Lightning expects.
+
     Raises:
-        DataError: If there are fewer than 2 graphs or `batch_size` is below 2.
+        DataError: If there are fewer than 2 graphs, `batch_size` is below 2, or a batch has fewer
+            graphs than there are processes.
     """
 
-    def __init__(self, indices: Sequence[int] | np.ndarray, batch_size: int, seed: int) -> None:
+    def __init__(
+        self,
+        indices: Sequence[int] | np.ndarray,
+        batch_size: int,
+        seed: int,
+        position: tuple[int, int] = (0, 0),
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
         self.indices = np.asarray(indices, dtype=np.int64)
         if len(self.indices) < 2 or batch_size < 2:
             raise DataError(
                 f"{len(self.indices)} training graphs in batches of {batch_size}: BatchNorm needs "
                 "at least 2 graphs in a batch"
             )
-        self.seed = seed
-        self.epoch = 0
         wanted = -(-len(self.indices) // batch_size)
         self._num_batches = min(wanted, len(self.indices) // 2)
+        if len(self.indices) // len(self) < world_size:
+            raise DataError(
+                f"training batches of {len(self.indices) // len(self)} graphs cannot be shared by "
+                f"{world_size} processes: give a larger --data.batch_size"
+            )
+        self.seed = seed
+        self.position = position
+        self._share = slice(rank, None, world_size)
+        # Workers draw the order as soon as they start, before training says which epoch it is.
+        self.epoch = position[0]
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch that the next iteration gives."""
@@ -54,75 +75,30 @@ class EpochBatches(Sampler[list[int]]):
     def __len__(self) -> int:
         return self._num_batches
 
-    def __iter__(self) -> Iterator[list[int]]:
-        order = np.random.default_rng([self.seed, self.epoch]).permutation(self.indices)
-        for batch in np.array_split(order, self._num_batches):
-            yield batch.tolist()
-
-
-class GivenBatches(Sampler[list[int]]):
-    """Batches that are listed, for evaluation."""
-
-    def __init__(self, batches: Sequence[list[int]]) -> None:
-        self.batches = batches
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        yield from self.batches
-
-
-class TrainingOrder(Sampler[list[int]]):
-    """The batches of an epoch, as one process of a training that may have been resumed sees them.
-
-    Several processes share each batch: `batch_size` is that of all of them together, and the order
-    does not depend on their number. Of the epoch in which a resumed run stopped (its `position`:
-    epoch and batch) only the batches that are left are given; the length is that of whole epochs,
-    as Lightning expects.
-
-    Raises:
-        DataError: A batch has fewer graphs than there are processes.
-    """
-
-    def __init__(
-        self, batches: EpochBatches, position: tuple[int, int], rank: int = 0, world_size: int = 1
-    ) -> None:
-        if len(batches.indices) // len(batches) < world_size:
-            raise DataError(
-                f"training batches of {len(batches.indices) // len(batches)} graphs cannot be "
-                f"shared by {world_size} processes: give a larger --data.batch_size"
-            )
-        self.batches = batches
-        self.position = position
-        self.rank = rank
-        self.world_size = world_size
-        # Workers draw the order as soon as they start, before training says which epoch it is.
-        self.set_epoch(position[0])
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that the next iteration gives."""
-        self.batches.set_epoch(epoch)
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
     @property
     def first_batch(self) -> int:
         """Batch that the epoch begins with; not 0 where a resumed run goes on inside an epoch."""
         epoch, batch = self.position
-        return batch if self.batches.epoch == epoch else 0
+        return batch if self.epoch == epoch else 0
+
+    def _whole_epoch(self) -> list[np.ndarray]:
+        order = np.random.default_rng([self.seed, self.epoch]).permutation(self.indices)
+        return np.array_split(order, self._num_batches)
 
     def counts(self, of_graphs: np.ndarray) -> np.ndarray:
         """Sum a number per graph of the store ``[G]`` over each batch of the epoch, ``[batches]``.
 
         Those of all processes are counted together.
         """
-        return np.array([of_graphs[numbers].sum() for numbers in self.batches])
+        return np.array([of_graphs[numbers].sum() for numbers in self._whole_epoch()])
 
     def __iter__(self) -> Iterator[list[int]]:
-        for numbers in itertools.islice(self.batches, self.first_batch, None):
-            yield numbers[self.rank :: self.world_size]
+        for batch in self._whole_epoch()[self.first_batch :]:
+            yield batch[self._share].tolist()
+
+
+class GivenBatches(list[list[int]]):
+    """Batches for evaluation; a list with attributes, which Lightning asks of a batch sampler."""
 
 
 def bounded(
@@ -195,7 +171,7 @@ def make_loader(
     Args:
         store: The graphs.
         vocabulary: The codes that the model knows.
-        batches: Indices of the graphs of each batch: `in_order`, `EpochBatches`, `TrainingOrder`.
+        batches: Indices of the graphs of each batch: `in_order`, `EpochBatches`.
         num_workers: Processes that make batches; 0 makes them in this one.
         pin_memory: Copy batches to page-locked memory, for a GPU.
         attention_blocks: See `Collator`.

@@ -12,8 +12,7 @@ from graphormer_sepnorm.errors import DataError
 
 _BLOCK_PAIRS = 300_000  # pairs of atoms worked on at once: enough to vectorize, small in memory
 _LARGEST = float(np.finfo(np.float32).max)  # a larger weight would be stored as infinity
-# Numbers of atom features, bond features (None: there is no bond yet) and targets.
-_Widths = tuple[int, int | None, int]
+_Widths = tuple[int, int, int]  # numbers of atom features, bond features and targets
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,27 +23,11 @@ class MolecularGraph:
         atom_codes: ``[n, A]`` int64, one row per atom, one column per atom feature.
         edge_index: ``[2, E]`` int64, source and target atom of each directed bond.
         bond_codes: ``[E, K]`` int64, one row per directed bond, one column per bond feature.
-
-    Raises:
-        DataError: The shapes do not fit together, or there is no atom.
     """
 
     atom_codes: np.ndarray
     edge_index: np.ndarray
     bond_codes: np.ndarray
-
-    def __post_init__(self) -> None:
-        well_formed = (
-            self.atom_codes.ndim == 2
-            and self.bond_codes.ndim == 2
-            and self.edge_index.shape == (2, len(self.bond_codes))
-        )
-        if not (well_formed and self.num_atoms):
-            raise DataError(
-                "a molecular graph needs atom_codes [n, A] of an atom or more, edge_index [2, E] "
-                f"and bond_codes [E, K], but got {self.atom_codes.shape}, {self.edge_index.shape} "
-                f"and {self.bond_codes.shape}"
-            )
 
     @property
     def num_atoms(self) -> int:
@@ -83,7 +66,6 @@ class PackedGraphs:
     def concatenate(cls, parts: Sequence[PackedGraphs]) -> PackedGraphs:
         """Return the graphs of all parts, at least one, in this order."""
         arrays = {one.name: [getattr(part, one.name) for part in parts] for one in fields(cls)}
-        arrays["bond_codes"] = _with_bonds(arrays["bond_codes"])
         return cls(
             **{
                 name: np.concatenate(of_parts, axis=int(name == "edge_index"))
@@ -124,8 +106,7 @@ class PackedGraphs:
 def packed_blocks(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
     """Check graphs and pack them into blocks of bounded size.
 
-    These are `MolecularGraph` or PyG ``Data`` objects, or `PackedGraphs`, which are passed on. A
-    block without bonds may have another number of bond features than the others.
+    These are `MolecularGraph` or PyG ``Data`` objects, or `PackedGraphs`, which are passed on.
 
     Raises:
         DataError: Naming the graph that is not of this form.
@@ -137,7 +118,7 @@ def packed_blocks(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
             if group:
                 yield _in_range(_packed(group), position - len(group))
             own = data.atom_codes.shape[1], data.bond_codes.shape[1], data.targets.shape[1]
-            widths = _agreed(position, own, bool(data.num_bonds.any()), widths)
+            widths = _agreed(position, own, widths)
             yield _in_range(data, position)
             group, pairs, position = [], 0, position + len(data)
             continue
@@ -145,7 +126,7 @@ def packed_blocks(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
         # A graph without codes of its bonds is none among graphs that have one.
         coded = isinstance(data, MolecularGraph) or getattr(data, "edge_attr", None) is not None
         own = graph.atom_codes.shape[1], graph.bond_codes.shape[1] * coded, len(targets)
-        widths = _agreed(position, own, graph.edge_index.size > 0, widths)
+        widths = _agreed(position, own, widths)
         if group and pairs + graph.num_atoms**2 > _BLOCK_PAIRS:
             yield _in_range(_packed(group), position - len(group))
             group, pairs = [], 0
@@ -156,17 +137,13 @@ def packed_blocks(graphs: Iterable[Any]) -> Iterator[PackedGraphs]:
         yield _in_range(_packed(group), position - len(group))
 
 
-def _agreed(position: int, own: _Widths, bonds: bool, before: _Widths | None) -> _Widths:
-    """Return the widths of all graphs so far; without bonds that of their features says nothing."""
-    own = own if bonds else (own[0], None, own[2])
-    if before is None:
-        return own
-    own = own[0], before[1] if own[1] is None else own[1], own[2]
-    before = before[0], own[1] if before[1] is None else before[1], before[2]
-    if own != before:
+def _agreed(position: int, own: _Widths, before: _Widths | None) -> _Widths:
+    """Return the widths of all graphs so far."""
+    if before not in (None, own):
         raise DataError(
             f"graph {position} has {own} (atom features, bond features, targets), the graphs "
-            f"before it {before}: all graphs of a data set must agree, also in having an edge_attr"
+            f"before it {before}: all graphs of a data set must agree, also in having an edge_attr "
+            "(of shape [0, features] where there is no bond)"
         )
     return own
 
@@ -191,20 +168,12 @@ def _packed(group: list[tuple[MolecularGraph, np.ndarray, float]]) -> PackedGrap
         num_bonds=np.array([len(graph.bond_codes) for graph in graphs]),
         atom_codes=np.concatenate([graph.atom_codes for graph in graphs]),
         edge_index=np.concatenate([graph.edge_index for graph in graphs], axis=1),
-        bond_codes=np.concatenate(_with_bonds([graph.bond_codes for graph in graphs])),
+        bond_codes=np.concatenate([graph.bond_codes for graph in graphs]),
         targets=np.stack(targets),
         weights=np.array(weights, dtype=np.float32),
         extra=no_numbers(len(graphs)),
         bounds=no_numbers(len(graphs)),
     )
-
-
-def _with_bonds(codes: list[np.ndarray]) -> list[np.ndarray]:
-    """Leave out arrays of no bonds, which need not have the others' columns.
-
-    Among such alone, one that has several columns knows of them.
-    """
-    return [one for one in codes if len(one)] or [max(codes, key=lambda one: one.shape[1])]
 
 
 def no_numbers(graphs: int) -> np.ndarray:
@@ -238,22 +207,16 @@ def checked_graph(data: Any, where: str) -> tuple[MolecularGraph, np.ndarray, fl
             f"{where} has {len(atom_codes)} atoms, {edge_index.shape[1]} edges and edge_attr of "
             f"{len(bond_codes)}: give an atom or more, and a row of edge_attr for each edge"
         )
-    try:
-        targets, weight = getattr(data, "y", None), getattr(data, "weight", None)
-        targets = np.asarray(() if targets is None else targets, dtype=np.float32).reshape(-1)
-        weight = 1.0 if weight is None else float(weight)
-    except (TypeError, ValueError, RuntimeError) as error:  # the last of a label with a gradient
-        raise DataError(f"{where}: y (labels) or weight does not hold numbers ({error})") from error
+    targets, weight = getattr(data, "y", None), getattr(data, "weight", None)
+    targets = np.asarray(() if targets is None else targets, dtype=np.float32).reshape(-1)
+    weight = 1.0 if weight is None else float(weight)
     if not 0 <= weight <= _LARGEST:
         raise DataError(f"{where} has the weight {weight}: it must be a number from 0 to 3e38")
     return MolecularGraph(atom_codes, edge_index, bond_codes), targets, weight
 
 
 def _integers(values: Any, what: str) -> np.ndarray:
-    try:
-        array = np.asarray(values)
-    except (TypeError, ValueError, RuntimeError) as error:  # a tensor on a GPU, with a gradient
-        raise DataError(f"{what} cannot be read as an array ({error})") from error
+    array = np.asarray(values)
     # An array without entries may be of floats: torch makes empty ones so.
     if array.size and not (np.issubdtype(array.dtype, np.integer) or array.dtype == bool):
         raise DataError(f"{what} are {array.dtype}: Graphormer embeds integer codes")

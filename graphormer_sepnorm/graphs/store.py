@@ -201,16 +201,12 @@ def _narrow(values: np.ndarray) -> np.ndarray:
 
 def _problem(directory: Path, key: dict[str, str | int]) -> str | None:
     """Say why the store cannot be used, or return None."""
-    record = read_json(directory / "store.json")
-    if record is None:
-        return "is incomplete"
+    record = read_json(directory / "store.json") or {}
     if record.get("key") != key:
-        return "was made from other data or by another version"
-    if set(record.get("checksums", ())) != set(_ARRAYS):
-        return "is incomplete"
-    for name, checksum in record["checksums"].items():
-        with contextlib.suppress(OSError):  # another process may be replacing it
-            if sha256_of(directory / f"{name}.npy") == checksum:
+        return "is incomplete, or was made from other data or by another version"
+    for name in _ARRAYS:
+        with contextlib.suppress(OSError, KeyError):  # another process may be replacing it
+            if sha256_of(directory / f"{name}.npy") == record["checksums"][name]:
                 continue
         return f"is damaged ({name}.npy)"
     return None

@@ -135,7 +135,10 @@ class Task:
         for metric in self.metrics if metrics is None else metrics:
             of_all = self.is_of_all_classes(metric)
             if of_all:
-                values[metric.name] = _OF_CLASSES[metric.name](targets, predictions)
+                known = targets[:, 0] == targets[:, 0]
+                pair = targets[known], predictions[known]
+                sound = known.any() and math.isfinite(pair[1].sum())
+                values[metric.name] = _OF_CLASSES[metric.name](*pair) if sound else math.nan
             if metric.function is None:
                 continue
             each = [metric.of(*pair) for pair in zip(targets.T, predictions.T, strict=True)]
@@ -195,18 +198,11 @@ class Task:
         return self.evaluate(self.in_units(labels), self.in_units(values), metrics)
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the task as lists and strings, for a checkpoint."""
-        of_classes: dict[str, Any] = {"one_of": self.one_of} if self.one_of else {}
-        if self.shifts:
-            of_classes["shifts"] = list(self.shifts)
-        named = {"ones": self.ones, "zeros": self.zeros}
+        """Return the task as lists and strings, without what is empty, for a checkpoint."""
         return {
-            **of_classes,
-            **{which: list(names) for which, names in named.items() if any(names)},
-            "kind": self.kind,
-            "targets": list(self.targets),
-            "units": list(self.units),
-            "metric": self.metric,
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in vars(self).items()
+            if value
         }
 
     def class_1(self, target: str) -> str:
@@ -228,33 +224,23 @@ class Task:
     @classmethod
     def from_plain(cls, plain: dict) -> Task:
         """Make a task from what `to_plain` gave."""
-        targets, units = tuple(plain["targets"]), tuple(plain["units"])
-        ones, zeros = (tuple(plain.get(which, ())) for which in ("ones", "zeros"))
-        one_of = plain.get("one_of", "")
-        shifts = tuple(plain.get("shifts", ()))
-        return cls(plain["kind"], targets, units, plain["metric"], one_of, ones, zeros, shifts)
+        fields: dict[str, Any] = {
+            name: tuple(one) if isinstance(one, list) else one for name, one in plain.items()
+        }
+        return cls(**fields)
 
 
 def _accuracy(targets: np.ndarray, predictions: np.ndarray) -> float:
     """Share of the molecules whose most probable class is theirs, of 0/1 ``[n, C]``."""
-    import numpy as np
-
-    known = targets[:, 0] == targets[:, 0]
-    if not known.any() or not np.isfinite(predictions[known]).all():
-        return math.nan
-    right = targets[known].argmax(axis=1) == predictions[known].argmax(axis=1)
-    return float(right.mean())
+    return float((targets.argmax(axis=1) == predictions.argmax(axis=1)).mean())
 
 
 def _cross_entropy(targets: np.ndarray, predictions: np.ndarray) -> float:
     """Mean of -ln of the probability of the class of a molecule, made to add up to 1."""
     import numpy as np
 
-    known = targets[:, 0] == targets[:, 0]
-    if not known.any() or not np.isfinite(predictions[known]).all():
-        return math.nan
-    shares = predictions[known] / predictions[known].sum(axis=1, keepdims=True)
-    own = (shares * targets[known]).sum(axis=1)
+    shares = predictions / predictions.sum(axis=1, keepdims=True)
+    own = (shares * targets).sum(axis=1)
     return float(-np.log(np.clip(own, np.finfo(np.float64).eps, 1)).mean())
 
 

@@ -25,7 +25,6 @@ from graphormer_sepnorm.inference.limits import BATCH_SIZE, MAX_ATOMS
 from graphormer_sepnorm.tables.formats import format_of
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.reader import Layout, TableReader
-from graphormer_sepnorm.tables.writer import Mark
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.inference.evaluation import Evaluation
@@ -219,10 +218,10 @@ def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> d
     }
 
 
-def save_progress(job: TableJob, mark: Mark, identity: dict[str, Any], outcome: Outcome) -> None:
+def save_progress(job: TableJob, mark: int, identity: dict[str, Any], outcome: Outcome) -> None:
     """Note how far the output is, atomically."""
     state = {name: getattr(outcome, name) for name in ("rows", "warnings", "errors")}
-    state |= {"offset": mark.offset, "identity": identity}
+    state |= {"offset": mark, "identity": identity}
     try:
         write_json(job.progress_file, state, indent=1)
     except OSError as error:
@@ -230,7 +229,7 @@ def save_progress(job: TableJob, mark: Mark, identity: dict[str, Any], outcome: 
     outcome.safe_rows = outcome.rows
 
 
-def earlier_progress(job: TableJob, identity: dict[str, Any], outcome: Outcome) -> Mark | None:
+def earlier_progress(job: TableJob, identity: dict[str, Any], outcome: Outcome) -> int | None:
     """Return where an earlier run of the same job stopped; None if there was none.
 
     Raises:
@@ -240,7 +239,7 @@ def earlier_progress(job: TableJob, identity: dict[str, Any], outcome: Outcome) 
         return None
     try:
         state = json.loads(job.progress_file.read_text(encoding="utf-8"))
-        before, mark = state["identity"], Mark(int(state["offset"]))
+        before, mark = state["identity"], int(state["offset"])
         rows, warnings, errors = state["rows"], state["warnings"], Counter(state["errors"])
     except FileNotFoundError:
         return None  # interrupted before the first rows were safe

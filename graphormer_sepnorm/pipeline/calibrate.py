@@ -14,7 +14,6 @@ from scipy.sparse import csr_array
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
 from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.inference.checkpoint import CONFIDENCE, KEY
 from graphormer_sepnorm.inference.predictor import LEVEL, SAMPLE, Predictor
@@ -94,7 +93,7 @@ def _measured(
     stored = stored[sampled(len(stored), MOST_KEPT)]
     rows = stored  # known by their rows in a table, or by their indices
     if report is not None:
-        rows = np.concatenate([report.splits[split].rows for split in SPLITS])[stored]
+        rows = np.array([row.number for part in report.splits.values() for row in part])[stored]
     neighbors = Neighbors.of(
         _fingerprints(data, stored),
         rows,

@@ -254,7 +254,7 @@ def prediction_columns(
     splits = data.splits
     columns: dict[str, list[Any]] = {"number": [*range(len(predictions))]}
     if splits.report:
-        columns["row"] = list(splits.report.splits[split].rows)
+        columns["row"] = [row.number for row in splits.report.splits[split]]
         columns |= splits.report.ids(split)
     if splits.smiles:
         columns["smiles"] = list(splits.smiles[split])

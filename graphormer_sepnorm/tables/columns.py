@@ -145,11 +145,7 @@ def find_column(columns: Sequence[str], wanted: str, where: str) -> int:
     if len(found) == 1:
         return found[0]
     if found:
-        *first, last = [str(at + 1) for at in found]
-        raise DataError(
-            f"{where}: {len(found)} columns are called {wanted!r} (columns {', '.join(first)} and "
-            f"{last}): rename all but one"
-        )
+        raise DataError(f"{where}: {len(found)} columns are called {wanted!r}: rename all but one")
     hint = did_you_mean(wanted, map(in_a_line, shown))
     raise DataError(
         f"{where}: there is no column {wanted!r}{hint}; the columns are {listed(shown)}"

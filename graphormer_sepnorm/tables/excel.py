@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-import logging
 import math
 import re
 import warnings
-import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -21,12 +18,7 @@ from graphormer_sepnorm.tables.reader import Layout, Row, TableReader
 from graphormer_sepnorm.tables.text import open_binary
 from graphormer_sepnorm.tables.writer import WholeFileWriter
 
-log = logging.getLogger(__name__)
-
 _MOST_ROWS = 1_048_576  # of a sheet
-_LARGEST_BYTES = 2_000_000_000  # a file of some kilobytes can be packed so that it unpacks to more
-_CALCULATED = 1000  # rows in which formulas without values are looked for
-_LONGEST_CELL = 32_767  # characters
 _FIRST_YEAR = 1900
 _LARGEST_INTEGER = 10**15  # of larger ones Excel makes the digits after the fifteenth zeros
 _OF_EXCEL = (bool, int, float, Decimal, date, time, timedelta)
@@ -65,22 +57,8 @@ class ExcelReader(TableReader):
         try:
             # It warns of styles that it does not know.
             with self._explained(), warnings.catch_warnings(action="ignore"):
-                with zipfile.ZipFile(self._raw) as archive:
-                    size = sum(member.file_size for member in archive.infolist())
-                if size > _LARGEST_BYTES:
-                    raise ValueError(f"it says to hold {size:,} bytes")
-                self._raw.seek(0)
                 self._book = library.load_workbook(self._raw, read_only=True, data_only=True)
-            sheet, header = self._find_sheet(layout)
-            with self._explained(), warnings.catch_warnings(action="ignore"):
-                formulas = library.load_workbook(self._raw, read_only=True)[sheet.title]
-                if first := _uncalculated(formulas, sheet):
-                    log.warning(
-                        "%s: cell %s, for one, is a formula without a value and counts as empty: "
-                        "the workbook was never calculated; open and save it",
-                        self.name,
-                        first,
-                    )
+            header = self._find_sheet(layout)
         except BaseException:
             self._raw.close()
             raise
@@ -90,8 +68,8 @@ class ExcelReader(TableReader):
             for at, cell in enumerate(header[: last + 1], start=1)
         )
 
-    def _find_sheet(self, layout: Layout) -> tuple[Any, Sequence[Any]]:
-        """Find the sheet whose rows are read; return it and its header."""
+    def _find_sheet(self, layout: Layout) -> Sequence[Any]:
+        """Find the sheet whose rows are read; return its header."""
 
         def is_header(line: int, cells: Sequence[Any]) -> bool:
             return layout.header_row in (None, line) and any(map(_there, cells))
@@ -130,7 +108,7 @@ class ExcelReader(TableReader):
             )
         sheet, self._rows, header = (of_smiles or found)[0]
         self.name += f" (sheet {sheet.title!r})" if len(sheets) > 1 else ""
-        return sheet, header
+        return header
 
     def __iter__(self) -> Iterator[Row]:
         return self._counted(self._parsed())
@@ -161,29 +139,12 @@ def _there(cell: object) -> bool:
     return cell is not None and cell != ""
 
 
-def _uncalculated(formulas: Any, values: Any) -> str:
-    """Return the first formula of the first rows; the empty string if any has a saved value."""
-    formulas.reset_dimensions()
-    first = ""
-    rows = zip(formulas.iter_rows(), values.iter_rows(), strict=False)
-    for cells, saved in itertools.islice(rows, _CALCULATED):
-        for cell, known in zip(cells, saved, strict=False):
-            if cell.data_type == "f":
-                if known.value is not None or known.data_type == "str":  # an empty text
-                    return ""
-                first = first or cell.coordinate
-    return first
-
-
 class ExcelWriter(WholeFileWriter):
     """Writes a workbook of one sheet; text stays text, also where it looks like a formula.
 
     What Excel has no cells for, such as lists, times with a zone, days before 1900, infinities and
-    integers of 16 digits, is written as text. Of a text that is longer than a cell can be the end
-    is cut, which three dots say.
+    integers of 16 digits, is written as text. openpyxl cuts a text that is too long for a cell.
     """
-
-    format = "xlsx"
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
         library = _openpyxl()
@@ -221,10 +182,7 @@ class ExcelWriter(WholeFileWriter):
         )
         if isinstance(value, _OF_EXCEL) and not none_for_it:
             return value
-        text = str(value)
-        if len(text) > _LONGEST_CELL:
-            text = f"{text[: _LONGEST_CELL - 3]}..."
-        cell = self._cell(self._sheet, value=_ILLEGAL.sub("\ufffd", text))
+        cell = self._cell(self._sheet, value=_ILLEGAL.sub("\ufffd", str(value)))
         cell.data_type = "s"
         return cell
 

@@ -10,8 +10,6 @@ from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Layout, TableReader
 from graphormer_sepnorm.tables.text import DelimitedReader, SmilesReader, TextSource
 
 _ANYTHING = (".txt", ".txt.gz")  # such a file is what its first line says
-# The formats that have a part of a layout; None: not known yet.
-_LAYOUTS = {"sheet": ("xlsx",), "header_row": (None, "csv", "tsv", "xlsx")}
 
 
 def open_table(
@@ -36,14 +34,6 @@ def open_table(
     if format in WHOLE_FILES and (standard or Path(source).is_fifo()):
         where = "standard input" if standard else f"the pipe {source}"
         raise DataError(f"{WHOLE_FILES[format]} cannot be read from {where}: name the file")
-    for name, formats in _LAYOUTS.items():
-        value = getattr(layout, name)
-        below = isinstance(value, int) and value < 1
-        if below or (value is not None and format not in formats):
-            raise DataError(
-                f"{layout.options}{name} {value} is not for {source}: it is for "
-                f"{', '.join(filter(None, formats))} files, rows count from 1"
-            )
     if format == "parquet":
         from graphormer_sepnorm.tables.parquet import ParquetReader
 

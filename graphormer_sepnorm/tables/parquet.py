@@ -14,7 +14,6 @@ from graphormer_sepnorm.tables.text import open_binary
 from graphormer_sepnorm.tables.writer import WholeFileWriter
 
 _BATCH_ROWS = 4096
-_TIME = "time64[ns]"  # Python's has no nanoseconds, and Arrow drops them without a word
 
 
 def _pyarrow() -> Any:
@@ -24,17 +23,8 @@ def _pyarrow() -> Any:
     return pyarrow
 
 
-class _Stored(str):
-    """A value that may be none of Python's, as the year 10000: its text, and for Parquet itself."""
-
-    value: Any = None  # a scalar of Arrow's
-
-    def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        return str, (str(self),)  # other processes get the text: Arrow's scalar cannot be sent
-
-
 class ParquetReader(TableReader):
-    """A Parquet file; cells are values of Python's types, or text where these have no such.
+    """A Parquet file; cells are values of Python's types.
 
     Text that the file does not call text, but bytes, as some programs write it, is text.
     """
@@ -81,21 +71,8 @@ class ParquetReader(TableReader):
 
 
 def _cells(column: Any) -> list[Any]:
-    kind = str(column.type)
-    with contextlib.suppress(OverflowError, ValueError):  # a date far away, or bytes as text
-        if "binary" in kind:
-            return [*map(_text, column.to_pylist())]
-        if _TIME not in kind:
-            return column.to_pylist()
-    return [*map(_cell, column)]
-
-
-def _cell(value: Any) -> Any:
-    kind = str(value.type)
-    if _TIME not in kind or not value.is_valid or (kind == _TIME and value.value % 1000 == 0):
-        with contextlib.suppress(OverflowError, ValueError):
-            return value.as_py()
-    return _stored(value)
+    cells = column.to_pylist()
+    return [*map(_text, cells)] if "binary" in str(column.type) else cells
 
 
 def _text(cell: Any) -> Any:
@@ -106,27 +83,12 @@ def _text(cell: Any) -> Any:
     return cell
 
 
-def _stored(value: Any) -> _Stored:
-    shown, arrow = value, _pyarrow()
-    if getattr(value.type, "tz", None):  # maybe a time zone that is not known here
-        shown = value.cast(arrow.timestamp(value.type.unit, "UTC"))
-    try:
-        data = shown.cast(arrow.string()).as_buffer().to_pybytes()
-    except arrow.ArrowException:  # of several values
-        data = f"<{value.type}>".encode()
-    stored = _Stored(data.decode("utf-8", "surrogateescape"))
-    stored.value = value
-    return stored
-
-
 class ParquetWriter(WholeFileWriter):
     """Writes a Parquet file; each call of `write` becomes a row group.
 
     Columns hold the `types` of Arrow, others text; those of a Parquet file that it is `like` come
     first and keep their types.
     """
-
-    format = "parquet"
 
     def __init__(
         self, path: Path, columns: Sequence[str], types: Mapping[str, str], like: TableReader | None
@@ -171,8 +133,6 @@ def _value(cell: object, kind: str, ours: bool) -> object:
     """Return a cell for a column of this kind; of `ours` nan is missing, others' stays."""
     if cell is None or (ours and isinstance(cell, float) and math.isnan(cell)):
         return None
-    if isinstance(cell, _Stored):
-        return cell.value
     if isinstance(cell, str) and "binary" in kind:
         return cell.encode()
     return _utf8(str(cell)) if kind in ("string", "large_string") else cell

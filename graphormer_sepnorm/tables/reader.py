@@ -107,10 +107,10 @@ class TableReader(ABC):
                 f"{self.name} is cut off, damaged or not {self._kind} {self._place()} ({reason})"
             ) from error
 
-    def _row(self, line: int, cells: tuple[Any, ...], problem: str = "", record: str = "") -> Row:
+    def _row(self, line: int, cells: tuple[Any, ...], problem: str = "") -> Row:
         """Count a row and return it."""
         self._done += 1
-        return Row(self._done, line, cells, problem, record)
+        return Row(self._done, line, cells, problem)
 
     def _counted(self, rows: Iterator[tuple[int, tuple[Any, ...], str]]) -> Iterator[Row]:
         """Give rows of line, cells and problem; those without cells are empty, none at the end."""

@@ -30,11 +30,7 @@ _NOT_TEXT = (b"PAR1", b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"BZh", b"\xfd7zX", b"
 _NO_LETTERS, _START = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]"), 64
 # The fourth line of a record of an SD file (CTfile formats, BIOVIA: the counts line).
 _COUNTS = re.compile(rb"(?:[^\r\n]*(?:\r\n?|\n)){3}[ \d]{6}[^\r\n]{0,40}V[23]000\s")
-# Excel's line before the header; a tab is stripped.
-_SEPARATOR = re.compile(r'"?sep=([,;|]?)"?', re.IGNORECASE)
-# A longer line is no line of a table, and might have no end; a longer cell is an unclosed quote
-# that swallows the rest of the table.
-_LONGEST_LINE, _LONGEST_CELL = 20_000_000, 10_000_000
+_LONGEST_CELL = 10_000_000  # a longer one is an unclosed quote that swallows the rest of the table
 _COMMA_LINES = 1000  # in which numbers with a decimal comma are looked for
 
 
@@ -46,7 +42,6 @@ class TextSource:
 
     Attributes:
         name: What it is called in messages.
-        separator: What separates cells, if a line ``sep=;`` says so; it is not one of the lines.
         marked: Whether it begins with a byte-order mark.
         place: How far the table has been read, for messages: ``after row 7``.
 
@@ -62,14 +57,10 @@ class TextSource:
         self._size = 0 if self._standard else os.fstat(self._raw.fileno()).st_size
         self.place: Callable[[], str] = lambda: "at its beginning"
         self._ahead: deque[str] = deque()
+        self._lines = self._read()
         try:
             with self._explained():
                 self._wrapper = self._decoded()
-            self._lines = self._read()
-            said = _SEPARATOR.fullmatch("".join(self.peek(1)).strip())
-            self.separator = (said[1] or "\t") if said else ""
-            if said:
-                next(self)
         except DataError:
             if not self._standard:
                 self._raw.close()
@@ -94,13 +85,7 @@ class TextSource:
 
     def _read(self) -> Iterator[str]:
         with self._explained():
-            while line := self._wrapper.readline(_LONGEST_LINE):
-                if len(line) == _LONGEST_LINE and line[-1] not in "\r\n":
-                    raise DataError(
-                        f"{self.name} is not a table: a line {self.place()} has more than "
-                        f"{_LONGEST_LINE:,} characters"
-                    )
-                yield line
+            yield from self._wrapper
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -117,8 +102,6 @@ class TextSource:
         """Return the format that the first lines leave no doubt about; empty if there is none."""
         if self._sd_file:
             return "sdf"
-        if self.separator:
-            return "tsv" if self.separator == "\t" else "csv"
         line = "".join(self.peek(1)).strip()
         for delimiter in "\t,;|":
             cells = _names(line, delimiter)
@@ -191,11 +174,11 @@ class DelimitedReader(_TextReader):
         super().__init__(text)
         self.format, self.marked = format, text.marked
         above = (layout.header_row or 1) - 1
-        self._skipped = above + bool(text.separator)
+        self._skipped = above
         for _ in islice(text, above):
             pass
         header = "".join(text.peek(1))
-        self.delimiter = text.separator or _find_delimiter(header, format)
+        self.delimiter = _find_delimiter(header, format)
         if self.delimiter == ";":
             cells = (cell for line in text.peek(_COMMA_LINES) for cell in _names(line, ";"))
             self.decimal_comma = any(

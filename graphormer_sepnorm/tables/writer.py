@@ -9,7 +9,6 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
 from types import MappingProxyType
@@ -34,17 +33,6 @@ _WITH_POINT = re.compile(r"-?\d+\.\d+(e[-+]?\d+)?")
 _QUOTED = re.compile(r'[,;\t"\r\n]|^\s|\s$')
 
 
-@dataclass(frozen=True)
-class Mark:
-    """A place in a partial file from which it can be continued.
-
-    Attributes:
-        offset: Bytes of the partial file before it.
-    """
-
-    offset: int
-
-
 def create_table(
     destination: str | Path,
     columns: Sequence[str],
@@ -52,13 +40,14 @@ def create_table(
     format: str | None = None,
     like: TableReader | None = None,
     types: Mapping[str, str] = MappingProxyType({}),
-    resume: Mark | None = None,
+    resume: int | None = None,
 ) -> TableWriter:
     """Begin a table, or continue one.
 
     A file is written beside its place, as ``NAME.partial``, and has its own name when it is
-    complete and safe on disk (`TableWriter.commit`). The part that was written before a `Mark` can
-    be continued after whatever happened; the result is the same file, byte by byte. A device or a
+    complete and safe on disk (`TableWriter.commit`). The part that was written before a
+    `TableWriter.mark` can be continued after whatever happened; the result is the same file, byte
+    by byte. A device or a
     pipe is written to at once.
 
     Args:
@@ -70,7 +59,7 @@ def create_table(
             written from SDF; Parquet takes over the types of Parquet, CSV the delimiter and decimal
             sign of CSV.
         types: What columns hold, for Parquet: ``float64``, ``int64``, ...; others are text.
-        resume: Where to continue; None starts over.
+        resume: The mark where a text file is continued; None starts over.
 
     Raises:
         DataError: The format is not one of these, or the file cannot be made.
@@ -84,9 +73,6 @@ def create_table(
         raise DataError("a SMILES file has no columns to write to: name a .csv, .tsv or .parquet")
     if format in WHOLE_FILES and stream:
         raise DataError(f"{WHOLE_FILES[format]} cannot be written to {name}: name another file")
-    if resume is not None and (stream or format in WHOLE_FILES):
-        what = name if stream else WHOLE_FILES[format]
-        raise DataError(f"{what} cannot be continued: name a .csv or .tsv file")
     path = None if standard else behind_link(Path(destination))
     if path is not None and path.is_dir():
         raise DataError(f"{path} is a directory: name a file, or - for standard output")
@@ -127,13 +113,13 @@ class TableWriter(ABC):
             records: For SDF: the records that the columns are added to.
         """
 
-    @abstractmethod
-    def mark(self) -> Mark:
-        """Make sure that what has been written is on disk, and return the place.
+    def mark(self) -> int:
+        """Make sure that what has been written is on disk, and return how many bytes it takes.
 
         Raises:
-            DataError: The format cannot be continued (Parquet, Excel).
+            DataError: The format (Parquet, Excel) or the place cannot be continued.
         """
+        raise DataError(f"{self._path or 'standard output'} cannot be continued: name a .csv file")
 
     @abstractmethod
     def _finish(self) -> Any:
@@ -176,18 +162,11 @@ class TableWriter(ABC):
 class WholeFileWriter(TableWriter):
     """A format that is written at its end, so that it cannot be continued."""
 
-    format: str
-
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         assert self.partial is not None
         with self._explained():
             self._file = self.partial.open("wb")
-
-    def mark(self) -> Mark:
-        """Refuse."""
-        what = WHOLE_FILES[self.format]
-        raise DataError(f"{what} cannot be continued: name a .csv or .tsv file")
 
     @abstractmethod
     def _stop(self) -> None: ...
@@ -213,7 +192,7 @@ class _TextWriter(TableWriter):
         columns: Sequence[str],
         format: str,
         like: TableReader | None,
-        resume: Mark | None,
+        resume: int | None,
     ) -> None:
         super().__init__(path)
         self._format = format
@@ -283,13 +262,13 @@ class _TextWriter(TableWriter):
             record += end  # the data field before ours ends with an empty line
         return "".join([record, *added, f"$$$${end}"])
 
-    def mark(self) -> Mark:
+    def mark(self) -> int:
         if self.partial is None:
-            raise DataError(f"{self._path or 'standard output'} cannot be continued: name a file")
+            return super().mark()
         with self._explained():
             self._file.flush()
             os.fsync(self._file.fileno())
-            return Mark(self._file.tell())
+            return self._file.tell()
 
     def _finish(self) -> Any:
         return self._file
@@ -300,14 +279,14 @@ class _TextWriter(TableWriter):
                 self._file.close()
 
 
-def _continued(partial: Path, resume: Mark) -> Any:
+def _continued(partial: Path, resume: int) -> Any:
     size = partial.stat().st_size if partial.exists() else -1
-    if size < resume.offset:
+    if size < resume:
         state = "gone" if size < 0 else "shorter than it was when it was left"
         raise DataError(f"{partial} is {state}: it cannot be continued, begin anew")
     file = partial.open("r+b")
-    file.truncate(resume.offset)
-    file.seek(resume.offset)
+    file.truncate(resume)
+    file.seek(resume)
     return file
 
 

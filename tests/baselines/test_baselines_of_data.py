@@ -46,7 +46,7 @@ def data(
         member_folds=None,
         own_columns=lambda split: np.empty((len(columns[split]), 0), np.float32),
         row_weights=lambda numbers: None,
-        bounds=lambda split: np.full(columns[split].shape, np.nan),
+        sides=lambda indices: np.full((len(indices), len(names), 2), np.nan),
     )
 
 

@@ -96,7 +96,7 @@ def test_inchi_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     table = write_csv(tmp_path / "u.csv", [["inchi", "y"], *written])
     report = report_of(table)
     assert report.valid == 40
-    smiles = {one for part in report.splits.values() for one in part.smiles}
+    smiles = {row.smiles for part in report.splits.values() for row in part}
     assert smiles == {Chem.CanonSmiles(Chem.MolToSmiles(Chem.MolFromInchi(s))) for s, _ in written}
 
 

@@ -77,7 +77,7 @@ def test_interrupted_job_continues_to_the_identical_file(
     model, tmp_path, capsys, monkeypatch, small_chunks, suffix, calls
 ):
     source = tmp_path / "in.csv"  # what separates the cells is known when it goes on
-    source.write_text("sep=|\nsmiles|y\n" + "".join(f"{one}|{len(one)}\n" for one in SMILES))
+    source.write_text("smiles|y\n" + "".join(f"{one}|{len(one)}\n" for one in SMILES))
     whole, output = tmp_path / f"whole.{suffix}", tmp_path / f"out.{suffix}"
     options = ["-i", str(source), "--jobs", "1"]
     assert main([str(model), *options, "-o", str(whole)]) == 0

@@ -55,9 +55,6 @@ def test_whole_zinc(real_data_root_full: Path, zinc_subset: DatasetSplits) -> No
     everything = [PackedGraphs.concatenate([*part.packed()]) for part in zinc.parts.values()]
     sizes = [part.num_atoms for part in everything]
     assert [(int(s.min()), int(s.max())) for s in sizes] == [(6, 38), (6, 38), (8, 37)]
-    first = [part[0] for part in zinc.parts.values()]
-    assert [(g.num_nodes, g.num_edges) for g in first] == [(33, 72), (21, 44), (24, 52)]
-    assert [float(g.y) for g in first] == pytest.approx([3.0464, 2.0992, 3.1382], abs=1e-4)
     # all 28 atom types occur in training, and the bond codes are 1 to 3
     assert np.unique(everything[0].atom_codes).tolist() == list(range(28))
     assert np.unique(everything[0].bond_codes).tolist() == [1, 2, 3]
@@ -102,21 +99,6 @@ def test_molhiv_files_are_read_as_ogb_reads_them(
             assert np.array_equal(ours.x, ogbs["node_feat"])
             assert np.array_equal(ours.edge_index, ogbs["edge_index"])
             assert np.array_equal(ours.edge_attr, ogbs["edge_feat"])
-
-
-# Molecules of OGB's numbers 30784, 30785, 35728 (train), 12882, 18293 (validation), 137, 987 (test)
-# have valences that RDKit 2022.9 let pass and later releases refuse.
-UNREADABLE = {"train": 3, "validation": 2, "test": 2}
-
-
-def test_seven_molecules_cannot_be_read(molhiv):
-    reasons = {}
-    for split, smiles in molhiv.smiles.items():
-        # All seven hold an element that is rare in the set: the others are read in the next test.
-        suspects = [text for text in smiles if "Al" in text or "Ge" in text or "[B-2]" in text]
-        reasons[split] = [reason for text in suspects if (reason := parse_smiles(text).reason)]
-    assert {split: len(found) for split, found in reasons.items()} == UNREADABLE
-    assert all("Explicit valence" in reason for found in reasons.values() for reason in found)
 
 
 def test_features_from_smiles_are_the_stored_ones(molhiv):

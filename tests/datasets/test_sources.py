@@ -8,7 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from graphormer_sepnorm.datasets.sources import require_files
+from graphormer_sepnorm.errors import DataError
 
 
 def at_once(work: Callable[[], Any]) -> list[Any]:
@@ -35,7 +38,7 @@ def test_one_downloads_and_the_others_wait(tmp_path: Path) -> None:
     done = at_once(lambda: require_files("data", folder, ("a", "b"), fetch, "fetch them"))
     assert len({*done}) == 1
     assert len(calls) == 1
-    assert sorted(path.name for path in folder.iterdir()) == ["a", "b"]
+    assert sorted(path.name for path in folder.iterdir()) == [".download.lock", "a", "b"]
 
 
 def test_a_download_leaves_what_else_lies_there(tmp_path: Path) -> None:
@@ -47,10 +50,9 @@ def test_a_download_leaves_what_else_lies_there(tmp_path: Path) -> None:
         return staging
 
     first = require_files("data", tmp_path, ("a",), fetch, "fetch them")
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
-        "a": "theirs",
-        "notes": "mine",
-    }
+    assert [(tmp_path / name).read_text() for name in ("a", "notes")] == ["theirs", "mine"]
     assert require_files("data", tmp_path, ("a",), fetch, "fetch them") == first
+    with pytest.raises(DataError, match="data: b missing in"):
+        require_files("data", tmp_path, ("a", "b"), fetch, "fetch them")
     (tmp_path / "a").write_text("changed")
     assert require_files("data", tmp_path, ("a",), fetch, "fetch them") != first

@@ -65,54 +65,23 @@ def test_parquet_with_types(tmp_path: Path) -> None:
     assert "2 rows or labels cannot be used, the first is row 12: no label in active" in message
 
 
-def test_column_name_in_latin_1(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    rows = "".join(f"{smiles},{value}\n" for smiles, value in plain_rows())
-    path.write_bytes("smiles,L\xf6slichkeit\n".encode("latin-1") + rows.encode() + b"CC,x\n")
-    splits = load(path, **SPLIT)
-    assert splits.task.targets == ("L\xf6slichkeit",)
-    assert "L\xf6slichkeit" in report_text(report_of(splits))
-    named = load(path, target_columns=("L\xf6slichkeit",), **SPLIT)
-    assert named.task.targets == splits.task.targets
-    assert "the columns are smiles, L\xf6slichkeit" in failure(path, target_columns=("y",), **SPLIT)
-    report_text(report_of(splits)).encode()
-
-
-def test_columns_that_are_not_read_are_named(tmp_path: Path) -> None:
+def test_column_names_in_latin_1(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     words = ["<,train"] * 6 + [">,valid"] * 3 + ["=,test"] * 3
     rows = (f"{s},{v},{both}\n" for (s, v), both in zip(plain_rows(), words, strict=True))
-    lines = f"smiles,y,Gr\xf6\xdfe,F\xfcr\n{''.join(rows)}"
+    lines = f"smiles,L\xf6slichkeit,Gr\xf6\xdfe,F\xfcr\n{''.join(rows)}"
     path.write_bytes(lines.encode("latin-1"))
-    report = report_of(load(path))
+    splits = load(path, target_columns=("L\xf6slichkeit",))
+    assert splits.task.targets == load(path).task.targets == ("L\xf6slichkeit",)
+    report = report_of(splits)
     assert report.unread == ("Gr\xf6\xdfe", "F\xfcr")
-    assert "not read    Gr\xf6\xdfe, F\xfcr" in report_text(report)
+    text = report_text(report)
+    assert "not read    Gr\xf6\xdfe, F\xfcr" in text
+    assert "L\xf6slichkeit" in text
+    assert "the columns are smiles, L\xf6slichkeit" in failure(path, target_columns=("y",))
 
 
 # Finding the target column.
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        "smiles,value,name",
-        "Compound ID,smiles,value",
-        "moleculeId,smiles,value",
-        "Unnamed: 0,smiles,value",
-        ",smiles,value",
-    ],
-)
-def test_the_only_column_of_numbers_is_the_target(tmp_path: Path, header: str) -> None:
-    names = header.split(",")
-    cells = {"smiles": str, "name": lambda s: f"x{s}"}
-    rows = []
-    for n, (smiles, value) in enumerate(plain_rows()):
-        row = [cells[name](smiles) if name in cells else n + 1 for name in names]
-        row[names.index("value")] = value
-        rows.append(row)
-    splits = load(write_csv(tmp_path / "a.csv", rows, header), **SPLIT)
-    assert splits.task.targets == ("value",)
-    assert dict(everything(splits)) == {smiles: [value] for smiles, value in plain_rows()}
 
 
 def test_all_columns_of_numbers_can_be_targets(tmp_path: Path) -> None:
@@ -174,26 +143,14 @@ def test_the_only_column_of_numbers_is_not_taken_where_another_may_be_meant(
     assert load(path, target_columns=("MW",), **SPLIT).task.targets == ("MW",)
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "taken"),
-    [
-        ("NR-AR-LBD", [0, 1], True),
-        ("ID50", [12, 30, 7], True),
-        ("compound_id", [12, 30, 7], False),
-        ("Nr.", [5, 9, 2], False),
-        ("Substance nr", [5, 9, 2], False),
-        ("NR-AR count", [5, 9, 2], True),
-    ],
-)
-def test_ids_are_known_by_their_names(
-    tmp_path: Path, name: str, values: list[float], taken: bool
-) -> None:
-    rows = [(s, values[n % len(values)]) for n, s in enumerate(RINGS)]
-    path = write_csv(tmp_path / "a.csv", rows, f"smiles,{name}")
-    if taken:
-        assert load(path, **SPLIT).task.targets == (name,)
-    else:
-        assert "no column" in failure(path, **SPLIT)
+def test_ids_are_no_targets(tmp_path: Path) -> None:
+    for name in ("compound_id", "Unnamed: 0", ""):
+        rows = [(7 * n % 5, smiles, value) for n, (smiles, value) in enumerate(plain_rows())]
+        splits = load(write_csv(tmp_path / "a.csv", rows, f"{name},smiles,value"), **SPLIT)
+        assert splits.task.targets == ("value",)
+        assert dict(everything(splits)) == {smiles: [value] for smiles, value in plain_rows()}
+        only = write_csv(tmp_path / "b.csv", [row[:2] for row in rows], f"{name},smiles")
+        assert "no column" in failure(only, **SPLIT)
 
 
 def test_columns_that_cannot_be_told(tmp_path: Path) -> None:
@@ -224,11 +181,8 @@ def test_smiles_files_have_no_labels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("header", "options", "said"),
     [
-        ("smiles,y,y,w", {"target_columns": ("all",)}, "2 columns are called 'y' (columns 2 and"),
-        ("smiles,y,y,y", {"target_columns": ("y",)}, "3 columns are called 'y' (columns 2, 3 and"),
-        ("smiles,y,w,w", {"weight_column": "w"}, "2 columns are called 'w' (columns 3 and 4)"),
-        ("smiles,y,s,s", {"split_column": "s"}, "2 columns are called 's' (columns 3 and 4)"),
-        ("x,y,x,z", {"smiles_column": "x"}, "2 columns are called 'x' (columns 1 and 3)"),
+        ("smiles,y,y,w", {"target_columns": ("all",)}, "2 columns are called 'y': rename"),
+        ("smiles,y,w,w", {"weight_column": "w"}, "2 columns are called 'w': rename"),
     ],
 )
 def test_two_columns_of_one_name_are_refused(
@@ -236,9 +190,7 @@ def test_two_columns_of_one_name_are_refused(
 ) -> None:
     rows = [(smiles, value, 1 + value / 3, "word") for smiles, value in plain_rows()]
     path = write_csv(tmp_path / "a.csv", rows, header)
-    message = failure(path, **options)
-    assert said in message
-    assert "rename all but one" in message
+    assert said in failure(path, **options)
 
 
 def test_a_table_without_a_header_is_recognized(tmp_path: Path) -> None:
@@ -257,6 +209,4 @@ def test_a_pipe_is_no_table_to_train_on(tmp_path: Path) -> None:
     said = f"{pipe} is a pipe, and training reads a table more than once: save it as a file"
     assert failure(pipe) == said
     with pytest.raises(DataError, match="is a pipe"):
-        load(table, validation_table=pipe, test_table=table)
-    with pytest.raises(DataError, match="is a pipe"):
-        load(table, validation_table=table, test_table=pipe)
+        load(table, test_table=pipe)

@@ -31,17 +31,6 @@ OF_COLUMN = {"split_column": "set", "target_columns": ("value",)}
 # Cells that cannot be used.
 
 
-@pytest.mark.parametrize("word", ["#N/A", "n.d."])
-def test_a_word_for_no_value_is_a_missing_label(tmp_path: Path, word: str) -> None:
-    rows = [(s, v, word if n in (3, 5) else 2 * v) for n, (s, v) in enumerate(plain_rows())]
-    splits = load(write_csv(tmp_path / "a.csv", rows, "smiles,a,b"), **BOTH)
-    report = report_of(splits)
-    assert (report.valid, report.invalid, report.cells) == (12, (), ())
-    np.testing.assert_array_equal(dict(everything(splits))[RINGS[3]], [0.5, np.nan])
-    report = report_of(load(write_csv(tmp_path / "b.csv", [*plain_rows(), ("CC", word)]), **SPLIT))
-    assert [row.reason for row in report.invalid] == ["no label in value"]
-
-
 def test_a_label_that_cannot_be_used_costs_only_itself(tmp_path: Path) -> None:
     bad = {3: "5 nM", 5: "~4", 6: "1e300"}
     rows = [(s, v, bad.get(n, 2 * v)) for n, (s, v) in enumerate(plain_rows())]
@@ -113,7 +102,8 @@ def test_bounds_are_no_labels_and_go_with_their_graphs(tmp_path: Path) -> None:
     text = " ".join(report_text(report).split())
     assert "bounds value 3 at least (>) and 2 at most (<): learned from one side, left out" in text
     data = MoleculeDataModule(table=str(path), root=str(tmp_path), **OF_COLUMN)
-    np.testing.assert_array_equal(data.bounds("train"), [[nan], [2], [-1.5], [nan]])
+    sides = [[[nan, nan]], [[2, nan]], [[nan, -1.5]], [[nan, nan]]]
+    np.testing.assert_array_equal(data.sides(data.indices("train")), sides)
     assert data.labels_per_graph().tolist() == [1] * 11
 
 
@@ -228,10 +218,6 @@ def test_files_of_their_own_have_the_same_classes(tmp_path: Path) -> None:
     [
         (["low"] * 12, "tier has 1 different values (low), and classes are 2 to 100"),
         (["a", "b", "a", "b", "c", *"abababa"], "no training molecule is c, one of the classes of"),
-        (
-            ["low", "Low", "mid"] * 4,
-            "classes 'low', 'Low' of column 'tier' differ in capitals only",
-        ),
     ],
 )
 def test_classes_that_cannot_be_learned(tmp_path: Path, values: list[object], said: str) -> None:

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rdkit import Chem
 from table_files import RINGS, failure, load, report_of, write_csv
 
-from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
-from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits
 from graphormer_sepnorm.datasets.splitting import fold_split, random_split, time_folds
 
 SHARES = st.sampled_from([(0.8, 0.1, 0.1), (0.7, 0.1, 0.2), (0.5, 0.25, 0.25), (0.1, 0.1, 0.8)])
@@ -156,34 +154,20 @@ def test_each_usable_row_is_in_exactly_one_split(
         path, split=split, split_column=column, split_fractions=(0.5, 0.25, 0.25), task="regression"
     )
 
-    expected = sorted(n + 0.5 for n in range(len(drawn)))
-    assert sorted(v for part in values(splits).values() for v in part) == expected
-    assert splits.report is not None
-    assert len(splits.report.invalid) == 1
-    labels = {(smiles, value) for smiles, value, _ in rows}
+    found = report_of(splits).splits
+    met = sorted(row.number for part in found.values() for row in part)
+    assert met == [number for number, row in enumerate(rows, start=1) if row[1] != 99]
     for name, part in splits.parts.items():
         # SMILES, labels and order of rows belong together.
-        assert {*zip(splits.smiles[name], part.y[:, 0].tolist(), strict=True)} <= labels
-        numbers = [*splits.report.splits[name].rows]
+        numbers = [row.number for row in found[name]]
         assert numbers == sorted(numbers)
         assert [rows[n - 1][0] for n in numbers] == splits.smiles[name]
-
-    molecules = {name: set(members) for name, members in splits.smiles.items()}
-    if split != "column":
-        assert not molecules["train"] & (molecules["validation"] | molecules["test"])
-        assert not molecules["validation"] & molecules["test"]
-    if split == "scaffold":
-        scaffolds = {
-            name: {murcko_scaffold(Chem.MolFromSmiles(one)) for one in members}
-            for name, members in molecules.items()
-        }
-        assert not scaffolds["train"] & (scaffolds["validation"] | scaffolds["test"])
-        assert not scaffolds["validation"] & scaffolds["test"]
-    if split == "column":
-        said = {value: word for _, value, word in rows}
-        names = {"train": "train", "Valid": "validation", "TEST": "test"}
-        for name, found in values(splits).items():
-            assert {names[said[value]] for value in found} == {name}
+        assert [rows[n - 1][1] for n in numbers] == part.y[:, 0].tolist()
+        if split == "column":
+            assert {rows[n - 1][2] for n in numbers} == {sets[SPLITS.index(name)]}
+    kin = {"random": "canonical", "scaffold": "scaffold"}.get(split, "number")
+    groups = [{getattr(row, kin) for row in part} for part in found.values()]
+    assert sum(map(len, groups)) == len(set().union(*groups))
 
 
 @pytest.mark.parametrize("split", ["random", "scaffold"])

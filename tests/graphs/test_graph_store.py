@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import networkx
@@ -197,53 +196,16 @@ def test_types_of_pairs_that_grow_wider(tmp_path, monkeypatch):
     assert_same_stores(opened, GraphStore.from_graphs(given, 20))
 
 
-BUILDER = """
-import sys, time
-from pathlib import Path
-from types import SimpleNamespace
-import numpy as np
-from graphormer_sepnorm.graphs.store import GraphStore
+def test_those_that_build_at_once_build_once(tmp_path):
+    """Threads: each has a lock of its own on the file, as a process would."""
+    build = Counted()
 
-own, other = Path(sys.argv[1]), Path(sys.argv[2])
-made = [SimpleNamespace(x=np.arange(n) % 3, edge_index=np.array([range(n - 1), range(1, n)]),
-        edge_attr=np.arange(n - 1) % 2, y=np.zeros(1)) for n in range(2, 12)]
-truth = GraphStore.from_graphs(made, 5)
-for attempt in range(int(sys.argv[3])):
-    # An even one finds no store there, an odd one that of the attempt before, which is stale.
-    (own / f"ready-{attempt}").touch()
-    began = time.monotonic()
-    while not (other / f"ready-{attempt}").exists():
-        if time.monotonic() - began > (5 if attempt else 60):
-            sys.exit("the other process is gone")
-        time.sleep(0.0005)
-    directory = own.parent / f"store-{attempt // 2}"
-    store = GraphStore.open_or_build(directory, {"source": attempt % 2}, lambda: made, 5)
-    assert np.array_equal(store.pair_type, truth.pair_type)
-    assert np.array_equal(store.type_share, truth.type_share)
-"""
+    def opened(_: int) -> GraphStore:
+        return GraphStore.open_or_build(tmp_path / "store", KEY, build, 5)
 
-
-@pytest.mark.slow
-def test_two_processes_build_at_once(tmp_path):
-    homes = [tmp_path / "a", tmp_path / "b"]
-    for home in homes:
-        home.mkdir()
-    # Warnings of stores built anew are many: to a file, lest a full pipe hold a process up.
-    logs = [tmp_path / "a" / "log", tmp_path / "b" / "log"]
-    processes = []
-    for own, other, log in zip(homes, homes[::-1], logs, strict=True):
-        arguments = [sys.executable, "-c", BUILDER, str(own), str(other), "20"]
-        with log.open("w") as stderr:
-            root = Path(__file__).parents[2]
-            processes.append(subprocess.Popen(arguments, stderr=stderr, cwd=root))
-    try:
-        for process in processes:
-            process.wait(timeout=90)
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    errors = [log.read_text() for log in logs]
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(errors)
-    names = set(names_in(tmp_path)) - {"a", "b"}
-    assert names == {f"store-{attempt}" for attempt in range(10)}, "leftovers"
+    with ThreadPoolExecutor(4) as pool:
+        stores = [*pool.map(opened, range(4))]
+    assert build.calls == 1
+    for store in stores:
+        assert_same_stores(store, GraphStore.from_graphs(graphs(), 5))
+    assert names_in(tmp_path) == ["store"]

@@ -113,16 +113,6 @@ def test_large_graphs_come_in_smaller_batches(batch_size, max_pairs):
         assert not following or len(more) > batch_size or pairs(more) > max_pairs
 
 
-def test_training_follows_the_sampler(stored):
-    store, vocabulary = stored
-    loader = make_loader(store, vocabulary, EpochBatches(range(1, 9), 3, seed=5))
-    sampler = EpochBatches(range(1, 9), 3, 5)
-    for epoch in (0, 3):
-        loader.batch_sampler.set_epoch(epoch)
-        sampler.set_epoch(epoch)
-        assert [batch.graph_ids.tolist() for batch in loader] == list(sampler)
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on a single core
 def test_worker_processes_give_the_same_batches(stored):

@@ -34,13 +34,6 @@ def test_the_same_store(at_once, monkeypatch):
     assert_same_stores(GraphStore.from_graphs(given.packed(), 5), GraphStore.from_graphs(given, 5))
 
 
-def test_selected_graphs_in_their_order():
-    given = raw(some_graphs(), [4, 0, 2, 5])
-    packed = GraphStore.from_graphs(given.packed(), 5)
-    assert_same_stores(packed, GraphStore.from_graphs(given, 5))
-    assert packed.targets[:, 0].tolist() == [4, 0, 2, 5]
-
-
 def test_packed_and_single_graphs_mixed():
     graphs = some_graphs()
     mixed = [graphs[0], *raw(graphs[1:4]).packed(), *graphs[4:]]

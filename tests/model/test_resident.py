@@ -160,14 +160,6 @@ def test_shape_holds_says_whether_each_graph_has_its_place(sizes, graphs, random
     assert BatchShape.of(chosen).holds(chosen)
 
 
-def test_shape_of_two_blocks_at_its_bounds():
-    shape = BatchShape(16, ((2, 5), (1, 9)))  # a graph token beside 4, and 8, atoms
-    assert shape.holds(np.array([4, 8, 4]))
-    for sizes in ([4, 5, 7], [3, 4, 9], [4, 8], [4, 4, 4, 4]):
-        assert not shape.holds(np.array(sizes)), sizes
-    assert not BatchShape(15, shape.blocks).holds(np.array([4, 8, 4]))
-
-
 def test_planned_shape_holds_nearly_all_random_batches():
     generator = np.random.default_rng(0)
     sizes = np.concatenate([generator.integers(10, 31, 5000), generator.integers(100, 201, 40)])

@@ -10,6 +10,7 @@ from tables_io import refused
 from graphormer_sepnorm.tables.columns import (
     find_column,
     find_smiles_column,
+    names_rows,
     parse_class,
     parse_class_name,
     parse_number,
@@ -47,6 +48,12 @@ def test_a_column_of_smiles_that_cannot_be_told_is_refused() -> None:
             find_smiles_column(several, None, "a.csv")
     with refused("c11 and 8 more"):
         find_smiles_column([f"c{number}" for number in range(20)], None, "a.csv")
+
+
+def test_ids_are_known_by_their_names() -> None:
+    ids = ("compound_id", "Compound ID", "moleculeId", "Unnamed: 0", "Nr.", "Substance nr")
+    assert all(map(names_rows, ids))
+    assert not any(map(names_rows, ("NR-AR-LBD", "ID50", "NR-AR count", "value")))
 
 
 @pytest.mark.parametrize("columns", [["CCO"], ["7", "CCO"], ["CCO", "-0.77"]])

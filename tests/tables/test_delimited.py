@@ -50,21 +50,6 @@ def test_what_is_written_is_read_again(
     assert not any(row.problem for row in read_again)
 
 
-@pytest.mark.parametrize("name", ["t.csv", "t.txt"])
-@pytest.mark.parametrize(
-    ("first", "mark"), [("sep=;", ";"), ('"SEP=,"', ","), ("sep=\t", "\t"), ("sep=|", "|")]
-)
-def test_excels_line_before_the_header(first: str, mark: str, name: str, tmp_path: Path) -> None:
-    lines = [first, *(mark.join(cells) for cells in (("smiles", "a"), ("CCO", "1"), ("C", '"x')))]
-    path = saved(tmp_path / name, "\r\n".join(lines[:3]))
-    columns, rows = read(path)
-    assert list(columns) == ["smiles", "a"]
-    assert [(row.number, row.line, row.cells) for row in rows] == [(1, 3, ("CCO", "1"))]
-    saved(path, "\r\n".join(lines))
-    with refused("line 4: a quote"):
-        read(path)
-
-
 def test_rows_know_their_lines(tmp_path: Path) -> None:
     path = saved(tmp_path / "t.csv", 'a,b\n1,"x\ny"\n\n2,z\r\n3,w')
     rows = read(path)[1]
@@ -116,6 +101,7 @@ def test_byte_order_marks(tmp_path: Path, encoding: str, suffix: str) -> None:
         ("id|smiles|y\n1|CCO|2\n", ("id", "smiles", "y")),
         ("smiles|y,z\nCCO,1\n", ("smiles|y", "z")),
         ("a|b\n1\n", ("a|b",)),
+        ('"the\nid","the\nsmiles",y\n1,C,2\n', ("the\nid", "the\nsmiles", "y")),
         ("SMILES\tlogS (mol/L, 25 C)\nCCO\t1\n", ("SMILES", "logS (mol/L, 25 C)")),
     ],
 )
@@ -230,11 +216,3 @@ def test_the_row_of_the_header_can_be_named(tmp_path: Path) -> None:
     for row in (2, 9):
         with refused("has no header"):
             open_table(path, layout=Layout(header_row=row))
-    for row in (0, -1):
-        with refused(f"--header_row {row}"):
-            open_table(path, layout=Layout(header_row=row))
-
-
-def test_a_quoted_header_of_two_lines_is_one(tmp_path: Path) -> None:
-    path = saved(tmp_path / "t.csv", '"the\nid","the\nsmiles, RDKit",y\n1,C,2\n')
-    assert read(path)[0] == ("the\nid", "the\nsmiles, RDKit", "y")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import io
 import math
-import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -94,21 +93,7 @@ def test_what_excel_has_no_cell_for_is_text(tmp_path: Path) -> None:
     path = write(tmp_path / "v.xlsx", ["a", "b", "c"], [old])
     assert read_cells(path) == [("1898-07-01", "1899-12-31 00:00:00", "-inf")]
     long = write(tmp_path / "u.xlsx", ["a"], [("x" * 32_767,), ("x" * 40_000,)])
-    assert read_cells(long) == [("x" * 32_767,), ("x" * 32_764 + "...",)]
-
-
-def test_it_takes_its_name_at_the_end_and_cannot_be_continued(tmp_path: Path) -> None:
-    writer = create_table(tmp_path / "t.xlsx", ["a"])
-    writer.write([("C",)])
-    assert [path.name for path in tmp_path.iterdir()] == ["t.xlsx.partial"]
-    with refused("Excel cannot be continued"):
-        writer.mark()
-    writer.discard()
-    assert not [*tmp_path.iterdir()]
-    with refused("Excel cannot be written to standard output"):
-        create_table("-", ["a"], format="xlsx")
-    with refused("Excel cannot be read from standard input"):
-        open_table("-", format="xlsx")
+    assert read_cells(long) == [("x" * 32_767,)] * 2
 
 
 def test_more_rows_than_a_sheet_has_are_refused(
@@ -182,38 +167,6 @@ def test_which_sheet_is_meant_is_asked_for(tmp_path: Path) -> None:
     assert read(path, layout=Layout(smiles_column="Z"))[0] == ("z", "y")
     path = sheets(tmp_path / "v.xlsx", A=[], B=DATA[:1], C=[["see B"]])
     assert read(path) == (("id", "SMILES", "y"), [])
-    csv = tmp_path / "t.csv"
-    csv.write_text("smiles\nC\n")
-    with refused("--sheet Data is not for", "t.csv"):
-        open_table(csv, layout=Layout("Data"))
-
-
-def test_formulas_without_values_are_told_from_empty_cells(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    rows = [["smiles", "y", "z"], ["CCO", "=1+1", 1], ["CC", None, "=B2"], ["C", "=B2", 3]]
-    path = book(tmp_path / "t.xlsx", rows)
-    with open_table(path):
-        assert "cell B2, for one, is a formula without a value" in caplog.text
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    sheet = "xl/worksheets/sheet1.xml"
-    uncalculated, old = (
-        members[sheet],
-        rb'<c r="B2"([^>]*?)(?: t="\w+")?><f>(.*?)</f><v ?/?>(</v>)?',
-    )
-    # As Excel saves them: with values, of which one may be an empty text.
-    for kind, value in (("n", 2), ("str", "")):
-        new = rf'<c r="B2"\1 t="{kind}"><f>\2</f><v>{value}</v>'.encode()
-        members[sheet], changed = re.subn(old, new, uncalculated)
-        assert changed == 1
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, content in members.items():
-                archive.writestr(name, content)
-        caplog.clear()
-        with open_table(path) as table:
-            assert caplog.text == ""
-            assert next(iter(table)).cells[1] == (value or None)
 
 
 def test_without_openpyxl_there_is_one_line(

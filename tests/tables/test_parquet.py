@@ -4,37 +4,14 @@ from __future__ import annotations
 
 import datetime
 import math
-import os
-import pickle
-import tempfile
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from tables_io import read, refused, write
+from tables_io import refused, write
 
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.writer import create_table
-
-GAP = {"gap": "float64"}
-_cells = st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"]), max_size=6))
-
-
-@settings(deadline=None, max_examples=50)
-@given(st.data())
-def test_text_is_read_again(data: st.DataObject) -> None:
-    names = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
-    columns = data.draw(st.lists(names, min_size=1, max_size=3))
-    rows = data.draw(st.lists(st.tuples(*[_cells] * len(columns)), max_size=5))
-    with tempfile.TemporaryDirectory() as folder:
-        path = write(Path(folder) / "t.parquet", columns, rows)
-        found, again = read(path)
-    assert list(found) == columns
-    assert [row.cells for row in again] == rows
-    assert [(row.number, row.line) for row in again] == [(n + 1, 0) for n in range(len(rows))]
 
 
 def _typed_table() -> pa.Table:
@@ -89,45 +66,6 @@ def test_types_are_kept_and_predictions_are_numbers(tmp_path: Path) -> None:
     assert again["error"].to_pylist() == [None, "a ? b", ""]
 
 
-def test_a_value_that_python_has_none_for_costs_nothing(tmp_path: Path) -> None:
-    year_10000 = 253_402_300_800_000  # milliseconds since 1970
-    table = pa.table(
-        {
-            "smiles": ["C", "N"],
-            "when": pa.array([year_10000, 0], pa.timestamp("ms")),
-            "day": pa.array([2**30, 0], pa.int32()).view(pa.date32()),
-            "unit": pa.array([b"\xb5M", b"M"]).view(pa.string()),
-            "list": pa.array([[year_10000], [0]], pa.list_(pa.timestamp("ms"))),
-            "time": pa.array([1, 1000], pa.time64("ns")),
-            "there": pa.array([0, None], pa.timestamp("ms", "W. Europe Standard Time")),
-        }
-    )
-    pq.write_table(table, tmp_path / "t.parquet")
-    with open_table(tmp_path / "t.parquet") as source:
-        rows = [row.cells for row in source]
-        columns = (*source.columns, "gap")
-        writer = create_table(tmp_path / "u.parquet", columns, like=source, types=GAP)
-        writer.write([(*cells, 1.5) for cells in rows])
-        writer.commit()
-    assert rows[0][:2] == ("C", "10000-01-01 00:00:00.000")
-    assert rows[0][3:6] == ("\udcb5M", "<list<element: timestamp[ms]>>", "00:00:00.000000001")
-    assert [row[6] for row in rows] == ["1970-01-01 00:00:00.000Z", None]
-    assert rows[1][5] == datetime.time(microsecond=1)
-    assert rows[1][1:4] == (datetime.datetime(1970, 1, 1), datetime.date(1970, 1, 1), "M")
-    assert pickle.loads(pickle.dumps(rows)) == rows  # as they are sent to other processes
-    again = pq.read_table(tmp_path / "u.parquet").select(table.column_names)
-    assert again.equals(pq.read_table(tmp_path / "t.parquet"))
-    write(tmp_path / "t.csv", table.column_names, rows)
-    assert b",\xb5M," in (tmp_path / "t.csv").read_bytes()
-
-
-@pytest.mark.parametrize("suffix", ["parquet", "xlsx"])
-def test_a_pipe_is_refused_for_what_it_is(tmp_path: Path, suffix: str) -> None:
-    os.mkfifo(tmp_path / f"pipe.{suffix}")
-    with refused("cannot be read from the pipe", f"pipe.{suffix}: name the file"):
-        open_table(tmp_path / f"pipe.{suffix}")
-
-
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "t.parquet", ["a"], [(f"cell {n}",) for n in range(9_000)])
     data = path.read_bytes()
@@ -138,17 +76,3 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     path.write_bytes(data[:4] + b"\xff" * 2_000 + data[2_004:])
     with open_table(path) as source, refused(str(path), "damaged"):
         list(source)
-
-
-def test_parquet_is_neither_continued_nor_a_stream(tmp_path: Path) -> None:
-    with refused("Parquet", "standard output"):
-        create_table("-", ["a"], format="parquet")
-    writer = create_table(tmp_path / "t.parquet", ["a"])
-    with refused("Parquet cannot be continued", ".csv"):
-        writer.mark()
-    writer.close()
-    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet.partial"]
-    csv = create_table(tmp_path / "t.csv", ["a"])
-    with refused("Parquet cannot be continued"):
-        create_table(tmp_path / "t.parquet", ["a"], resume=csv.mark())
-    csv.discard()

@@ -17,7 +17,7 @@ from tables_io import read_cells, refused, saved, standard_stream, write
 
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.reader import TableReader
-from graphormer_sepnorm.tables.writer import Mark, TableWriter, create_table
+from graphormer_sepnorm.tables.writer import TableWriter, create_table
 
 _ROWS = [(f"C{n}", n, n / 3) for n in range(5)]
 _RECORDS = [f"molecule {n}\n\n\nM  END\n" for n in range(5)]
@@ -37,7 +37,7 @@ def _write(writer: TableWriter, start: int, stop: int) -> None:
     writer.write(_ROWS[start:stop], records)
 
 
-def _create(path: Path, like: TableReader, resume: Mark | None = None) -> TableWriter:
+def _create(path: Path, like: TableReader, resume: int | None = None) -> TableWriter:
     source = like if ".sdf" in path.name else None
     return create_table(path, ["title", "number", "third"], like=source, resume=resume)
 
@@ -53,18 +53,6 @@ def test_cells_as_text(tmp_path: Path) -> None:
         b"a,,,0.1,7,True",
         b'"say ""x""","a,b"," a","1\t2",\xff,\xc3\xa4',
     ]
-
-
-def test_an_older_file_is_replaced_at_the_end_only(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.csv", ["a"], [("old",)])
-    writer = create_table(path, ["a"])
-    writer.write([("new",)])
-    writer.mark()
-    assert read_cells(path) == [("old",)]
-    writer.commit()
-    writer.close()
-    assert read_cells(path) == [("new",)]
-    assert [file.name for file in tmp_path.iterdir()] == ["t.csv"]
 
 
 @pytest.mark.parametrize("name", _NAMES)
@@ -84,7 +72,7 @@ def test_a_continued_file_is_the_same_byte_by_byte(
     _write(writer, 0, 2)
     mark = writer.mark()
     assert writer.partial is not None
-    assert writer.partial.stat().st_size == mark.offset
+    assert writer.partial.stat().st_size == mark
     _write(writer, 2, 3)
     writer.close()
     assert not path.exists()
@@ -112,7 +100,7 @@ def test_a_partial_file_that_became_shorter_cannot_be_continued(tmp_path: Path) 
     mark = writer.mark()
     writer.close()
     assert writer.partial is not None
-    os.truncate(writer.partial, mark.offset - 1)
+    os.truncate(writer.partial, mark - 1)
     with refused(str(writer.partial), "shorter", "begin anew"):
         create_table(tmp_path / "t.csv", ["a"], resume=mark)
     writer.partial.unlink()
@@ -139,8 +127,26 @@ def test_standard_output(monkeypatch: pytest.MonkeyPatch, sd_file: TableReader) 
     writer.commit()
     expected = f"{_RECORDS[0]}>  <y>\n1.5\n\n$$$$\n".encode()
     assert sys.stdout.buffer.getvalue() == expected  # type: ignore[attr-defined]
-    with refused("standard output cannot be continued"):
-        create_table("-", ["a"], resume=Mark(0))
+
+
+@pytest.mark.parametrize(("suffix", "name"), [("parquet", "Parquet"), ("xlsx", "Excel")])
+def test_a_packed_file_is_neither_continued_nor_a_stream(
+    tmp_path: Path, suffix: str, name: str
+) -> None:
+    writer = create_table(tmp_path / f"t.{suffix}", ["a"])
+    writer.write([("C",)])
+    assert [path.name for path in tmp_path.iterdir()] == [f"t.{suffix}.partial"]
+    with refused(f"t.{suffix} cannot be continued", ".csv"):
+        writer.mark()
+    writer.discard()
+    assert not [*tmp_path.iterdir()]
+    with refused(f"{name} cannot be written to standard output"):
+        create_table("-", ["a"], format=suffix)
+    with refused(f"{name} cannot be read from standard input"):
+        open_table("-", format=suffix)
+    os.mkfifo(tmp_path / f"pipe.{suffix}")
+    with refused("cannot be read from the pipe", f"pipe.{suffix}: name the file"):
+        open_table(tmp_path / f"pipe.{suffix}")
 
 
 def test_formats_that_cannot_be_written(tmp_path: Path) -> None:

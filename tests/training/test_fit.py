@@ -157,17 +157,6 @@ def test_a_bound_costs_in_deviations_of_its_own_target(tmp_path: Path, train: Ca
     assert float(trainer.callback_metrics["validation_loss"]) == pytest.approx(expected, rel=1e-4)
 
 
-def test_labels_that_differ_by_less_than_they_are_rounded_are_a_warning(
-    make_data: Callable, splits: DatasetSplits, caplog: pytest.LogCaptureFixture
-) -> None:
-    make_data().target_scaling()
-    assert not caplog.messages
-    for graph in splits.train:
-        graph.y += 1e6
-    make_data(dataclasses.replace(splits, fingerprint="far")).target_scaling()
-    assert "labels of size are kept to within 0.062, and differ by" in caplog.text
-
-
 def test_several_targets_with_missing_labels_train(
     train: Callable, make_data: Callable, splits: DatasetSplits
 ) -> None:

@@ -21,7 +21,7 @@ from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs, fingerprint_of
 from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits
 from graphormer_sepnorm.datasets.splitting import split_rows, times_of
-from graphormer_sepnorm.datasets.user_table.report import report_on
+from graphormer_sepnorm.datasets.user_table.report import LoadedTable, report_on
 from graphormer_sepnorm.datasets.user_table.rows import (
     InvalidRow,
     TableContents,
@@ -29,7 +29,6 @@ from graphormer_sepnorm.datasets.user_table.rows import (
     read_rows,
 )
 from graphormer_sepnorm.errors import ConfigError, DataError
-from graphormer_sepnorm.files import sha256_of
 from graphormer_sepnorm.formatting import listed, shortened
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
@@ -40,7 +39,6 @@ _MOST_CLASSES = 100  # more different values are no classes, but numbers or name
 # A label is far from the others if it is so many times the range of their middle half away from
 # their median. The penalized logP of ZINC, which has a long tail, comes to 25.
 _FAR, _FEW = 50, 20
-_MANY_BOUNDS = 0.05  # share of labels from which on it is said that they are bounds
 
 Parts = Mapping[str, Sequence[ValidRow]]
 
@@ -80,8 +78,13 @@ def load_table(config: DataConfig) -> DatasetSplits:
     if config.class_weight is not None:
         parts = _with_class_weights(parts)
     labels, bounds = _labels_of(parts, len(names))
-    task = _task(config, tables, labels, bounds, names, one_of)
-    _check_targets(config, task, parts, labels, bounds, columns.extra_names)
+    words = {
+        name: set().union(*(table.words.get(name, ()) for table in tables.values()))
+        for name in names
+    }
+    task = _task(config, words, labels, bounds, one_of)
+    table = LoadedTable(config, tables, parts, labels, bounds, words, task)
+    _check_targets(table)
     descriptors = () if config.descriptors is None else descriptor_names()
     weighted = config.weight_column is not None or config.class_weight is not None
 
@@ -99,8 +102,13 @@ def load_table(config: DataConfig) -> DatasetSplits:
             bounds[name],
         )
 
+    times = None
+    if config.resolved_split == "time":
+        found = iter(times_of(config, [row for rows in parts.values() for row in rows]))
+        times = {name: [next(found) for _ in rows] for name, rows in parts.items()}
+
     def group(row: ValidRow) -> str:
-        return {"group": row.split, "scaffold": row.scaffold or ""}.get(config.resolved_split, "")
+        return {"group": row.split, "scaffold": row.scaffold}.get(config.resolved_split, "")
 
     made = [graphs(name) for name in SPLITS]
     file = config.files["train"].name.removesuffix(".gz")
@@ -116,27 +124,11 @@ def load_table(config: DataConfig) -> DatasetSplits:
         groups={
             name: [(group(row), row.canonical) for row in rows] for name, rows in parts.items()
         },
-        times=_times(config, parts) if config.resolved_split == "time" else None,
+        times=times,
         extra_inputs=ExtraInputs(descriptors, columns.extra_names),
         standardize=tuple(config.standardize or ()),
-        report=report_on(
-            name=name,
-            config=config,
-            task=task,
-            tables=tables,
-            parts=parts,
-            labels=labels,
-            bounds=bounds,
-            sha256=tuple(map(sha256_of, config.files.values())),
-            warnings=tuple(_warnings(config, tables, task, parts, labels, bounds)),
-        ),
+        report=report_on(name, table, _warnings(table)),
     )
-
-
-def _times(config: DataConfig, parts: Parts) -> dict[str, list[float]]:
-    """Return the time of each row by split; all are numbers, or all dates."""
-    found = iter(times_of(config, [row for rows in parts.values() for row in rows]))
-    return {name: [next(found) for _ in rows] for name, rows in parts.items()}
 
 
 def _check_rows(config: DataConfig, path: Path, table: TableContents) -> None:
@@ -173,15 +165,6 @@ def _by_classes(config: DataConfig, tables: Mapping[str, TableContents]) -> tupl
     """
     column = tables["train"].columns.names[0]
     found = dict.fromkeys(row.class_name for table in tables.values() for row in table.valid)
-    alike: dict[str, list[str]] = defaultdict(list)
-    for name in found:
-        alike[name.casefold()].append(repr(shortened(readable(name), 20)))
-    for names in alike.values():
-        if len(names) > 1:
-            raise DataError(
-                f"{config.table}: classes {', '.join(names)} of column {column!r} differ in "
-                "capitals only: write them alike"
-            )
 
     def order(name: str) -> tuple[bool, float, str]:
         try:
@@ -274,13 +257,12 @@ def _are_classes(labels: Mapping[str, np.ndarray], bounds: Mapping[str, np.ndarr
 
 def _task(
     config: DataConfig,
-    tables: Mapping[str, TableContents],
+    words: Mapping[str, set[str]],
     labels: Mapping[str, np.ndarray],
     bounds: Mapping[str, np.ndarray],
-    names: tuple[str, ...],
     one_of: str,
 ) -> Task:
-    units = config.units
+    names, units = tuple(words), config.units
     if units and len(units) != len(names):
         raise ConfigError(
             f"--data.units has {len(units)} units for {len(names)} target columns "
@@ -291,8 +273,7 @@ def _task(
     kind = "regression" if regression else "binary"
     ones = (config.positive or "",) * len(names)
     if config.positive is None:
-        words = [set().union(*(of.words.get(name, ()) for of in tables.values())) for name in names]
-        ones = tuple(" or ".join(sorted(filter(parse_class, of))) for of in words)
+        ones = tuple(" or ".join(sorted(filter(parse_class, words[name]))) for name in names)
     return Task(
         kind,
         tuple(map(readable, names)),
@@ -303,23 +284,17 @@ def _task(
     )
 
 
-def _check_targets(
-    config: DataConfig,
-    task: Task,
-    parts: Parts,
-    labels: Mapping[str, np.ndarray],
-    bounds: Mapping[str, np.ndarray],
-    extra_names: Sequence[str],
-) -> None:
+def _check_targets(table: LoadedTable) -> None:
     """Refuse labels, and extra inputs, from which nothing can be learned."""
+    config, task, bounds = table.config, table.task, table.bounds["train"]
     for at, name in enumerate(task.targets):
-        column = labels["train"][:, at]
+        column = table.labels["train"][:, at]
         known = column[~np.isnan(column)]
         why = ""
         if task.one_of and not known.any():
             why = f"no training molecule is {task.classes[at]}, one of the classes of {task.one_of}"
         elif not len(known):
-            bounded = not np.isnan(bounds["train"][:, at :: len(task.targets)]).all()
+            bounded = not np.isnan(bounds[:, at :: len(task.targets)]).all()
             why = f"{name} has no label in the training split" + " but bounds" * bounded
         elif task.kind == "binary" and len({*known.tolist()}) == 1:
             why = f"all {len(known):,} training labels of {name} are {known[0]:.0f}: "
@@ -329,45 +304,29 @@ def _check_targets(
                 f"{config.table}: {why}: leave it out of --data.target_columns, give more labels, "
                 "or choose another split"
             )
-    for at, name in enumerate(extra_names):
-        if all(math.isnan(row.extra[at]) for row in parts["train"]):
+    for at, name in enumerate(table.files["train"].columns.extra_names):
+        if all(math.isnan(row.extra[at]) for row in table.parts["train"]):
             raise DataError(
                 f"{config.table}: {name} has no value in the training split: leave it out of "
                 "--data.descriptor_columns, or choose another split"
             )
 
 
-def _warnings(
-    config: DataConfig,
-    tables: Mapping[str, TableContents],
-    task: Task,
-    parts: Parts,
-    labels: Mapping[str, np.ndarray],
-    bounds: Mapping[str, np.ndarray],
-) -> Iterator[str]:
+def _warnings(table: LoadedTable) -> Iterator[str]:
     """Say what should perhaps be treated in another way, and which labels look like slips."""
-    salts = sum("." in row.canonical for table in tables.values() for row in table.valid)
+    config, task, parts, labels = table.config, table.task, table.parts, table.labels
+    salts = sum("." in row.canonical for file in table.files.values() for row in file.valid)
     if salts and "fragment" not in (config.standardize or ()):
         yield (
             f"{salts:,} of the molecules are of several pieces, as salts are: to a duplicate "
             "and to a split each salt is a molecule of its own; --data.standardize "
             "'[fragment]' takes the largest piece"
         )
-    if unsettled := sum(table.unsettled for table in tables.values()):
-        yield (
-            f"{unsettled:,} of the molecules have more tautomers than RDKit goes through: each "
-            "stays in the one that is written, and another one of it counts as another molecule"
-        )
-    left_out = sum(len(table.invalid) for table in tables.values())
-    used = sum(len(table.valid) for table in tables.values())
-    if left_out > used:
-        rows = f"{left_out:,} of {left_out + used:,} rows"
-        yield f"{rows} are left out: are the rest a fair sample?"
     if not parts["validation"]:
         yield "no validation split: but for folds of an ensemble, nothing is calibrated"
     if not parts["test"]:
         yield "no test split: nothing is tested"
-    everything, sides = (np.concatenate([*of.values()]) for of in (labels, bounds))
+    everything = np.concatenate([*labels.values()])
     for at, name in enumerate(task.targets):
         values = everything[:, at]
         known, train = values[~np.isnan(values)], labels["train"][:, at]
@@ -386,13 +345,6 @@ def _warnings(
             yield (
                 f"{name} is {values[worst]:.6g} in {place}row {row}, and half of the labels are "
                 f"{low:.4g} to {high:.4g}: if it stands for a missing value, empty the cell"
-            )
-        bounded = int(np.count_nonzero(~np.isnan(sides[:, at :: len(task.targets)])))
-        if bounded > _MANY_BOUNDS * (bounded + len(known)):
-            yield (
-                f"{name}: {bounded:,} of {bounded + len(known):,} labels are bounds "
-                f"({bounded / (bounded + len(known)):.0%}): metrics are of the others, and an "
-                "interval that reaches the limit of the assay has no end beyond it"
             )
         for split in SPLITS[1:]:
             found = {value for value in labels[split][:, at].tolist() if not math.isnan(value)}

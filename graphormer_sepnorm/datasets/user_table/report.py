@@ -8,7 +8,7 @@ import itertools
 import math
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.datasets.user_table.rows import InvalidRow, TableContents, ValidRow
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.files import replacing, sha256_of
 from graphormer_sepnorm.formatting import aligned, in_a_line, listed, shortened
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import Kind
@@ -81,27 +81,12 @@ class Duplicates:
 
 @dataclass(frozen=True)
 class Leakage:
-    """How many molecules, and scaffolds with rings, two splits have in common, with examples.
-
-    Scaffolds are None where they were not computed.
-    """
+    """How many molecules, and scaffolds with rings, two splits have in common, with examples."""
 
     splits: tuple[str, str]
     molecules: int
-    scaffolds: int | None
+    scaffolds: int
     examples: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class SplitRows:
-    """Which rows of the files are in a split: numbers, molecules and identifiers as given."""
-
-    rows: Sequence[int]
-    smiles: Sequence[str]
-    ids: Sequence[str]
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
 
 @dataclass(frozen=True)
@@ -137,7 +122,7 @@ class DataReport:
     kind: Kind
     one_of: str
     split: str
-    splits: dict[str, SplitRows]
+    splits: dict[str, Sequence[ValidRow]]
     invalid: tuple[InvalidRow, ...]
     targets: tuple[TargetReport, ...]
     duplicates: Duplicates
@@ -172,7 +157,7 @@ class DataReport:
 
     def ids(self, split: str) -> dict[str, list[str]]:
         """Return the column of identifiers of a split under its name; nothing if there is none."""
-        return {name: list(self.splits[split].ids) for name in self._id_column}
+        return {name: [row.id for row in self.splits[split]] for name in self._id_column}
 
     def to_plain(self) -> dict[str, Any]:
         """Return the report as dicts, tuples, numbers and strings, for JSON.
@@ -202,9 +187,9 @@ class DataReport:
         They stand in the order of the file; of separate files one after the other.
         """
         rows = [
-            (row, name, smiles, *own * bool(self.id_name))
+            (row.number, name, row.smiles, *[row.id] * bool(self.id_name))
             for name, part in self.splits.items()
-            for row, smiles, *own in zip(part.rows, part.smiles, part.ids, strict=True)
+            for row in part
         ]
         if len(self.files) == 1:
             rows.sort()
@@ -223,21 +208,35 @@ def _write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[
         raise DataError(f"{path} cannot be written ({error.strerror or error})") from error
 
 
-def report_on(
-    name: str,
-    config: DataConfig,
-    task: Task,
-    tables: Mapping[str, TableContents],
-    parts: Mapping[str, Sequence[ValidRow]],
-    labels: Mapping[str, np.ndarray],
-    bounds: Mapping[str, np.ndarray],
-    sha256: tuple[str, ...],
-    warnings: Sequence[str],
-) -> DataReport:
+@dataclass(frozen=True)
+class LoadedTable:
+    """A table that is read and split.
+
+    Attributes:
+        config: What the user says about it.
+        files: What stands in its files, by split.
+        parts: Its rows, by split.
+        labels: Of each split, float64 ``[n, T]``; nan = missing.
+        bounds: Of each split, as `PackedGraphs.bounds`.
+        words: Of each target those that its classes are written in.
+        task: What the labels are.
+    """
+
+    config: DataConfig
+    files: Mapping[str, TableContents]
+    parts: Mapping[str, Sequence[ValidRow]]
+    labels: Mapping[str, np.ndarray]
+    bounds: Mapping[str, np.ndarray]
+    words: Mapping[str, Collection[str]]
+    task: Task
+
+
+def report_on(name: str, table: LoadedTable, warnings: Iterable[str]) -> DataReport:
     """Report on a table, with these warnings."""
+    config, task, parts, files = table.config, table.task, table.parts, table.files.values()
     targets = tuple(
         TargetReport(
-            target, unit, {one: summarize(of[:, at], task.kind) for one, of in labels.items()}
+            target, unit, {one: summarize(of[:, at], task.kind) for one, of in table.labels.items()}
         )
         for at, (target, unit) in enumerate(zip(task.targets, task.units, strict=True))
     )
@@ -250,41 +249,32 @@ def report_on(
     if config.fold is not None:
         split = f"fold {config.fold} of {config.folds} ({kind}, seed {config.split_seed})"
     atoms = [row.atoms for row in itertools.chain(*parts.values())]
-    words: dict[str, set[str]] = defaultdict(set)
-    for table in tables.values():
-        for target, found in table.words.items():
-            words[target] |= found
-    sides = ~np.isnan(np.concatenate(list(bounds.values())))
+    sides = ~np.isnan(np.concatenate(list(table.bounds.values())))
     low_high = sides.sum(axis=0).reshape(2, -1).T.tolist()
     return DataReport(
         name=name,
         files=tuple(map(str, config.files.values())),
-        sha256=sha256,
+        sha256=tuple(map(sha256_of, config.files.values())),
         kind=task.kind,
         one_of=task.one_of,
         split=split,
-        splits={
-            one: SplitRows(
-                [row.number for row in rows], [row.smiles for row in rows], [row.id for row in rows]
-            )
-            for one, rows in parts.items()
-        },
-        invalid=tuple(row for table in tables.values() for row in table.invalid),
+        splits=dict(parts),
+        invalid=tuple(row for file in files for row in file.invalid),
         targets=targets,
         duplicates=find_duplicates(parts, task.kind),
         leakage=find_leakage(parts),
         atoms=(min(atoms), sum(atoms) / len(atoms), max(atoms)),
         warnings=tuple(warnings),
-        words={target: tuple(sorted(found)) for target, found in words.items()},
+        words={target: tuple(sorted(found)) for target, found in table.words.items() if found},
         bounds={
             target: (low, high)
             for target, (low, high) in zip(task.targets, low_high, strict=False)
             if low or high
         },
-        cells=tuple(cell for table in tables.values() for cell in table.cells),
-        id_name=tables["train"].id_name,
-        unread=tables["train"].unread,
-        notes=tuple(dict.fromkeys(note for table in tables.values() for note in table.notes)),
+        cells=tuple(cell for file in files for cell in file.cells),
+        id_name=table.files["train"].id_name,
+        unread=table.files["train"].unread,
+        notes=tuple(dict.fromkeys(note for file in files for note in file.notes)),
     )
 
 
@@ -340,7 +330,7 @@ def find_leakage(parts: Mapping[str, Sequence[ValidRow]]) -> tuple[Leakage, ...]
         both = sorted(one & other)
         ours, theirs = ({row.scaffold for row in parts[split]} for split in pair)
         # Without a ring there is no scaffold to share.
-        shared = None if None in ours | theirs else len((ours & theirs) - {""})
+        shared = len((ours & theirs) - {""})
         found.append(Leakage(pair, len(both), shared, tuple(both[:_EXAMPLES])))
     return tuple(found)
 
@@ -358,9 +348,7 @@ def report_text(report: DataReport) -> str:
             break_on_hyphens=False,
         )
     ]
-    lines += ["", *_targets(report)]
-    # A column's name may hold bytes that are no text.
-    return "\n".join(lines).encode("utf-8", "backslashreplace").decode()
+    return "\n".join([*lines, "", *_targets(report)])
 
 
 def _entries(report: DataReport) -> Iterator[tuple[str, str]]:
@@ -400,20 +388,17 @@ def _entries(report: DataReport) -> Iterator[tuple[str, str]]:
         yield "bounds", f"{of}: learned from one side, left out of all metrics, missing below"
     yield "duplicates", _duplicates(report)
     leaks, shared = (
-        [
+        ", ".join(
             f"{getattr(leak, what):,} in {' and '.join(map(_SPLIT_WORDS.__getitem__, leak.splits))}"
             for leak in report.leakage
             if getattr(leak, what)
-        ]
+        )
         for what in ("molecules", "scaffolds")
     )
     text = "no molecule is in two splits"
     if leaks:
-        text = f"molecules in two splits, which makes the test look too good: {', '.join(leaks)}"
-    yield (
-        "leakage",
-        "; ring scaffolds in two splits: ".join(filter(None, [text, ", ".join(shared)])),
-    )
+        text = f"molecules in two splits, which makes the test look too good: {leaks}"
+    yield "leakage", text + (f"; ring scaffolds in two splits: {shared}" if shared else "")
     yield from (("warning", warning) for warning in report.warnings[:_WARNINGS])
     if len(report.warnings) > _WARNINGS:
         yield "", f"and {len(report.warnings) - _WARNINGS} more warnings"
@@ -427,13 +412,10 @@ def _duplicates(report: DataReport) -> str:
     if not found.conflicting:
         return f"{text}, their labels agree"
     same = found.examples[0]
-    rows = [
-        f"{f'{_SPLIT_WORDS[split]} ' if len(report.files) > 1 else ''}row {row}: "
-        + "/".join("-" if label is None else f"{label:.4g}" for label in labels[:3])
-        for (split, row), labels in zip(same.rows, same.labels, strict=True)
-    ]
-    example = f"{shortened(same.smiles)} ({listed(rows, most=3)})"
-    return f"{text}; the labels of {found.conflicting:,} differ, for example {example}"
+    several = len(report.files) > 1
+    rows = ", ".join(f"{row}" + f" of {split}" * several for split, row in same.rows[:3])
+    example = f"{shortened(same.smiles)} (rows {rows})"
+    return f"{text}; the labels of {found.conflicting:,} differ, for example of {example}"
 
 
 def _targets(report: DataReport) -> Iterator[str]:

@@ -19,7 +19,7 @@ from graphormer_sepnorm.chem.molecules import (
     parse_smiles,
 )
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
-from graphormer_sepnorm.chem.standardize import UNSETTLED, standardized
+from graphormer_sepnorm.chem.standardize import standardized
 from graphormer_sepnorm.data_config import ALL, DataConfig
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed, shortened
@@ -44,9 +44,6 @@ from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.progress import TableProgress
 from graphormer_sepnorm.tables.reader import Layout, Row, TableReader
 
-# Where the split does not need scaffolds they are computed for the report only, as long as that is
-# a matter of a second or two.
-_REPORTED_SCAFFOLDS = 10_000
 _ENOUGH = 0.2  # share of the cells of a column that may hold labels, whatever else it holds
 # What a split column may say, in any case.
 _SPLIT_WORDS = {
@@ -90,7 +87,7 @@ class ValidRow:
         text: The molecule as it is read again when its graph is made: SMILES, or a mol block.
         smiles: SMILES as given; of an SDF record, InChI or what standardizing changed, canonical.
         canonical: Canonical SMILES.
-        scaffold: Murcko scaffold, or None if it was not asked for.
+        scaffold: Murcko scaffold; empty without a ring.
         atoms: Number of atoms.
         labels: One per target; nan = missing. Of ``multiclass``: none yet.
         weight: Weight in the training loss.
@@ -107,7 +104,7 @@ class ValidRow:
     text: str
     smiles: str
     canonical: str
-    scaffold: str | None
+    scaffold: str
     atoms: int
     labels: tuple[float, ...]
     weight: float
@@ -161,7 +158,6 @@ class TableContents:
         id_name: Name of the column that names the rows; empty if there is none.
         unread: Names of the columns that are not read.
         notes: What was done to the rows, one line each.
-        unsettled: How many molecules have more tautomers than RDKit goes through.
     """
 
     columns: TableColumns
@@ -172,7 +168,6 @@ class TableContents:
     id_name: str = ""
     unread: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    unsettled: int = 0
 
 
 def read_rows(path: Path, config: DataConfig, split: str, targets: Sequence[str]) -> TableContents:
@@ -204,8 +199,7 @@ def read_rows(path: Path, config: DataConfig, split: str, targets: Sequence[str]
         progress.show(row.number)
         unusable: list[Unusable] = []
         try:
-            scaffold = config.resolved_split == "scaffold" or row.number <= _REPORTED_SCAFFOLDS
-            table.valid.append(read(row, scaffold, unusable))
+            table.valid.append(read(row, unusable))
             left_out = table.cells
         except Unusable as error:
             unusable, left_out = [error], table.invalid
@@ -347,8 +341,8 @@ class _RowReader:
         )
         return parse_class if classes else parse_number
 
-    def __call__(self, row: Row, scaffold: bool, unusable: list[Unusable]) -> ValidRow:
-        """Read one row, with or without the scaffold.
+    def __call__(self, row: Row, unusable: list[Unusable]) -> ValidRow:
+        """Read one row.
 
         Raises:
             Unusable: It cannot be used. Of one that can, labels that cannot are `unusable`.
@@ -382,7 +376,6 @@ class _RowReader:
         except ValueError as error:
             raise Unusable("unusable descriptor", str(error)) from None
         canonical = canonical_smiles(parsed.molecule)
-        self._table.unsettled += UNSETTLED in parsed.remark
         changed = bool(steps) and canonical != before
         self.changed += changed
         if changed or is_inchi(text) or (steps and from_record):
@@ -392,7 +385,7 @@ class _RowReader:
             text=mol_block(text) if from_record else text,
             smiles=canonical if from_record else text,
             canonical=canonical,
-            scaffold=murcko_scaffold(parsed.molecule) if scaffold else None,
+            scaffold=murcko_scaffold(parsed.molecule),
             atoms=parsed.molecule.GetNumAtoms(),
             labels=labels,
             weight=weight,
