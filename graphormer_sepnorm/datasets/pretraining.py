@@ -7,9 +7,8 @@ one molecule of a hundred at least. All are standardized and clipped to six devi
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +18,15 @@ from graphormer_sepnorm.chem.descriptors import compute_descriptors, descriptor_
 from graphormer_sepnorm.chem.features import OF_SMILES, get_featurizer
 from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS, morgan_counts
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, is_smiles, parse_smiles
-from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs, in_chunks
+from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.splitting import random_split
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import cannot_be_written, replacing
+from graphormer_sepnorm.formatting import StatusLine
 from graphormer_sepnorm.graphs.extra_inputs import CLIPPED, standardization
 from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.process import cores, in_processes
 from graphormer_sepnorm.tables.columns import find_smiles_column
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.reader import Layout
@@ -35,16 +36,17 @@ FRACTIONS = (0.98, 0.01, 0.01)
 RAREST = 0.01  # share of the molecules that an environment must be in, and may be missing in
 _LABELS = b"2"  # other ones from the same molecules, since outliers are clipped until none is left
 _FEWEST = 100  # to standardize by, and to split
-_CHUNK = 500  # molecules that a process computes at once
+# Molecules of a stored part, and those that a process computes at once.
+_PART, _CHUNK = 20_000, 500
 
 
-def load_pretraining(path: Path, root: Path, layout: Layout) -> DatasetSplits:
+def load_pretraining(path: Path, root: Path, layout: Layout | None = None) -> DatasetSplits:
     """Load molecules and compute what is to be learned of them, once, stored under `root`.
 
     Args:
         path: SMILES, one on each line, or a table with a column of them.
         root: The data root.
-        layout: Which part of the file it is, and its column of SMILES.
+        layout: Which part of the file it is, and its column of SMILES; None finds them.
 
     Returns:
         98 : 1 : 1 of the molecules that can be read and have no more than 100 atoms, at random.
@@ -52,13 +54,13 @@ def load_pretraining(path: Path, root: Path, layout: Layout) -> DatasetSplits:
     Raises:
         DataError: The file cannot be read, or holds fewer than a hundred molecules.
     """
-    smiles = _read(path, layout)
+    smiles = _read(path, layout or Layout(options="--data."))
     names = descriptor_names()
     given = "\n".join([RDKIT_VERSION, *names, *smiles])
     # A byte that is not text stays what it is: its molecule alone cannot be used.
     given_bytes = given.encode("utf-8", "surrogateescape")
     digest = hashlib.sha256(given_bytes).hexdigest()
-    descriptors, counts = _features(smiles, root / "pretraining" / f"{digest[:12]}.npz")
+    descriptors, counts = _features(smiles, root / "pretraining" / digest[:12])
     chosen = np.flatnonzero(~np.isnan(descriptors).all(axis=1))
     if len(chosen) < _FEWEST:
         usable = f"{len(chosen):,} of its {len(smiles):,} molecules can be used"
@@ -103,35 +105,50 @@ def _standardized(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.clip(scores, -CLIPPED, CLIPPED, out=scores), varying
 
 
-def _features(smiles: list[str], file: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Return descriptors ``[n, K]`` and Morgan counts ``[n, 2048]``, stored in a file.
+def _features(smiles: list[str], folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Return descriptors ``[n, K]`` and Morgan counts ``[n, 2048]``, stored in parts in the folder.
 
-    Descriptors of a molecule that cannot be used are nan.
+    Descriptors of a molecule that cannot be used are nan. Parts of an earlier call are not made
+    again, unless they are damaged.
     """
     descriptors = np.empty((len(smiles), len(descriptor_names())), np.float32)
     counts = np.empty((len(smiles), ENVIRONMENTS), np.uint8)
+    line, missing = StatusLine(), []
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(file.with_suffix(".lock")):
-            # Not there, or cut short, which fails in many ways.
-            with contextlib.suppress(Exception), file.open("rb") as stream:
-                stored = np.load(stream)
-                return stored["descriptors"], stored["counts"]
-            starts = range(0, len(smiles), _CHUNK)
-            chunks = [smiles[start : start + _CHUNK] for start in starts]
-            with contextlib.closing(in_chunks(_of_chunk, chunks)) as computed:
-                for start, made in zip(starts, computed, strict=True):
-                    part = slice(start, start + _CHUNK)
-                    descriptors[part], counts[part] = made
-            with replacing(file) as partial, partial.open("wb") as stream:
-                np.savez_compressed(stream, descriptors=descriptors, counts=counts)
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.with_suffix(".lock")):
+            for part in _slices(slice(0, len(smiles)), _PART):
+                try:
+                    with (folder / f"{part.start}.npz").open("rb") as file:
+                        stored = np.load(file)
+                        descriptors[part], counts[part] = stored["descriptors"], stored["counts"]
+                except Exception:  # not there, or cut short, which fails in many ways
+                    missing.append(part)
+            chunks = (smiles[chunk] for part in missing for chunk in _slices(part, _CHUNK))
+            with in_processes(_of_chunk, chunks, cores() if missing else 1) as computed:
+                for part in missing:
+                    for chunk in _slices(part, _CHUNK):
+                        descriptors[chunk], counts[chunk] = next(computed)
+                        if line.is_due():
+                            line.show(f"descriptors: {chunk.stop:,} of {len(smiles):,} molecules")
+                    file = folder / f"{part.start}.npz"
+                    made = {"descriptors": descriptors[part], "counts": counts[part]}
+                    with replacing(file) as partial, partial.open("wb") as stream:
+                        np.savez_compressed(stream, **made)
     except OSError as error:
-        what = f"the file of descriptors {file}"
+        what = f"the folder of descriptors {folder}"
         raise DataError(cannot_be_written(what, error, "give another --data.root")) from error
+    finally:
+        line.clear()
     return descriptors, counts
 
 
-def _of_chunk(smiles: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+def _slices(of: slice, size: int) -> Iterator[slice]:
+    for start in range(of.start, of.stop, size):
+        yield slice(start, min(start + size, of.stop))
+
+
+def _of_chunk(smiles: list[str]) -> tuple[np.ndarray, np.ndarray]:
     """Descriptors, nan for what cannot be used, and counts, up to 255, of some molecules."""
     parsed = [parse_smiles(text).molecule for text in smiles]
     used = [one if one is not None and one.GetNumAtoms() <= MAX_ATOMS else None for one in parsed]
