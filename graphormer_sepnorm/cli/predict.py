@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import shlex
 import sys
 import time
@@ -28,12 +27,11 @@ from graphormer_sepnorm.cli.table_verbs import (
     job_of,
     run_job,
 )
-from graphormer_sepnorm.errors import ConfigError, DataError, closest, did_you_mean
+from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.formatting import aligned
 from graphormer_sepnorm.metrics import metrics_of
-from graphormer_sepnorm.process import command, ended_in_a_child, name_and_version
+from graphormer_sepnorm.process import command, name_and_version
 from graphormer_sepnorm.runs.directory import RunDirectory, find_checkpoint
-from graphormer_sepnorm.streams import standard_output
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.inference.predictor import Predictions, Predictor
@@ -85,7 +83,7 @@ def _info(arguments: list[str]) -> None:
     checkpoint = read_checkpoint(file)
     with in_one_line(file):
         text = (model_card if options.markdown else describe)(checkpoint, file)
-    _print(text)
+    print(text)
 
 
 # Verb -> its usage, and what runs it: takes the words after it, may return an exit status.
@@ -114,28 +112,12 @@ def _predict(arguments: list[str]) -> int | None:
         return 0
     if arguments[0] in VERBS:
         return VERBS[arguments[0]][1](arguments[1:])
-    _refuse_other_verbs(arguments[0])
     options = _parse(arguments)
     if options.input is None:
         return 0 if _predict_arguments(options) else EXIT_NOTHING_PREDICTED
     if options.ray:
         return _predict_by_ray(options)
     return _predict_file(options, arguments)
-
-
-def _refuse_other_verbs(model: str) -> None:
-    """Raise a ConfigError if a word in the place of the model seems to be meant as a verb."""
-    from graphormer_sepnorm.resources import model_names
-
-    # Not a Path: a SMILES may be too long for a name.
-    if model.startswith("-") or os.path.exists(model) or closest(model, model_names()):
-        return
-    from graphormer_sepnorm.cli.train import VERBS as OF_TRAIN
-
-    if model in OF_TRAIN:
-        raise ConfigError(f"{model} is a subcommand of train.py: python train.py {model} --help")
-    if meant := did_you_mean(model, VERBS):
-        raise ConfigError(f"no model and no subcommand is called '{model}'{meant}")
 
 
 def _parser() -> OneLineParser:
@@ -225,17 +207,6 @@ def _level(text: str) -> float | str:
         raise argparse.ArgumentTypeError(f"it is {text}: give a number, or none") from None
 
 
-def _print(text: str) -> None:
-    """Print the result of a command; raise a DataError where that cannot be."""
-    standard_output()  # is there
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise DataError(f"standard output cannot be written ({error.strerror})") from error
-
-
 def _predict_arguments(options: argparse.Namespace) -> bool:
     """Predict what stands on the command line; return whether any of it could be."""
     job = checked_job(options)
@@ -246,7 +217,7 @@ def _predict_arguments(options: argparse.Namespace) -> bool:
     predictor = _ready(options, options.device)
     found = predictor.predict(options.smiles, job.batch_size, job.max_atoms)
     if not job.to_file and options.output_format is None and sys.stdout.isatty():
-        _print(_for_terminal(predictor, found))
+        print(_for_terminal(predictor, found))
         return not all(found.errors)
     types = dict.fromkeys(found.columns, "float64")
     columns = ["smiles", *found.table, "warning", "error"]
@@ -319,17 +290,12 @@ def _predict_file(options: argparse.Namespace, arguments: list[str]) -> int:
     load = partial(_ready, options, options.device)
     status, outcome = run_job(job, options.model, load, arguments)
     if outcome.evaluation is not None:
-        if job.to_file:
-            _print(outcome.evaluation.text())
-        else:
-            print(outcome.evaluation.text(), file=sys.stderr)
+        print(outcome.evaluation.text(), file=sys.stdout if job.to_file else sys.stderr)
     return status
 
 
 def _predict_by_ray(options: argparse.Namespace) -> int:
     """Predict a library of files; return the exit status."""
-    if (status := ended_in_a_child()) is not None:
-        return status
     from graphormer_sepnorm.inference.ray_engine import predict_library
     from graphormer_sepnorm.inference.table_job import Outcome
 
