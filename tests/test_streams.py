@@ -49,11 +49,11 @@ def test_a_closed_stream_takes_what_is_printed_and_no_table(monkeypatch):
             standard_output()
 
 
-def test_bytes_of_names_stay_and_other_characters_are_escaped(monkeypatch):
+def test_what_the_encoding_lacks_is_escaped(monkeypatch):
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")
     monkeypatch.setattr(sys, "stdout", stream)
     with usable(False):
         print(os.fsdecode(b"a\xff"), "\u00e9", flush=True)
-    assert raw.getvalue() == b"a\xff \\xe9\n"
+    assert raw.getvalue() == b"a\\udcff \\xe9\n"
     assert stream.errors == "strict"

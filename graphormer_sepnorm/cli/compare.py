@@ -16,7 +16,6 @@ from graphormer_sepnorm.cli.options import parse, require_data
 from graphormer_sepnorm.compare.arms import least_seeds, parse_arms
 from graphormer_sepnorm.config import FitConfig, flat, refuse_shape
 from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError, Interrupted
-from graphormer_sepnorm.formatting import ascii_only, shows_unicode
 from graphormer_sepnorm.pipeline.first_look import look_at_training
 from graphormer_sepnorm.process import command
 from graphormer_sepnorm.resources import arms_names
@@ -217,7 +216,7 @@ def pool(arguments: list[str]) -> int:
 
     with _writing_reports(options.output or Path()):
         text = pooling.pooled_table(pooling.pool(options.directories), options.output)
-    _show(text)
+    print(text)
     return 0
 
 
@@ -327,7 +326,7 @@ def _train(
         if not plan.folds and not all(run.finished for run in runs):
             from graphormer_sepnorm.compare.statistics import TYPICAL_SD, chances
 
-            _show(f"{chances(TYPICAL_SD, len(plan.seeds), len(plan.arms) - 1)}\n")
+            print(f"{chances(TYPICAL_SD, len(plan.seeds), len(plan.arms) - 1)}\n")
         whole = scheduler.train(
             runs, metric=metric, steps=steps, lock=lock, jobs=jobs, threads=plan.threads
         )
@@ -455,8 +454,7 @@ def make_report(directory: Path, baseline: str | None = None) -> int:
     with _writing_reports(directory), locked(directory, patience=600, name=REPORT_LOCK):
         collect(directory, baseline)
         results = write_report(directory)
-    _show(f"{summary(results)}\n")
-    print(f"report  {directory / 'report.html'}", flush=True)
+    print(f"{summary(results)}\n\nreport  {directory / 'report.html'}", flush=True)
     return 0
 
 
@@ -471,7 +469,7 @@ def report_folds(plan: Plan, directory: Path) -> None:
 
     with _writing_reports(directory):
         results = folds.collect(plan, plan.runs(directory), directory)
-    _show(f"\n{folds.results_text(results)}\n")
+    print(f"\n{folds.results_text(results)}\n")
     for name in (folds.FOLDS, folds.OUT_OF_FOLD, folds.SUMMARY, folds.FIGURE):
         if (directory / name).is_file():  # a picture may have nothing to show
             print(f"results  {directory / name}", flush=True)
@@ -483,8 +481,3 @@ def _writing_reports(where: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise DataError(f"{where}: the report cannot be written: {error}") from error
-
-
-def _show(text: str) -> None:
-    """Print, with nothing but ASCII where the terminal cannot show more."""
-    print(text if shows_unicode() else ascii_only(text), flush=True)

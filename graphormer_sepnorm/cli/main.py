@@ -106,11 +106,6 @@ def _run(name: str, command: Callable[[list[str]], int | None], arguments: list[
         if debug:
             raise
         return _fail(name, str(error), EXIT_USER_ERROR)
-    except RuntimeError as error:
-        if debug or "home directory" not in str(error):  # that is what pathlib says
-            raise
-        said = "a path begins with ~ and the name of a user who is not known here: write it in full"
-        return _fail(name, said, EXIT_USER_ERROR)
     except Interrupted as error:
         # Of several processes, all of which are interrupted, the first one says so.
         others = not is_first_process()
