@@ -60,7 +60,6 @@ HELP = {
 SLIPS = {
     ("train", "predict"): "'predict' is done by predict.py",
     (*FIT, "missing.csv"): "there is no file missing.csv",
-    (*FIT, "empty.csv"): "empty.csv: no row has a smiles",
     (*FIT, "t.csv", "--data.target_columns", "logP"): "(did you mean 'logS'?)",
     (*FIT, "t.csv", "--model.from-pretrained", "esl"): "no such checkpoint or run directory: esl",
     (*FIT, "t.csv", "--data.tabel", "t.csv"): "(did you mean '--data.table'?)",
@@ -72,8 +71,6 @@ SLIPS = {
     ("train", "crossvalidate", *FIT[2:], "missing.csv", "-o", "c"): "no file missing.csv",
     ("train", "compare", *FIT[2:], "a.csv", "--arms", "bn+ln,bn+bn", "-o", "c"): "no file",
     ("predict", "esl", "CCO"): "no such checkpoint or run directory: esl (did you mean 'esol'?)",
-    ("predict", "inf", "esol"): "'inf' (did you mean 'info'?)",
-    ("predict", "test", "runs/a"): "test is a subcommand of train.py",
     ("predict", "--model", "esol", "CCO"): "the model comes first",
     ("predict", "esol", "--jbos", "2", "CCO"): "(did you mean '--jobs'?)",
     ("predict", "esol", "CCO", "--max-atoms", "0"): "--max_atoms is 0",
@@ -91,7 +88,6 @@ NO_GPU = {
 
 def test_help_and_slips_are_answered_before_anything_heavy_is_loaded(tmp_path):
     (tmp_path / "t.csv").write_text("smiles,logS\nCCO,1\n")
-    (tmp_path / "empty.csv").write_text("smiles,logS\n,1\n")
     (tmp_path / "t.ckpt").touch()
     slips = SLIPS | ({} if process.has_gpu_driver() else NO_GPU)
     code = f"""
