@@ -11,13 +11,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from graphormer_sepnorm.errors import DataError
-
 _NOBODY_READS = (errno.EPIPE, errno.EIO)  # the second one of a terminal that is gone
-
-
-class _Closed(io.TextIOWrapper):
-    """In the place of a stream that was closed when the process began: drops what it gets."""
 
 
 class _Dropping:
@@ -64,13 +58,7 @@ class _Text:
 
 
 def standard_output() -> Any:
-    """Return standard output, for bytes.
-
-    Raises:
-        DataError: It is closed.
-    """
-    if sys.stdout is None or isinstance(sys.stdout, _Closed):
-        raise DataError("standard output is closed: name a file with -o")
+    """Return standard output, for bytes."""
     return getattr(sys.stdout, "buffer", None) or _Text()
 
 
@@ -106,7 +94,7 @@ def usable(going_on: bool) -> Iterator[None]:
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
             if stream is None:
-                setattr(sys, name, _Closed(open(os.devnull, "wb"), encoding="utf-8"))  # noqa: SIM115
+                setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
             elif going_on or name == "stderr":
                 setattr(sys, name, _Dropping(stream))
         yield

@@ -317,23 +317,6 @@ def test_impossible_options_are_refused(options: dict, message: str) -> None:
         MoleculeDataModule(**options)
 
 
-def test_numbers_of_numpy_are_those_of_python() -> None:
-    data = MoleculeDataModule(
-        table="a.csv",
-        split="random",
-        split_seed=np.int64(4),
-        split_fractions=tuple(np.array([0.5, 0.25, 0.25])),  # type: ignore[arg-type]
-    )
-    options = data.table_options
-    assert options is not None
-    kinds = {type(value) for value in [options["split_seed"], *options["split_fractions"]]}
-    assert kinds == {int, float}
-
-
-def test_other_spellings_of_a_data_set_are_one() -> None:
-    assert MoleculeDataModule(dataset="MolHIV").dataset == "ogbg-molhiv"
-
-
 def test_labels_are_scaled_by_the_weights_of_those_that_are_there() -> None:
     a, b = [9.0, 3.0, np.nan, 5.0], [0.1, 0.2, 0.2, 0.2]
     weights = np.array([0.0, 0.1, 0.2, 0.3])
