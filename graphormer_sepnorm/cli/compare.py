@@ -167,8 +167,6 @@ def crossvalidate(arguments: list[str]) -> int:
     base = _parse_base("crossvalidate", options.config, words, stored)
     if base.data.table is None:
         raise ConfigError("folds are those of a table of your own: name it with --data.table")
-    if base.data.folds is not None:
-        raise ConfigError("a configuration has data.folds: remove it, and give --folds")
     refused = _OF_ALL_ARMS["crossvalidate"]
     arms = parse_arms(options.arms, refused) if options.arms is not None else ()
     seeds = tuple(base.seed_everything + repeat for repeat in range(options.repeats))
@@ -210,8 +208,6 @@ def pool(arguments: list[str]) -> int:
     add("directories", metavar="DIR", nargs="+", type=_path, help="of compare or crossvalidate")
     add("-o", "--output", metavar="FILE", type=_path, help="write the table there too, as CSV")
     options = parser.parse_args(arguments)
-    for directory in options.directories:
-        _require_directory(directory)
     from graphormer_sepnorm.compare import pooling
 
     with _writing_reports(options.output or Path()):
@@ -422,11 +418,6 @@ def _at_work(directory: Path, plan: Plan, stored: Plan | None) -> Iterator[int]:
     except OSError as error:
         raise ConfigError(f"cannot make {directory} ({error.strerror})") from error
     with locked(directory) as lock:
-        if plan.read(directory / plan.file) != stored:
-            raise ConfigError(
-                f"another command has changed what is trained in {directory} meanwhile: start "
-                "this one again"
-            )
         for run in plan.runs(directory) if stored is None else ():
             if run.finished or run.begun or run.files.record_file.is_file():
                 raise ConfigError(
@@ -445,7 +436,8 @@ def make_report(directory: Path, baseline: str | None = None) -> int:
     Raises:
         GraphormerError: There is nothing to report, or what there is cannot be used.
     """
-    _require_directory(directory)
+    if not directory.is_dir():
+        raise ConfigError(f"there is no comparison in {directory}")
     silence_known_noise()
     from graphormer_sepnorm.compare.report import summary, write_report
     from graphormer_sepnorm.compare.results import collect
@@ -456,11 +448,6 @@ def make_report(directory: Path, baseline: str | None = None) -> int:
         results = write_report(directory)
     print(f"{summary(results)}\n\nreport  {directory / 'report.html'}", flush=True)
     return 0
-
-
-def _require_directory(directory: Path) -> None:
-    if not directory.is_dir():
-        raise ConfigError(f"there is no comparison in {directory}")
 
 
 def report_folds(plan: Plan, directory: Path) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphormer_sepnorm.cli import embed, explain
+from graphormer_sepnorm.cli import explain
 from graphormer_sepnorm.cli.main import OneLineParser, check_least, run
 from graphormer_sepnorm.cli.table_verbs import (
     COUNTS,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.inference.predictor import Predictions, Predictor
 
 INFO_USAGE = "predict.py info MODEL [--markdown]"
+EMBED_USAGE = "predict.py embed MODEL -i FILE [-o FILE] [options]"
 
 DESCRIPTION = """\
 Predict molecular properties. MODEL is a checkpoint file, a run directory of train.py (its best
@@ -50,6 +51,13 @@ expected_error_<target> is the absolute error to be expected, similarity is that
 training molecule, distance how far the model sees it from those (1 is usual), and in_domain is no,
 with the reason under warning, where errors were large. Of an ensemble spread_<target> says how far
 its members disagree; it is no error bar.
+"""
+
+EMBED = """\
+Write the embedding of each molecule of a table: the graph token ([CLS]) after the last norm, from
+which a model reads its predictions. As many rows come out as went in, in the same order, with the
+columns of the table and behind them cls_0, cls_1, ... (one for each channel), warning and error.
+From Python, Predictor.embed gives arrays, with atoms=True those of the atoms too.
 """
 
 _SHORT = ("spread", "low", "high")  # columns that a terminal shows without their target
@@ -82,14 +90,26 @@ def _info(arguments: list[str]) -> None:
 
     checkpoint = read_checkpoint(file)
     with in_one_line(file):
-        text = (model_card if options.markdown else describe)(checkpoint, file)
-    print(text)
+        print((model_card if options.markdown else describe)(checkpoint, file))
+
+
+def _embed(arguments: list[str]) -> int:
+    parser = OneLineParser(prog="predict.py embed", usage=EMBED_USAGE, description=EMBED)
+    add_table(parser, "file to write; - (default) writes CSV to standard output", default="-")
+    add_computing(parser)
+    options = parser.parse_args(arguments)
+    check_least(options, COUNTS)
+    job = checked_job(options, verb="embedded")
+    from graphormer_sepnorm.inference.predictor import Predictor
+
+    load = partial(Predictor.load, options.model, options.device)
+    return run_job(job, options.model, load, ["embed", *arguments])[0]
 
 
 # Verb -> its usage, and what runs it: takes the words after it, may return an exit status.
 VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
     "info": (INFO_USAGE, _info),
-    "embed": (embed.USAGE, embed.embed),
+    "embed": (EMBED_USAGE, _embed),
     "explain": (explain.USAGE, explain.explain),
 }
 USAGE = "\n       ".join(
@@ -117,7 +137,14 @@ def _predict(arguments: list[str]) -> int | None:
         return 0 if _predict_arguments(options) else EXIT_NOTHING_PREDICTED
     if options.ray:
         return _predict_by_ray(options)
-    return _predict_file(options, arguments)
+    from graphormer_sepnorm.inference.table_job import Shard
+
+    job = checked_job(options, shard=Shard.parse(options.shard) if options.shard else None)
+    load = partial(_ready, options, options.device)
+    status, outcome = run_job(job, options.model, load, arguments)
+    if outcome.evaluation is not None:
+        print(outcome.evaluation.text(), file=sys.stdout if job.to_file else sys.stderr)
+    return status
 
 
 def _parser() -> OneLineParser:
@@ -177,7 +204,13 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         raise ConfigError(f"unknown option {name}{did_you_mean(name, known)}")
     names = (*LAYOUT, "resume", "evaluate", "input_format", "jobs", "shard")
     check_molecules(options, "predict", names)
-    _check_ray(options)
+    if not options.ray and options.num_actors is not None:
+        raise ConfigError("--num_actors is for --ray")
+    for name in _NOT_OF_RAY if options.ray else ():
+        if getattr(options, name):
+            raise ConfigError(f"--{name} is not for --ray: leave it out")
+    if options.ray and (options.input in (None, "-") or options.output == "-"):
+        raise ConfigError("--ray reads files and writes a folder: give -i DIR -o DIR")
     if options.shard and options.evaluate:
         raise ConfigError("--evaluate compares whole tables: leave it out with --shard")
     asked = {name: getattr(options, name) for name in ("interval", "neighbors")}
@@ -187,17 +220,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     options.evaluate = tuple(options.evaluate)
     check_least(options, COUNTS | {"num_actors": 1})
     return options
-
-
-def _check_ray(options: argparse.Namespace) -> None:
-    """Raise a ConfigError for options that go with --ray only, and for those that do not."""
-    if not options.ray and options.num_actors is not None:
-        raise ConfigError("--num_actors is for --ray")
-    for name in _NOT_OF_RAY if options.ray else ():
-        if getattr(options, name):
-            raise ConfigError(f"--{name} is not for --ray: leave it out")
-    if options.ray and (options.input in (None, "-") or options.output == "-"):
-        raise ConfigError("--ray reads files and writes a folder: give -i DIR -o DIR")
 
 
 def _level(text: str) -> float | str:
@@ -280,18 +302,6 @@ def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
             file=sys.stderr,
         )
     return predictor
-
-
-def _predict_file(options: argparse.Namespace, arguments: list[str]) -> int:
-    """Predict a file; return the exit status."""
-    from graphormer_sepnorm.inference.table_job import Shard
-
-    job = checked_job(options, shard=Shard.parse(options.shard) if options.shard else None)
-    load = partial(_ready, options, options.device)
-    status, outcome = run_job(job, options.model, load, arguments)
-    if outcome.evaluation is not None:
-        print(outcome.evaluation.text(), file=sys.stdout if job.to_file else sys.stderr)
-    return status
 
 
 def _predict_by_ray(options: argparse.Namespace) -> int:

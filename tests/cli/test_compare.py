@@ -425,32 +425,6 @@ def test_a_comparison_goes_on_with_more_and_with_data_elsewhere(
     assert stored.read_text() == before
 
 
-def test_a_configuration_file_may_be_edited_meanwhile(tmp_path: Path, begun: Path, table: Path):
-    mine, out = tmp_path / "mine.yaml", tmp_path / "other"
-    mine.write_text("model: {layers: 1}\n")
-    given = [word for word in options(table) if "layers" not in word]
-    assert compare(out, *given, "-c", str(mine), *ARMS).status == 130
-    mine.write_text("model: {layers: 3}\n")
-    assert compare(out).status == 130
-    plan = Plan.read(out / COMPARISON)
-    assert plan is not None
-    assert plan.base.model.layers == 1
-
-
-def test_a_directory_is_changed_only_by_who_knows_what_is_in_it(
-    begun: Path, table: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Another command has begun there since this one has read what is in it."""
-    before = (begun / "compare.yaml").read_text()
-    plan = Plan.read(begun / COMPARISON)
-    assert plan is not None
-    others = iter([None, plan])
-    monkeypatch.setattr(Plan, "read", lambda *_: next(others))
-    words = [*options(table), *ARMS, "--seeds", "7"]
-    assert "another command" in refused(capsys, main, "compare", *words, "-o", begun)
-    assert (begun / "compare.yaml").read_text() == before
-
-
 BOTH = "--arms sharenorm,sepnorm"
 
 
