@@ -30,7 +30,7 @@ from graphormer_sepnorm.cli.table_verbs import (
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.formatting import aligned
 from graphormer_sepnorm.metrics import metrics_of
-from graphormer_sepnorm.process import command, name_and_version
+from graphormer_sepnorm.process import command, ended_in_a_child, name_and_version
 from graphormer_sepnorm.runs.directory import RunDirectory, find_checkpoint
 
 if TYPE_CHECKING:
@@ -306,6 +306,8 @@ def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
 
 def _predict_by_ray(options: argparse.Namespace) -> int:
     """Predict a library of files; return the exit status."""
+    if (status := ended_in_a_child()) is not None:
+        return status
     from graphormer_sepnorm.inference.ray_engine import predict_library
     from graphormer_sepnorm.inference.table_job import Outcome
 

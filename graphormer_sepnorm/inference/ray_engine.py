@@ -7,7 +7,6 @@ import logging
 import os
 import re
 import shutil
-import signal
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -100,12 +99,10 @@ def start_ray(device: str | None, wanted: int | None) -> tuple[Any, int, bool]:
         raise ConfigError("--ray needs Ray: pip install 'graphormer-sepnorm[ray]'") from None
     warnings.simplefilter("ignore")
     address = os.environ.get("RAY_ADDRESS") or "local"
-    answer = signal.getsignal(signal.SIGTERM)  # Ray's own would end with another status
     size: Any = {"num_cpus": (wanted or cores()) + _SPARE_CPUS} if address == "local" else {}
     try:
         if not ray.is_initialized():
             ray.init(address, include_dashboard=False, log_to_driver=False, **size)
-            signal.signal(signal.SIGTERM, answer)
     except Exception as error:  # where a node is slow to start it is of no other type
         raise ConfigError(
             f"Ray does not start, or cannot be joined at {address} "

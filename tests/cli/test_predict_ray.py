@@ -1,16 +1,18 @@
-"""predict.py --ray: what one process gives, and mistakes in one line."""
+"""predict.py --ray: what one process gives, mistakes in one line, and nothing outlives it."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from unittest.mock import MagicMock
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
@@ -29,7 +31,22 @@ import json, sys
 from graphormer_sepnorm.cli import predict
 from graphormer_sepnorm.inference import ray_engine
 ray_engine._BLOCK_ROWS = 256
+predict.ended_in_a_child = lambda: None
 print([predict.main(words) for words in json.loads(sys.argv[1])])
+"""
+# A command that leaves a process behind, as Ray does, of another session.
+LEAVING = """
+import subprocess, sys, time
+from graphormer_sepnorm.cli.main import run
+from graphormer_sepnorm.process import ended_in_a_child
+def command(words):
+    if (status := ended_in_a_child()) is not None:
+        return status
+    leave = ["sh", "-c", "setsid sleep 600 >/dev/null & echo $!"]
+    print(subprocess.check_output(leave, text=True).strip(), flush=True)
+    time.sleep(float(sys.argv[1]))
+    return 3
+sys.exit(run("command", command))
 """
 
 
@@ -89,6 +106,24 @@ def test_a_file_with_other_columns_is_refused() -> None:
     mapped._names = ["smiles", "id"]
     with pytest.raises(ValueError, match="id, smiles"):
         mapped(pa.table({"id": [1], "smiles": ["C"]}))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there are processes told of an end")
+@pytest.mark.parametrize(
+    ("ended", "status"),
+    [("itself", 3), ("child", 137), (signal.SIGKILL, -9), (signal.SIGTERM, 130)],
+)
+def test_no_process_outlives_the_command(ended: str | signal.Signals, status: int) -> None:
+    process = start(LEAVING, "0.1" if ended == "itself" else "60")
+    assert process.stdout is not None
+    left = psutil.Process(int(process.stdout.readline()))
+    if ended == "child":
+        psutil.Process(process.pid).children(recursive=True)[1].kill()
+    elif isinstance(ended, signal.Signals):
+        process.send_signal(ended)
+    assert process.wait(timeout=20) == status
+    left.wait(timeout=20)
+    process.communicate()
 
 
 def test_what_ray_lacks_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
