@@ -275,15 +275,6 @@ class FitConfig(Options):
                     raise ConfigError(
                         f"--ensemble {self.ensemble} and --{name}: leave one of them out"
                     )
-        elif self.data.member_fold is not None and (
-            self.baselines or self.members != MEMBERS[:1] or self.keep != "none"
-        ):
-            raise ConfigError(
-                f"--data.member_fold {self.data.member_fold} is for one network of an ensemble, "
-                "which comes without baselines, blend and intervals: give --baselines false "
-                "--members networks --keep none, or train all of them with --ensemble K "
-                "--ensemble_by folds"
-            )
 
     @classmethod
     def read(cls, name: str | Path, options: Mapping[str, Any] | None = None) -> Self:

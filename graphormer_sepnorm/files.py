@@ -159,7 +159,7 @@ def typed(kind: Any, plain: Any) -> Any:
         dtype = None if hasattr(plain, "dtype") else float
         return sys.modules[kind.__module__].asarray(plain, dtype)
     if is_dataclass(kind):
-        hints = _hints(kind)
+        hints = hints_of(kind)
         found = {name: typed(hints[name], plain[name]) for name in hints if name in plain}
         return kind(**found)  # type: ignore[operator]
     if typing.get_origin(kind) is tuple:
@@ -167,7 +167,7 @@ def typed(kind: Any, plain: Any) -> Any:
     return plain
 
 
-_hints = functools.cache(typing.get_type_hints)
+hints_of = functools.cache(typing.get_type_hints)
 
 
 def write_columns(path: Path, columns: Mapping[str, Iterable[object]]) -> None:

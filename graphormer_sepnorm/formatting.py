@@ -15,11 +15,6 @@ MINUS, NONE = "\N{MINUS SIGN}", "\N{EN DASH}"  # the latter for a number that is
 _MOST_DECIMALS, _LARGE = 8, 1e7
 
 
-def shows_unicode() -> bool:
-    """Tell whether standard output takes more than ASCII."""
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-
-
 def clock(seconds: float) -> str:
     """Say how long something takes: ``1:02:03``, ``2 d 1:02:03``."""
     minutes, rest = divmod(round(seconds), 60)
@@ -97,13 +92,6 @@ def p_value(value: float) -> str:
 def count(items: int, what: str) -> str:
     """Return ``1 seed``, ``3 seeds``."""
     return f"{items:,} {what}" if items == 1 else f"{items:,} {what}s"
-
-
-def ascii_only(text: str) -> str:
-    """Return text for a terminal that shows ASCII only."""
-    for sign, ours in ((MINUS, "-"), (NONE, "-"), ("±", "+/-")):
-        text = text.replace(sign, ours)
-    return text.encode("ascii", "replace").decode()
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:

@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
@@ -29,33 +28,8 @@ ENDS_WITH_STDIN = "GRAPHORMER_ENDS_WITH_STDIN"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # of Linux's prctl
 
 # What asks a process to end: Ctrl-C, a batch system, a terminal that is closed.
-STOPS = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-)
-_CALLS = 8
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _calls = itertools.count(1)
-
-# What is to be said of an interruption that ends the process at once; the last one counts.
-_ends_with: list[Callable[[], str]] = [lambda: "interrupted while libraries were imported"]
-
-
-@contextmanager
-def ending_with(message: Callable[[], str]) -> Iterator[None]:
-    """Say something else of an interruption while libraries are imported.
-
-    Args:
-        message: Called when it happens; the process ends right after it.
-    """
-    _ends_with.append(message)
-    try:
-        yield
-    finally:
-        _ends_with.pop()
-
-
-def said_at_the_end() -> str:
-    """Return what is to be said of an interruption that ends the process at once."""
-    return _ends_with[-1]()
 
 
 def command(name: str) -> str:
@@ -129,22 +103,13 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
-def has_gpu_driver() -> bool:
-    """Whether there is a driver of GPUs, asked without torch, whose import takes seconds."""
-    with suppress(OSError):
-        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-        return True
-    return Path("/dev/kfd").exists()  # AMD's
-
-
 def processor() -> str:
     """Return what the processor is called."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor())
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
 
 
 @contextmanager
@@ -238,14 +203,6 @@ def trim_now_and_then() -> None:
     process that predicts a long table would grow by hundreds of megabytes. Not at every call: the
     memory has to be had back from the system, page by page.
     """
-    if next(_calls) % _CALLS == 0 and (trim := _malloc_trim()):
-        trim(0)
-
-
-@cache
-def _malloc_trim() -> ctypes._NamedFuncPointer | None:
-    """Glibc's function, or None where the C library is another one."""
-    try:
-        return ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError, TypeError):
-        return None
+    if next(_calls) % 8 == 0:
+        with suppress(AttributeError, OSError, TypeError):  # glibc's: other libraries lack it
+            ctypes.CDLL(None).malloc_trim(0)

@@ -1,8 +1,7 @@
-"""Standard output and error: closed, without a reader, of a notebook, with names of any bytes."""
+"""Standard output and error: closed, without a reader, of a notebook, of any encoding."""
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import errno
 import io
@@ -12,13 +11,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from graphormer_sepnorm.errors import DataError
-
 _NOBODY_READS = (errno.EPIPE, errno.EIO)  # the second one of a terminal that is gone
-
-
-class _Closed(io.TextIOWrapper):
-    """In the place of a stream that was closed when the process began: drops what it gets."""
 
 
 class _Dropping:
@@ -65,13 +58,7 @@ class _Text:
 
 
 def standard_output() -> Any:
-    """Return standard output, for bytes.
-
-    Raises:
-        DataError: It is closed.
-    """
-    if sys.stdout is None or isinstance(sys.stdout, _Closed):
-        raise DataError("standard output is closed: name a file with -o")
+    """Return standard output, for bytes."""
     return getattr(sys.stdout, "buffer", None) or _Text()
 
 
@@ -88,8 +75,8 @@ def usable(going_on: bool) -> Iterator[None]:
     """Make standard output and error what a command can print to, whatever they are.
 
     What is printed to one that is closed goes nowhere, and no file that is opened takes its number.
-    The bytes of names that are not UTF-8 come out as they are, characters that the encoding lacks
-    with a backslash. Standard error without a reader ends no command.
+    What the encoding lacks, and bytes of names that are not UTF-8, come out with a backslash.
+    Standard error without a reader ends no command.
 
     Args:
         going_on: Whether a command goes on without a reader of standard output, too.
@@ -105,9 +92,9 @@ def usable(going_on: bool) -> Iterator[None]:
     try:
         for name, stream in before.items():
             if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors=_AS_GIVEN)
+                stream.reconfigure(errors="backslashreplace")
             if stream is None:
-                setattr(sys, name, _Closed(open(os.devnull, "wb"), encoding="utf-8"))  # noqa: SIM115
+                setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
             elif going_on or name == "stderr":
                 setattr(sys, name, _Dropping(stream))
         yield
@@ -122,20 +109,3 @@ def usable(going_on: bool) -> Iterator[None]:
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors=errors[name])
             setattr(sys, name, stream)
-
-
-def _as_given(error: UnicodeError) -> tuple[bytes, int]:
-    """Encode what an encoding lacks: bytes of a name as they were, other characters escaped."""
-    assert isinstance(error, UnicodeEncodeError)
-    text = error.object[error.start : error.end]
-    parts = (
-        one.encode(
-            "ascii", "surrogateescape" if "\udc80" <= one <= "\udcff" else "backslashreplace"
-        )
-        for one in text
-    )
-    return b"".join(parts), error.end
-
-
-_AS_GIVEN = "graphormer_as_given"
-codecs.register_error(_AS_GIVEN, _as_given)

@@ -6,14 +6,13 @@ import contextlib
 import dataclasses
 import math
 import operator
-from functools import cache
 from numbers import Integral, Real
 from pathlib import PurePath
 from types import NoneType, UnionType
-from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin
 
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
-from graphormer_sepnorm.files import plain
+from graphormer_sepnorm.files import hints_of, plain
 
 
 def is_whole(value: object, least: float = -math.inf) -> bool:
@@ -53,7 +52,7 @@ class Options:
     section: ClassVar[str] = ""  # before the names of options in messages
 
     def __post_init__(self) -> None:
-        hints = _hints(type(self))
+        hints = hints_of(type(self))
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             value = _as_meant(plain(getattr(self, field.name)), hints[field.name])
             object.__setattr__(self, field.name, value)
@@ -88,11 +87,6 @@ def _listed(value: Any) -> Any:
     if isinstance(value, PurePath):
         return str(value)
     return [*value] if isinstance(value, tuple) else value
-
-
-@cache
-def _hints(cls: type) -> dict[str, Any]:
-    return get_type_hints(cls)
 
 
 def _wrong(value: Any, hint: Any, limits: dict[str, float]) -> str:

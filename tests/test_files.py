@@ -52,28 +52,6 @@ def test_after_an_error_the_old_file_stays_and_no_other(
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize(
-    "write",
-    [lambda path: write_json(path, {"a": "new"}), lambda path: write_text(path, "new")],
-    ids=["json", "text"],
-)
-def test_a_disk_that_is_full_half_way_leaves_what_was_written_before(
-    write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, whole = tmp_path / "a", Path.write_text
-    path.write_text("old")
-
-    def half(self: Path, text: str, **options: str) -> int:
-        whole(self, text[:2], **options)
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_text", half)
-    with pytest.raises((OSError, DataError), match="No space left on device"):
-        write(path)
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_a_link_stays_and_what_it_points_to_is_written(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     link = tmp_path / "link"

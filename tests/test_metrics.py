@@ -10,7 +10,7 @@ import pytest
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS, chosen_metric, monitored
-from graphormer_sepnorm.training.fit import monitored_metric, undefined_targets
+from graphormer_sepnorm.training.fit import monitored_metric
 
 BINARY = Task("binary", ("a", "b"), ("", ""), "auroc")
 VALUES = Task("regression", ("a", "b"), ("eV", "eV"), "mae")
@@ -133,14 +133,6 @@ def test_labels_of_one_class_let_the_loss_decide() -> None:
     assert monitored_metric(BINARY, np.ones((2, 2))).name == "loss"
     with pytest.raises(ConfigError, match="no target has both classes among its labels there"):
         monitored_metric(BINARY, np.ones((2, 2)), "auroc")
-
-
-def test_targets_are_undefined_by_contrast_or_all_of_them() -> None:
-    labels = np.array([[np.nan, 1.0], [np.nan, 2.0]])
-    r2, mae = METRICS["r2"], METRICS["mae"]
-    assert undefined_targets(VALUES, labels, r2) == ["a"]
-    assert undefined_targets(VALUES, labels, mae) == []
-    assert undefined_targets(VALUES, np.full((2, 2), np.nan), mae) == ["a", "b"]
 
 
 def test_without_a_label_the_loss_decides() -> None:

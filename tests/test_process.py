@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import platform
 import subprocess
 import sys
 
 import pytest
 
-from graphormer_sepnorm import __version__, process
+from graphormer_sepnorm import __version__
 from graphormer_sepnorm.process import command, is_first_process
 
 
@@ -60,7 +61,6 @@ HELP = {
 SLIPS = {
     ("train", "predict"): "'predict' is done by predict.py",
     (*FIT, "missing.csv"): "there is no file missing.csv",
-    (*FIT, "empty.csv"): "empty.csv: no row has a smiles",
     (*FIT, "t.csv", "--data.target_columns", "logP"): "(did you mean 'logS'?)",
     (*FIT, "t.csv", "--model.from-pretrained", "esl"): "no such checkpoint or run directory: esl",
     (*FIT, "t.csv", "--data.tabel", "t.csv"): "(did you mean '--data.table'?)",
@@ -72,8 +72,6 @@ SLIPS = {
     ("train", "crossvalidate", *FIT[2:], "missing.csv", "-o", "c"): "no file missing.csv",
     ("train", "compare", *FIT[2:], "a.csv", "--arms", "bn+ln,bn+bn", "-o", "c"): "no file",
     ("predict", "esl", "CCO"): "no such checkpoint or run directory: esl (did you mean 'esol'?)",
-    ("predict", "inf", "esol"): "'inf' (did you mean 'info'?)",
-    ("predict", "test", "runs/a"): "test is a subcommand of train.py",
     ("predict", "--model", "esol", "CCO"): "the model comes first",
     ("predict", "esol", "--jbos", "2", "CCO"): "(did you mean '--jobs'?)",
     ("predict", "esol", "CCO", "--max-atoms", "0"): "--max_atoms is 0",
@@ -82,22 +80,14 @@ SLIPS = {
     ("predict", "esol", "-i", "t.csv", "--evaluate", "logP"): "(did you mean 'logS'?)",
     ("predict", "C" * 300, "CCO"): "CCC...: File name too long",
 }
-NO_GPU = {
-    (*FIT, "t.csv", "--trainer.accelerator", "gpu"): "gpu: there is no GPU here",
-    ("train", "test", "t.ckpt", "--trainer.accelerator", "cuda"): "cuda: there is no GPU here",
-    ("predict", "esol", "CCO", "--device", "cuda:1"): "cuda:1: there is no GPU here",
-}
 
 
 def test_help_and_slips_are_answered_before_anything_heavy_is_loaded(tmp_path):
     (tmp_path / "t.csv").write_text("smiles,logS\nCCO,1\n")
-    (tmp_path / "empty.csv").write_text("smiles,logS\n,1\n")
-    (tmp_path / "t.ckpt").touch()
-    slips = SLIPS | ({} if process.has_gpu_driver() else NO_GPU)
     code = f"""
 import contextlib, io, sys
 from graphormer_sepnorm.cli import predict, train
-for program, *words in {[*HELP, *slips]}:
+for program, *words in {[*HELP, *SLIPS]}:
     said, status = io.StringIO(), 0
     with contextlib.suppress(SystemExit), contextlib.redirect_stdout(said):
         with contextlib.redirect_stderr(said):
@@ -110,12 +100,12 @@ print(sorted({HEAVY} & sys.modules.keys()))
     )
     *answers, heavy = map(ast.literal_eval, done.stdout.splitlines())
     assert heavy == []
-    for (words, part), (status, answer) in zip((HELP | slips).items(), answers, strict=True):
+    for (words, part), (status, answer) in zip((HELP | SLIPS).items(), answers, strict=True):
         assert part in answer, words
-        assert (status, answer.count("\n")) == (2, 1) if words in slips else status == 0, words
+        assert (status, answer.count("\n")) == (2, 1) if words in SLIPS else status == 0, words
 
 
-@pytest.mark.skipif(process._malloc_trim() is None, reason="the C library has no malloc_trim")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has malloc_trim")
 def test_freed_memory_goes_back_to_the_system():
     # In a process of its own: here much may be free already, and be used again.
     script = """

@@ -54,8 +54,8 @@ def record_of(run: RunDirectory) -> dict[str, Any]:
         "device": processor if machine.get("device") == "cpu" else machine.get("device"),
         "torch": record.sessions[-1].packages.get("torch"),
         "commit": _joined(one.commit for one in record.sessions),
-        "validation": summary.validation(record.metric),
-        "test": summary.test(record.metric),
+        "validation": summary.get(f"best_validation_{record.metric}"),
+        "test": summary.get(f"test_{record.metric}"),
     }
     facts = ("dataset", "dataset_fingerprint", "split", "data_note", "metric", "unit")
     return {

@@ -16,7 +16,6 @@ from graphormer_sepnorm.cli.options import parse, require_data
 from graphormer_sepnorm.compare.arms import least_seeds, parse_arms
 from graphormer_sepnorm.config import FitConfig, flat, refuse_shape
 from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError, Interrupted
-from graphormer_sepnorm.formatting import ascii_only, shows_unicode
 from graphormer_sepnorm.pipeline.first_look import look_at_training
 from graphormer_sepnorm.process import command
 from graphormer_sepnorm.resources import arms_names
@@ -168,8 +167,6 @@ def crossvalidate(arguments: list[str]) -> int:
     base = _parse_base("crossvalidate", options.config, words, stored)
     if base.data.table is None:
         raise ConfigError("folds are those of a table of your own: name it with --data.table")
-    if base.data.folds is not None:
-        raise ConfigError("a configuration has data.folds: remove it, and give --folds")
     refused = _OF_ALL_ARMS["crossvalidate"]
     arms = parse_arms(options.arms, refused) if options.arms is not None else ()
     seeds = tuple(base.seed_everything + repeat for repeat in range(options.repeats))
@@ -211,13 +208,11 @@ def pool(arguments: list[str]) -> int:
     add("directories", metavar="DIR", nargs="+", type=_path, help="of compare or crossvalidate")
     add("-o", "--output", metavar="FILE", type=_path, help="write the table there too, as CSV")
     options = parser.parse_args(arguments)
-    for directory in options.directories:
-        _require_directory(directory)
     from graphormer_sepnorm.compare import pooling
 
     with _writing_reports(options.output or Path()):
         text = pooling.pooled_table(pooling.pool(options.directories), options.output)
-    _show(text)
+    print(text)
     return 0
 
 
@@ -327,7 +322,7 @@ def _train(
         if not plan.folds and not all(run.finished for run in runs):
             from graphormer_sepnorm.compare.statistics import TYPICAL_SD, chances
 
-            _show(f"{chances(TYPICAL_SD, len(plan.seeds), len(plan.arms) - 1)}\n")
+            print(f"{chances(TYPICAL_SD, len(plan.seeds), len(plan.arms) - 1)}\n")
         whole = scheduler.train(
             runs, metric=metric, steps=steps, lock=lock, jobs=jobs, threads=plan.threads
         )
@@ -423,11 +418,6 @@ def _at_work(directory: Path, plan: Plan, stored: Plan | None) -> Iterator[int]:
     except OSError as error:
         raise ConfigError(f"cannot make {directory} ({error.strerror})") from error
     with locked(directory) as lock:
-        if plan.read(directory / plan.file) != stored:
-            raise ConfigError(
-                f"another command has changed what is trained in {directory} meanwhile: start "
-                "this one again"
-            )
         for run in plan.runs(directory) if stored is None else ():
             if run.finished or run.begun or run.files.record_file.is_file():
                 raise ConfigError(
@@ -446,7 +436,8 @@ def make_report(directory: Path, baseline: str | None = None) -> int:
     Raises:
         GraphormerError: There is nothing to report, or what there is cannot be used.
     """
-    _require_directory(directory)
+    if not directory.is_dir():
+        raise ConfigError(f"there is no comparison in {directory}")
     silence_known_noise()
     from graphormer_sepnorm.compare.report import summary, write_report
     from graphormer_sepnorm.compare.results import collect
@@ -455,14 +446,8 @@ def make_report(directory: Path, baseline: str | None = None) -> int:
     with _writing_reports(directory), locked(directory, patience=600, name=REPORT_LOCK):
         collect(directory, baseline)
         results = write_report(directory)
-    _show(f"{summary(results)}\n")
-    print(f"report  {directory / 'report.html'}", flush=True)
+    print(f"{summary(results)}\n\nreport  {directory / 'report.html'}", flush=True)
     return 0
-
-
-def _require_directory(directory: Path) -> None:
-    if not directory.is_dir():
-        raise ConfigError(f"there is no comparison in {directory}")
 
 
 def report_folds(plan: Plan, directory: Path) -> None:
@@ -471,7 +456,7 @@ def report_folds(plan: Plan, directory: Path) -> None:
 
     with _writing_reports(directory):
         results = folds.collect(plan, plan.runs(directory), directory)
-    _show(f"\n{folds.results_text(results)}\n")
+    print(f"\n{folds.results_text(results)}\n")
     for name in (folds.FOLDS, folds.OUT_OF_FOLD, folds.SUMMARY, folds.FIGURE):
         if (directory / name).is_file():  # a picture may have nothing to show
             print(f"results  {directory / name}", flush=True)
@@ -483,8 +468,3 @@ def _writing_reports(where: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise DataError(f"{where}: the report cannot be written: {error}") from error
-
-
-def _show(text: str) -> None:
-    """Print, with nothing but ASCII where the terminal cannot show more."""
-    print(text if shows_unicode() else ascii_only(text), flush=True)

@@ -11,7 +11,7 @@ from graphormer_sepnorm.cli.main import OneLineParser
 from graphormer_sepnorm.cli.options import Request, parse, require_data
 from graphormer_sepnorm.config import FitConfig, flat, refuse_shape
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.pipeline.first_look import look_at_device, look_at_training
+from graphormer_sepnorm.pipeline.first_look import look_at_training
 from graphormer_sepnorm.runs.directory import RunDirectory, find_checkpoint
 
 _show = partial(print, flush=True)
@@ -56,7 +56,13 @@ def _continue(directory: Path, words: list[str]) -> None:
     for word in words:
         if word.partition("=")[0] in ("-c", "--config", "-o", "--output"):
             raise ConfigError(f"--resume and {word}: leave {word} out, the run has its own")
-    request = parse("fit", words, flat(_stored_options(directory).to_plain()))
+    config = RunDirectory(directory).configuration_file
+    if not config.is_file():
+        raise ConfigError(
+            f"{directory} is no run directory: there is no {config.name} in it; --resume takes a "
+            "directory that train.py fit has made"
+        )
+    request = parse("fit", words, flat(FitConfig.read(config).to_plain()))
     silence_known_noise()
     from graphormer_sepnorm.pipeline.fit import fit as train
     from graphormer_sepnorm.pipeline.resume import resume
@@ -66,21 +72,6 @@ def _continue(directory: Path, words: list[str]) -> None:
         resumed = resume(directory, request.config, request.typed, place)
         train(request.config, resumed=resumed, place=place, show=_show)
     _end_processes()
-
-
-def _stored_options(directory: Path) -> FitConfig:
-    """Return the options that a run was started with.
-
-    Raises:
-        ConfigError: There is no such run.
-    """
-    config = RunDirectory(directory).configuration_file
-    if not config.is_file():
-        raise ConfigError(
-            f"{directory} is no run directory: there is no {config.name} in it; --resume takes a "
-            "directory that train.py fit has made"
-        )
-    return FitConfig.read(config)
 
 
 def evaluate(verb: str, words: list[str]) -> None:
@@ -99,7 +90,6 @@ def evaluate(verb: str, words: list[str]) -> None:
         if name.startswith("model."):
             raise ConfigError(f"--{name} is decided by the checkpoint: leave it out")
     find_checkpoint(model)
-    look_at_device("--trainer.accelerator", asked.config.trainer.accelerator)
     silence_known_noise()
     from graphormer_sepnorm.pipeline.evaluation import data_options, evaluate_checkpoint
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
+import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from types import FrameType
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, NoReturn
 
 from graphormer_sepnorm.errors import ConfigError, GraphormerError, Interrupted
 from graphormer_sepnorm.files import cannot_be_written
-from graphormer_sepnorm.process import answered_by, is_first_process, said_at_the_end
+from graphormer_sepnorm.process import answered_by, is_first_process
 from graphormer_sepnorm.streams import to_nowhere, usable
 
 EXIT_USER_ERROR = 2
@@ -90,7 +89,8 @@ def run(
             sys.stdout.flush()
         except OSError as error:
             to_nowhere(sys.stdout)
-            if not isinstance(error, BrokenPipeError):
+            # Who wrote more than fits into a buffer has said it already.
+            if not isinstance(error, BrokenPipeError) and status != EXIT_USER_ERROR:
                 said = cannot_be_written("standard output", error, "name a file")
                 return _fail(name, said, EXIT_USER_ERROR)
         return status
@@ -100,17 +100,14 @@ def _run(name: str, command: Callable[[list[str]], int | None], arguments: list[
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
-        with _signals(name):
+        # SIGTERM (of a batch system, say) and SIGHUP mean what Ctrl-C does. Other threads get none.
+        main = threading.current_thread() is threading.main_thread()
+        with answered_by(signal.default_int_handler) if main else nullcontext():
             return command(arguments) or 0
     except (GraphormerError, argparse.ArgumentError) as error:
         if debug:
             raise
         return _fail(name, str(error), EXIT_USER_ERROR)
-    except RuntimeError as error:
-        if debug or "home directory" not in str(error):  # that is what pathlib says
-            raise
-        said = "a path begins with ~ and the name of a user who is not known here: write it in full"
-        return _fail(name, said, EXIT_USER_ERROR)
     except Interrupted as error:
         # Of several processes, all of which are interrupted, the first one says so.
         others = not is_first_process()
@@ -121,39 +118,6 @@ def _run(name: str, command: Callable[[list[str]], int | None], arguments: list[
         # The reader of our output has gone (`train.py --help | head`): nothing is left to say.
         to_nowhere(sys.stdout)
     return 0
-
-
-@contextmanager
-def _signals(name: str) -> Iterator[None]:
-    """Answer SIGTERM (of a batch system, say) and SIGHUP like Ctrl-C, at once during an import.
-
-    KeyboardInterrupt in the middle of an import may be caught there: numpy's, tried again, ends in
-    a traceback about something else.
-    """
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        if not _importing(frame):
-            raise KeyboardInterrupt
-        said = said_at_the_end()
-        if is_first_process():
-            with suppress(OSError, ValueError):  # a notebook's has no number
-                os.write(sys.stderr.fileno(), f"{name}: {said}\n".encode())
-        os._exit(EXIT_INTERRUPTED)
-
-    if threading.current_thread() is not threading.main_thread():  # signals do not arrive here
-        yield
-        return
-    with answered_by(interrupt):
-        yield
-
-
-def _importing(frame: FrameType | None) -> bool:
-    """Tell whether the command, not its caller, is inside an import statement."""
-    while frame is not None and frame.f_code is not run.__code__:
-        if frame.f_globals.get("__name__") == "importlib._bootstrap":
-            return True
-        frame = frame.f_back
-    return False
 
 
 def _fail(name: str, message: str, status: int) -> int:

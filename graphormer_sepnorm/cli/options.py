@@ -141,7 +141,7 @@ def parse(verb: str, words: Sequence[str], defaults: Mapping[str, Any] | None = 
         SystemExit: After help or --print_config.
     """
     options = options_of(verb)
-    values = {name: value for name, value in (defaults or {}).items() if name in options}
+    values = dict(defaults or {})
     typed: dict[str, Any] = {}
     stem, print_config, rest = None, False, iter(words)
     for word in rest:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import shlex
 import sys
 import time
@@ -14,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphormer_sepnorm.cli import embed, explain
+from graphormer_sepnorm.cli import explain
 from graphormer_sepnorm.cli.main import OneLineParser, check_least, run
 from graphormer_sepnorm.cli.table_verbs import (
     COUNTS,
@@ -28,17 +27,17 @@ from graphormer_sepnorm.cli.table_verbs import (
     job_of,
     run_job,
 )
-from graphormer_sepnorm.errors import ConfigError, DataError, closest, did_you_mean
+from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.formatting import aligned
 from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.process import command, ended_in_a_child, name_and_version
 from graphormer_sepnorm.runs.directory import RunDirectory, find_checkpoint
-from graphormer_sepnorm.streams import standard_output
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.inference.predictor import Predictions, Predictor
 
 INFO_USAGE = "predict.py info MODEL [--markdown]"
+EMBED_USAGE = "predict.py embed MODEL -i FILE [-o FILE] [options]"
 
 DESCRIPTION = """\
 Predict molecular properties. MODEL is a checkpoint file, a run directory of train.py (its best
@@ -52,6 +51,13 @@ expected_error_<target> is the absolute error to be expected, similarity is that
 training molecule, distance how far the model sees it from those (1 is usual), and in_domain is no,
 with the reason under warning, where errors were large. Of an ensemble spread_<target> says how far
 its members disagree; it is no error bar.
+"""
+
+EMBED = """\
+Write the embedding of each molecule of a table: the graph token ([CLS]) after the last norm, from
+which a model reads its predictions. As many rows come out as went in, in the same order, with the
+columns of the table and behind them cls_0, cls_1, ... (one for each channel), warning and error.
+From Python, Predictor.embed gives arrays, with atoms=True those of the atoms too.
 """
 
 _SHORT = ("spread", "low", "high")  # columns that a terminal shows without their target
@@ -84,14 +90,26 @@ def _info(arguments: list[str]) -> None:
 
     checkpoint = read_checkpoint(file)
     with in_one_line(file):
-        text = (model_card if options.markdown else describe)(checkpoint, file)
-    _print(text)
+        print((model_card if options.markdown else describe)(checkpoint, file))
+
+
+def _embed(arguments: list[str]) -> int:
+    parser = OneLineParser(prog="predict.py embed", usage=EMBED_USAGE, description=EMBED)
+    add_table(parser, "file to write; - (default) writes CSV to standard output", default="-")
+    add_computing(parser)
+    options = parser.parse_args(arguments)
+    check_least(options, COUNTS)
+    job = checked_job(options, verb="embedded")
+    from graphormer_sepnorm.inference.predictor import Predictor
+
+    load = partial(Predictor.load, options.model, options.device)
+    return run_job(job, options.model, load, ["embed", *arguments])[0]
 
 
 # Verb -> its usage, and what runs it: takes the words after it, may return an exit status.
 VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
     "info": (INFO_USAGE, _info),
-    "embed": (embed.USAGE, embed.embed),
+    "embed": (EMBED_USAGE, _embed),
     "explain": (explain.USAGE, explain.explain),
 }
 USAGE = "\n       ".join(
@@ -114,28 +132,19 @@ def _predict(arguments: list[str]) -> int | None:
         return 0
     if arguments[0] in VERBS:
         return VERBS[arguments[0]][1](arguments[1:])
-    _refuse_other_verbs(arguments[0])
     options = _parse(arguments)
     if options.input is None:
         return 0 if _predict_arguments(options) else EXIT_NOTHING_PREDICTED
     if options.ray:
         return _predict_by_ray(options)
-    return _predict_file(options, arguments)
+    from graphormer_sepnorm.inference.table_job import Shard
 
-
-def _refuse_other_verbs(model: str) -> None:
-    """Raise a ConfigError if a word in the place of the model seems to be meant as a verb."""
-    from graphormer_sepnorm.resources import model_names
-
-    # Not a Path: a SMILES may be too long for a name.
-    if model.startswith("-") or os.path.exists(model) or closest(model, model_names()):
-        return
-    from graphormer_sepnorm.cli.train import VERBS as OF_TRAIN
-
-    if model in OF_TRAIN:
-        raise ConfigError(f"{model} is a subcommand of train.py: python train.py {model} --help")
-    if meant := did_you_mean(model, VERBS):
-        raise ConfigError(f"no model and no subcommand is called '{model}'{meant}")
+    job = checked_job(options, shard=Shard.parse(options.shard) if options.shard else None)
+    load = partial(_ready, options, options.device)
+    status, outcome = run_job(job, options.model, load, arguments)
+    if outcome.evaluation is not None:
+        print(outcome.evaluation.text(), file=sys.stdout if job.to_file else sys.stderr)
+    return status
 
 
 def _parser() -> OneLineParser:
@@ -195,7 +204,13 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         raise ConfigError(f"unknown option {name}{did_you_mean(name, known)}")
     names = (*LAYOUT, "resume", "evaluate", "input_format", "jobs", "shard")
     check_molecules(options, "predict", names)
-    _check_ray(options)
+    if not options.ray and options.num_actors is not None:
+        raise ConfigError("--num_actors is for --ray")
+    for name in _NOT_OF_RAY if options.ray else ():
+        if getattr(options, name):
+            raise ConfigError(f"--{name} is not for --ray: leave it out")
+    if options.ray and (options.input in (None, "-") or options.output == "-"):
+        raise ConfigError("--ray reads files and writes a folder: give -i DIR -o DIR")
     if options.shard and options.evaluate:
         raise ConfigError("--evaluate compares whole tables: leave it out with --shard")
     asked = {name: getattr(options, name) for name in ("interval", "neighbors")}
@@ -207,33 +222,11 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def _check_ray(options: argparse.Namespace) -> None:
-    """Raise a ConfigError for options that go with --ray only, and for those that do not."""
-    if not options.ray and options.num_actors is not None:
-        raise ConfigError("--num_actors is for --ray")
-    for name in _NOT_OF_RAY if options.ray else ():
-        if getattr(options, name):
-            raise ConfigError(f"--{name} is not for --ray: leave it out")
-    if options.ray and (options.input in (None, "-") or options.output == "-"):
-        raise ConfigError("--ray reads files and writes a folder: give -i DIR -o DIR")
-
-
 def _level(text: str) -> float | str:
     try:
         return text if text == "none" else float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"it is {text}: give a number, or none") from None
-
-
-def _print(text: str) -> None:
-    """Print the result of a command; raise a DataError where that cannot be."""
-    standard_output()  # is there
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise DataError(f"standard output cannot be written ({error.strerror})") from error
 
 
 def _predict_arguments(options: argparse.Namespace) -> bool:
@@ -246,7 +239,7 @@ def _predict_arguments(options: argparse.Namespace) -> bool:
     predictor = _ready(options, options.device)
     found = predictor.predict(options.smiles, job.batch_size, job.max_atoms)
     if not job.to_file and options.output_format is None and sys.stdout.isatty():
-        _print(_for_terminal(predictor, found))
+        print(_for_terminal(predictor, found))
         return not all(found.errors)
     types = dict.fromkeys(found.columns, "float64")
     columns = ["smiles", *found.table, "warning", "error"]
@@ -309,21 +302,6 @@ def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
             file=sys.stderr,
         )
     return predictor
-
-
-def _predict_file(options: argparse.Namespace, arguments: list[str]) -> int:
-    """Predict a file; return the exit status."""
-    from graphormer_sepnorm.inference.table_job import Shard
-
-    job = checked_job(options, shard=Shard.parse(options.shard) if options.shard else None)
-    load = partial(_ready, options, options.device)
-    status, outcome = run_job(job, options.model, load, arguments)
-    if outcome.evaluation is not None:
-        if job.to_file:
-            _print(outcome.evaluation.text())
-        else:
-            print(outcome.evaluation.text(), file=sys.stderr)
-    return status
 
 
 def _predict_by_ray(options: argparse.Namespace) -> int:

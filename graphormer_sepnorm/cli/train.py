@@ -56,7 +56,11 @@ def main(argv: list[str] | None = None) -> int:
 
 def _train(arguments: list[str]) -> int | None:
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(_help(), end="")
+        from graphormer_sepnorm.resources import config_names
+
+        width = max(map(len, VERBS)) + 2
+        verbs = "\n".join(f"  {name:<{width}}{text}" for name, (text, _) in VERBS.items())
+        print(HELP.format(verbs=verbs, configs=", ".join(config_names())), end="")
         return 0
     if arguments[0] == "--version":
         print(name_and_version())
@@ -70,14 +74,6 @@ def _train(arguments: list[str]) -> int | None:
             "see train.py --help"
         )
     return VERBS[verb][1](arguments[1:])
-
-
-def _help() -> str:
-    from graphormer_sepnorm.resources import config_names
-
-    width = max(map(len, VERBS)) + 2
-    verbs = "\n".join(f"  {name:<{width}}{text}" for name, (text, _) in VERBS.items())
-    return HELP.format(verbs=verbs, configs=", ".join(config_names()))
 
 
 if __name__ == "__main__":

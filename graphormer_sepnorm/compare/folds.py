@@ -18,7 +18,6 @@ from graphormer_sepnorm.formatting import NONE, aligned, count, interval, number
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS, metrics_of
 from graphormer_sepnorm.pages.predictions import draw_predictions
-from graphormer_sepnorm.runs.directory import Summary
 from graphormer_sepnorm.runs.plan import Plan, RunSpec
 from graphormer_sepnorm.uncertainty.quality import in_words
 
@@ -38,7 +37,7 @@ class Fold:
     """A finished run: its results, the report on its data, its ``test_predictions.csv``."""
 
     run: RunSpec
-    summary: Summary
+    summary: dict[str, Any]
     report: dict[str, Any]
     rows: list[dict[str, str]]
 

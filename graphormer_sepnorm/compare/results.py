@@ -34,7 +34,7 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.model.config import NORM_ALIASES
 from graphormer_sepnorm.pages.learning_curve import metrics_by_epoch
-from graphormer_sepnorm.runs.directory import Record, RunDirectory, Summary
+from graphormer_sepnorm.runs.directory import Record, RunDirectory
 from graphormer_sepnorm.runs.plan import COMPARISON, Arm, Plan, RunSpec, other_format
 
 log = logging.getLogger(__name__)
@@ -313,7 +313,7 @@ def collect(directory: Path, baseline: str | None = None) -> None:
 
 
 def _measure(
-    finished: Mapping[RunSpec, Summary],
+    finished: Mapping[RunSpec, dict[str, Any]],
 ) -> tuple[MoleculeDataModule, dict[RunSpec, tuple[LayerGeometry, ...]]]:
     """Return the data of the first run, and the geometry of each finished one."""
     loaded: dict[str, MoleculeDataModule] = {}
@@ -336,12 +336,13 @@ def _measure(
 
 
 def _result(
-    run: RunSpec, summary: Summary | None, geometry: tuple[LayerGeometry, ...], metric: str
+    run: RunSpec, summary: dict[str, Any] | None, geometry: tuple[LayerGeometry, ...], metric: str
 ) -> RunResult:
     found: dict[str, Any] = {"seed": run.seed, "directory": f"{run.arm}/{run.directory.name}"}
     if summary is not None:
         found = summary | found | {"status": "finished"}
-        found |= {"validation": summary.validation(metric), "test": summary.test(metric)}
+        found["validation"] = summary.get(f"best_validation_{metric}")
+        found["test"] = summary.get(f"test_{metric}")
         steps, seconds = summary.get("steps"), summary.get("training_seconds")
         found["ms_per_step"] = 1000 * seconds / steps if steps and seconds else None
     elif run.failure.is_file():

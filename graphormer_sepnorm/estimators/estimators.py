@@ -167,6 +167,15 @@ class Supervised(Trained):
             labeled = np.flatnonzero(~np.isnan(labels).all(axis=1))
             if weights is not None:
                 weights = weights_of(weights, len(smiles))[labeled]
+            molecules = len(labeled)
+            size = round(self.validation_fraction * molecules)
+            if molecules - size < 2 or (self.validation_fraction and not size):
+                raise DataError(
+                    f"of {molecules} molecules with labels {max(molecules - size, 0)} are left to "
+                    f"train on, and {size} to validate on: two and one are needed"
+                )
+            apart = np.zeros(molecules, dtype=bool)
+            apart[np.random.default_rng(self.seed).permutation(molecules)[:size]] = True
             units, metric = ("",) * len(names), metrics_of(self._kind)[0].name
             splits = load_arrays(
                 [smiles[row] for row in labeled],
@@ -174,25 +183,13 @@ class Supervised(Trained):
                 labels[labeled],
                 Task(self._kind, names, units, metric, **of_classes),
                 weights,
-                self._validation(len(labeled)),
+                apart,
                 featurizer,
                 feature_version,
                 steps,
             )
             self._store(trained(config, splits))
         self.n_outputs_ = 1 if "one_of" in of_classes else len(names)
-
-    def _validation(self, molecules: int) -> np.ndarray:
-        """Return which of the molecules are validated on, bool ``[molecules]``."""
-        size = round(self.validation_fraction * molecules)
-        if molecules - size < 2 or (self.validation_fraction and not size):
-            raise DataError(
-                f"of {molecules} molecules with labels {max(molecules - size, 0)} are left to "
-                f"train on, and {size} to validate on: two and one are needed"
-            )
-        chosen = np.zeros(molecules, dtype=bool)
-        chosen[np.random.default_rng(self.seed).permutation(molecules)[:size]] = True
-        return chosen
 
 
 class GraphormerRegressor(Tagged, RegressorMixin, Supervised):

@@ -98,11 +98,8 @@ def classes_of(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         check_classification_targets(y)
         return np.unique(y, return_inverse=True)
     except (TypeError, ValueError) as error:
-        kinds = [type(label) for label in y.tolist()]
-        row = next((row for row, kind in enumerate(kinds) if kind is not kinds[0]), 0)
         raise InputError(
-            f"y is not of classes ({error}): every molecule needs one, all of the same type; "
-            f"y[{row}] is {y[row]!r}"
+            f"y is not of classes ({error}): every molecule needs one, all of the same type"
         ) from error
 
 

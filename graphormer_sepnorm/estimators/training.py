@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-import os
 import tempfile
 import threading
 import warnings
@@ -41,15 +40,6 @@ _OF_DATA = (
 _one_at_a_time = threading.Lock()
 
 
-def _forget_threads() -> None:
-    """A child has none of the threads of its parent, one of which may have been training."""
-    global _one_at_a_time
-    _one_at_a_time = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget_threads)
-
-
 def options_of(parameters: Mapping[str, Any], recipe: str) -> FitConfig:
     """Return the options for the parameters of an estimator: those of None are the recipe's."""
     fraction, others = parameters["validation_fraction"], parameters["options"]
@@ -72,16 +62,7 @@ def options_of(parameters: Mapping[str, Any], recipe: str) -> FitConfig:
     own |= others or {}
     if "trainer.max_epochs" in own:
         own["trainer.max_steps"] = -1
-    config = config.with_options(own | _on(parameters["device"]))
-    refuse_shape(config, own)
-    trainer = config.trainer
-    if trainer.max_epochs is None and trainer.max_steps == -1 and not config.model.from_pretrained:
-        raise ConfigError("nothing limits the training: give max_epochs")
-    return config
-
-
-def _on(device: Any) -> dict[str, Any]:
-    """The options for a device: cpu, cuda or cuda:1 ...; None: a GPU if there is one."""
+    device = parameters["device"]
     kind, _, index = str(device or "auto").partition(":")
     count = torch.cuda.device_count()
     known = kind in ("auto", "cpu") and not index
@@ -91,7 +72,13 @@ def _on(device: Any) -> dict[str, Any]:
             f"device is {device!r}: it must be cpu, or cuda, cuda:1 ..., of which torch finds "
             f"{count} here; None takes one if there is one"
         )
-    return {"trainer.accelerator": kind, "trainer.devices": [int(index)] if index else 1}
+    own |= {"trainer.accelerator": kind, "trainer.devices": [int(index)] if index else 1}
+    config = config.with_options(own)
+    refuse_shape(config, own)
+    trainer = config.trainer
+    if trainer.max_epochs is None and trainer.max_steps == -1 and not config.model.from_pretrained:
+        raise ConfigError("nothing limits the training: give max_epochs")
+    return config
 
 
 def trained(config: FitConfig, splits: DatasetSplits) -> dict[str, Any]:

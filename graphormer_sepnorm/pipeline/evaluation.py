@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.config import DataConfig, FitConfig
+from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.datasets.catalog import DATASETS, PRETRAINING, TABLE
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
@@ -28,7 +27,7 @@ from graphormer_sepnorm.pipeline.report import elements_unseen, prediction_colum
 from graphormer_sepnorm.pipeline.resume import stored_model
 from graphormer_sepnorm.runs.directory import find_checkpoint
 from graphormer_sepnorm.tables.columns import means
-from graphormer_sepnorm.training.fit import explaining, interruptible, make_evaluator, restorable
+from graphormer_sepnorm.training.fit import explaining, interruptible, make_evaluator
 from graphormer_sepnorm.training.module import GraphormerModule
 
 _ANOTHER_TABLE = (
@@ -63,10 +62,6 @@ def data_options(model: str, named: bool) -> dict[str, Any]:
             )
     table = facts.get("data_options")
     if table is not None:
-        if unknown := table.keys() - {*DataConfig.names()}:
-            raise CheckpointError(
-                f"{model} was made with --data.{min(unknown)}, which is no option of this version"
-            )
         return {f"data.{name}": value for name, value in table.items()} | {"data.dataset": TABLE}
     if facts["dataset"] in (*DATASETS, PRETRAINING):
         return {"data.dataset": facts["dataset"]}
@@ -112,12 +107,11 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
         for name, whole in (("fast_dev_run", ("False", "0")), (limit, ("None", "1.0"))):
             if str(getattr(config.trainer, name)) not in whole:
                 raise ConfigError(f"--predictions is for a whole split: leave --trainer.{name} out")
-        _keep(predictions)  # before anything is evaluated
     with explaining():
         trainer = make_evaluator(config.trainer)
         run = trainer.validate if split == "validation" else trainer.test
         options: dict[str, Any] = {"verbose": False, "weights_only": True}
-        with interruptible(trainer, lambda: "interrupted"), restorable(file):
+        with interruptible(trainer, lambda: "interrupted"):
             [values] = run(module, datamodule=data, ckpt_path=str(file), **options)
             if not trainer.is_global_zero:
                 return ""
@@ -134,7 +128,12 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
     same = data.splits.fingerprint == module.facts.get("dataset_fingerprint")
     another = data.table_options is not None and not same
     if predictions is not None:
-        _keep(predictions, prediction_columns(data, split, final, unseen))
+        to = Path(predictions).expanduser()
+        try:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            write_columns(to, prediction_columns(data, split, final, unseen))
+        except OSError as error:
+            raise ConfigError(f"--predictions: {cannot_be_written(to, error)}") from error
     text = [
         f"checkpoint  {file}",
         f"{split:<10}  {len(data.indices(split)):,} molecules of {data.splits.name}",
@@ -146,19 +145,6 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
         "" if predictions is None else f"{'predicted':<10}  {predictions}",
     ]
     return "\n".join(filter(None, text))
-
-
-def _keep(predictions: str, columns: Mapping[str, list[Any]] | None = None) -> None:
-    """Write the file of predictions; without them see that its place is one for a file."""
-    file = Path(predictions).expanduser()
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if file.is_dir():
-            raise IsADirectoryError(errno.EISDIR, "it is a folder")
-        if columns is not None:
-            write_columns(file, columns)
-    except OSError as error:
-        raise ConfigError(f"--predictions: {cannot_be_written(file, error)}") from error
 
 
 def _final_predictions(

@@ -47,7 +47,7 @@ from graphormer_sepnorm.pipeline.report import (
     report_fit,
 )
 from graphormer_sepnorm.pipeline.resume import Resumed
-from graphormer_sepnorm.process import ending_with, is_first_process, resuming
+from graphormer_sepnorm.process import is_first_process, resuming
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.runs.locks import RunLock
 from graphormer_sepnorm.training.checkpoints import LastCheckpoint
@@ -57,7 +57,6 @@ from graphormer_sepnorm.training.fit import (
     explaining,
     interruptible,
     make_evaluator,
-    restorable,
     selection,
     settled_epochs,
     training_trainer,
@@ -100,7 +99,6 @@ def fit(
         explaining(),
         RunLock() if place is None else nullcontext(place) as place,
         _explaining_full_disks(place),
-        ending_with(lambda: _nothing_trained(place)),
     ):
         return _Fit(config, name, resumed, place, show, splits).run()
 
@@ -233,13 +231,12 @@ class _Fit:
         )
         with interruptible(self.trainer, self._what_was_saved):
             try:
-                with restorable(checkpoint):
-                    self.trainer.fit(
-                        self.module,
-                        datamodule=self.data,
-                        ckpt_path=None if checkpoint is None else str(checkpoint),
-                        weights_only=True,
-                    )
+                self.trainer.fit(
+                    self.module,
+                    datamodule=self.data,
+                    ckpt_path=None if checkpoint is None else str(checkpoint),
+                    weights_only=True,
+                )
             finally:
                 self.place.worth_keeping |= self.trainer.global_step > self._first_step
                 if self.trainer.is_global_zero and self.splits is None:
@@ -389,7 +386,8 @@ class _Fit:
         if not last.is_file():
             if step > self._first_step:
                 return f"interrupted at step {step:,}; nothing was saved"
-            return _nothing_trained(self.place)
+            self.place.discard()
+            return "interrupted before the first step; nothing was saved"
         callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]
         saving = next(call for call in callbacks if isinstance(call, LastCheckpoint))
         of = f" of step {saving.saved_step:,}" if saving.saved_step >= 0 else ""
@@ -403,12 +401,6 @@ class _Fit:
             return f"trained and tested, the result is in {self.files.summary_file}"
         run = self.files.path
         return f"trained, but not all that follows is done: {run}; continue with: {resuming(run)}"
-
-
-def _nothing_trained(place: RunLock) -> str:
-    """Give the place of a run that has taken no step back; return what is told about it."""
-    place.discard()
-    return "interrupted before the first step; nothing was saved"
 
 
 @contextmanager

@@ -27,14 +27,12 @@ from graphormer_sepnorm.pipeline.predicted import Predicted, out_of_sample
 from graphormer_sepnorm.process import resuming
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.runs.locks import RunLock, locked
-from graphormer_sepnorm.runs.plan import DATA_FILES, RunSpec
+from graphormer_sepnorm.runs.plan import RunSpec
 from graphormer_sepnorm.runs.scheduler import train
 from graphormer_sepnorm.training.fit import Tested, planned_steps, tested, whole_test
 from graphormer_sepnorm.training.module import GraphormerModule
 
 _MEMBER = "member"
-# In which the options of members may differ.
-_OWN = ("seed_everything", "output", "data.member_fold", "data.root", *DATA_FILES)
 # Of all members together; what else a summary has is of the first, or of their mean.
 _SUMS = ("steps", "parameters", "seconds", "training_seconds")
 
@@ -107,18 +105,6 @@ def train_members(
     raise Interrupted(f"interrupted, {done}; continue with: {again}")
 
 
-def _refuse_other_options(members: Sequence[RunSpec]) -> None:
-    """Raise a CheckpointError if a configuration was edited while members were trained."""
-    first, *others = (FitConfig.read(one.files.configuration_file) for one in members)
-    for one, config in zip(members[1:], others, strict=True):
-        for name, (ours, theirs) in first.differences(config).items():
-            if name not in _OWN:
-                raise CheckpointError(
-                    f"{members[0].name} was trained with --{name} {ours}, {one.name} with "
-                    f"{theirs}: remove {one.directory}, or the other, and resume to train it anew"
-                )
-
-
 def evaluate_ensemble(
     trainer: Trainer,
     module: GraphormerModule,
@@ -132,9 +118,8 @@ def evaluate_ensemble(
         The result, and of members by folds what they predict out of fold.
 
     Raises:
-        CheckpointError: The members were trained with other options, or on other data.
+        CheckpointError: The members were trained on other data.
     """
-    _refuse_other_options(members)
     checkpoint = joined({one.name: read_checkpoint(one.directory) for one in members})
     facts = checkpoint[KEY]
     if facts["dataset_fingerprint"] != data.splits.fingerprint:

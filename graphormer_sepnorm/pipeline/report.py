@@ -73,8 +73,13 @@ def report_fit(outcome: Outcome, module: GraphormerModule) -> str:
     if outcome.uncertainty is not None:
         file = outcome.run.confidence_file
         text.append(f"\n{_uncertainty(outcome, outcome.uncertainty, task)}\n{'':12}{file}")
+    cost = f"{summary['seconds']:.0f} s"
+    if "epochs" in summary:
+        epochs = "1 epoch" if summary["epochs"] == 1 else f"{summary['epochs']} epochs"
+        trained = f"{epochs}, {summary['steps']:,} steps, {summary['parameters']:,} parameters"
+        cost = f"{trained}, {cost}, {summary['graphs_per_second']:.0f} graphs/s"
     of_network = " (of the network)" * ("network" in summary and not outcome.out_of_fold)
-    text.append(f"\n{_best_validation(outcome, main)}{of_network}; {_cost(summary)}")
+    text.append(f"\n{_best_validation(outcome, main)}{of_network}; {cost}")
     text.append(f"checkpoint  {summary['checkpoint']}")
     if module.facts["featurizer"] is not None:
         needed = ExtraInputs.of_facts(module.facts).columns
@@ -82,16 +87,6 @@ def report_fit(outcome: Outcome, module: GraphormerModule) -> str:
         run = shlex.quote(str(outcome.run.path))
         text.append(f"try         {command('predict')} {run} {given}")
     return "\n".join(text)
-
-
-def _cost(summary: Mapping[str, Any]) -> str:
-    if "epochs" not in summary:
-        return f"{summary['seconds']:.0f} s"
-    epochs = "1 epoch" if summary["epochs"] == 1 else f"{summary['epochs']} epochs"
-    return (
-        f"{epochs}, {summary['steps']:,} steps, {summary['parameters']:,} parameters, "
-        f"{summary['seconds']:.0f} s, {summary['graphs_per_second']:.0f} graphs/s"
-    )
 
 
 def _test_rows(outcome: Outcome, task: Task) -> list[tuple[str, str]]:

@@ -92,18 +92,6 @@ class Record:
         return round(sum(session.seconds for session in self.sessions), 1)
 
 
-class Summary(dict[str, Any]):
-    """What a finished run came to, as ``summary.json`` keeps it: flat names and values."""
-
-    def validation(self, metric: str) -> float | None:
-        """Of the checkpoint that was selected; None where it is undefined."""
-        return self.get(f"best_validation_{metric}")
-
-    def test(self, metric: str) -> float | None:
-        """Of the same checkpoint."""
-        return self.get(f"test_{metric}")
-
-
 class RunDirectory:
     """The files of a run, whether they are there or not.
 
@@ -189,13 +177,13 @@ class RunDirectory:
         plain = {"format_version": _RECORD_FORMAT, **dataclasses.asdict(record)}
         write_json(self.record_file, plain)
 
-    def summary(self) -> Summary | None:
-        """Read what it came to; None if it is not finished.
+    def summary(self) -> dict[str, Any] | None:
+        """Read what it came to, flat names and values; None if it is not finished.
 
         Raises:
             DataError: It is damaged.
         """
-        return Summary(require_json(self.summary_file)) if self.finished else None
+        return require_json(self.summary_file) if self.finished else None
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write what it came to, in a single line: with it the run is finished."""

@@ -268,10 +268,11 @@ class Plan:
             if arm not in more
         ]
         differing = [
-            f"{where}--{name} is {_said(now)} here and {_said(before)} in {self.file}"
+            f"{where}--{name} is {now} here and {before} in {self.file}"
             for where, stored, given in pairs
             for name, (before, now) in stored.differences(given).items()
-            if name != "data.root" and not (name in DATA_FILES and _same_name(before, now))
+            if name != "data.root"
+            and not (name in DATA_FILES and before and now and Path(before).name == Path(now).name)
         ]
         if differing:
             raise ConfigError(
@@ -279,14 +280,6 @@ class Plan:
                 "continue, or start in another directory"
             )
         return plan
-
-
-def _said(value: Any) -> Any:
-    return "not given" if value is None else value
-
-
-def _same_name(before: str | None, now: str | None) -> bool:
-    return bool(before and now) and Path(before or "").name == Path(now or "").name
 
 
 def other_format(path: Path, found: Any, known: int) -> str:

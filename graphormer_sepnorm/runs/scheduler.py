@@ -19,7 +19,7 @@ from graphormer_sepnorm.errors import GraphormerError
 from graphormer_sepnorm.formatting import StatusLine, clock, four_digits
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.process import ENDS_WITH_STDIN, KILLED_BY_ITS_COMMAND, answered_by, cores
-from graphormer_sepnorm.runs.directory import RunDirectory, Summary
+from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.runs.plan import DATA_FILES, RunSpec
 
 FIT = (sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit")
@@ -277,14 +277,16 @@ def reached(directory: Path, metric: str) -> tuple[int, float]:
 
 def _result(spec: RunSpec) -> list[str]:
     """Return the values of a finished run's main metric, or, not validated, of its first one."""
-    summary = spec.files.summary() or Summary()
-    validated = [one for one in METRICS.values() if summary.validation(one.name) is not None]
-    tested = [one for one in METRICS.values() if summary.test(one.name) is not None]
+    summary, kinds = spec.files.summary() or {}, ("best_validation", "test")
+    validated, tested = (
+        [metric for metric in METRICS.values() if summary.get(f"{kind}_{metric.name}") is not None]
+        for kind in kinds
+    )
     return [
-        f"{split} {metric.label} {four_digits(value)}"
-        for split, read in (("validation", summary.validation), ("test", summary.test))
+        f"{kind.removeprefix('best_')} {metric.label} {four_digits(value)}"
+        for kind in kinds
         for metric in validated or tested[:1]
-        if (value := read(metric.name)) is not None
+        if (value := summary.get(f"{kind}_{metric.name}")) is not None
     ]
 
 

@@ -87,13 +87,11 @@ class AveragedWeights(Callback):
         pairs: The averaged parameters and the parameters, once training has started.
 
     Raises:
-        ConfigError: The decay is out of range, or the model has BatchNorms whose statistics are
-            not measured (``precise_bn_graphs`` 0): those that training keeps are of other weights.
+        ConfigError: The model has BatchNorms whose statistics are not measured
+            (``precise_bn_graphs`` 0): those that training keeps are of other weights.
     """
 
     def __init__(self, decay: float) -> None:
-        if not 0 < decay < 1:
-            raise ConfigError(f"--ema_decay is {decay}: it must be above 0 and below 1")
         self._decay = decay
         self._steps = 0
         # Its BatchNorm statistics are those of the last validation, or constants.
@@ -191,15 +189,12 @@ class AveragedWeights(Callback):
         """Save the average as the weights of the model, and the weights next to it."""
         if self._average is None:
             return
-        if not self._in_use:
-            self._take_constants(pl_module)
-            if not self._has_statistics:  # before the first validation
-                self._measure(pl_module)
+        self._take_constants(pl_module)
+        if not self._has_statistics:  # before the first validation
+            self._measure(pl_module)
         used = checkpoint["state_dict"]
         other = {f"model.{name}": value for name, value in self._average.state_dict().items()}
-        # A callback may save in a validation too.
-        average, weights = (used, used | other) if self._in_use else (used | other, used)
-        checkpoint["state_dict"], checkpoint[TRAINED_WEIGHTS] = average, dict(weights)
+        checkpoint["state_dict"], checkpoint[TRAINED_WEIGHTS] = used | other, dict(used)
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]
@@ -208,4 +203,3 @@ class AveragedWeights(Callback):
         if trainer.state.fn == "fit" and TRAINED_WEIGHTS in checkpoint:
             self._average = copy.deepcopy(pl_module.model).eval()
             pl_module.load_state_dict(checkpoint[TRAINED_WEIGHTS])
-            pl_module.continues_from_average = False

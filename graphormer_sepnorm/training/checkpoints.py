@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, Timer
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from torch import Tensor
 
-from graphormer_sepnorm.errors import ConfigError, DataError
-from graphormer_sepnorm.files import is_full, replacing
+from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.metrics import METRICS
-from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND, answered_by, resuming
+from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND, answered_by
 from graphormer_sepnorm.runs.directory import BEST, PREVIOUS, RunDirectory
 from graphormer_sepnorm.training.optimizer import rate_of_step
 
@@ -80,30 +80,19 @@ class DurableCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
     ) -> None:
-        """Write the file; raise a DataError where that fails: the file that was there stays."""
+        """Write the file; where that fails, the file that was there stays."""
         path = Path(path)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(path) as partial, partial.open("wb") as file:
-                torch.save(checkpoint, file)
-                file.flush()
-                os.fsync(file.fileno())
-            with contextlib.suppress(OSError):  # not every file system can do so with a folder
-                folder = os.open(path.parent, os.O_RDONLY)
-                try:
-                    os.fsync(folder)
-                finally:
-                    os.close(folder)
-        except (OSError, RuntimeError) as error:  # torch.save makes the second of the first
-            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-            full = is_full(error)
-            what = "there is no room on the disk for" if full else f"{reason}: cannot write"
-            advice = "make room" if full else "see to it that it can be written"
-            # Checkpoints lie one folder down in the directory of their run.
-            raise DataError(
-                f"{what} the checkpoint {path} (one that was there is kept): {advice}, "
-                f"then continue with: {resuming(path.parent.parent)}"
-            ) from error
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as partial, partial.open("wb") as file:
+            torch.save(checkpoint, file)
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(OSError):  # not every file system can do so with a folder
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
 
 
 def checkpoint_callbacks(
@@ -245,22 +234,18 @@ class LastCheckpoint(Callback):
         if not started or (trainer.global_step == self.saved_step and not again):
             return
         if trainer.is_global_zero and self.path.is_file():
-            keep_under_two_names(self.path, self.path.with_name(PREVIOUS))
+            # By a second name, so that it is there under one of them at any moment.
+            link = self.path.with_name(f".{PREVIOUS}.link")
+            link.unlink(missing_ok=True)
+            try:
+                os.link(self.path, link)
+            except OSError:  # a file system without links
+                shutil.copyfile(self.path, link)
+            os.replace(link, self.path.with_name(PREVIOUS))
         trainer.save_checkpoint(self.path)
         self.saved_step = trainer.global_step
         self._saved_at = time.monotonic()
         self._validated = False
-
-
-def keep_under_two_names(path: Path, other: Path) -> None:
-    """Give a file a second name, so that it is there under one of them at any moment."""
-    link = other.with_name(f".{other.name}.link")
-    link.unlink(missing_ok=True)
-    try:
-        os.link(path, link)
-    except OSError:  # a file system without links
-        shutil.copyfile(path, link)
-    os.replace(link, other)
 
 
 class ValidateAtTheEnd(Callback):
@@ -277,10 +262,6 @@ class ValidateAtTheEnd(Callback):
         """Ask for the stop one moment earlier, in the way that includes a validation."""
         done = trainer.max_steps != -1 and trainer.global_step >= trainer.max_steps
         done |= trainer.is_last_batch and trainer.current_epoch + 1 == trainer.max_epochs
-        if trainer.world_size == 1:  # several have several clocks: the timer asks one of them
-            timers = (one for one in trainer.callbacks if isinstance(one, Timer))  # type: ignore[attr-defined]
-            left = [timer.time_remaining() for timer in timers]
-            done |= any(seconds is not None and seconds <= 0 for seconds in left)
         if done:
             # With it Lightning validates also between two of every `val_check_interval` batches.
             trainer.should_stop = True

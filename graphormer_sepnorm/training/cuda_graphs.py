@@ -46,13 +46,6 @@ log = logging.getLogger(__name__)
 _WARM_UP = 3
 
 
-def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """Return a tensor of the host on `device`, without waiting for a GPU to end its work."""
-    if torch.device(device).type == "cuda" and not tensor.is_cuda:
-        tensor = tensor.pin_memory()  # from ordinary memory a copy would wait
-    return tensor.to(device, non_blocking=True)
-
-
 @dataclass(eq=False)
 class TrainingStep:
     """Forward, backward, clipping, optimizer and average; the host never waits for the device.
@@ -97,7 +90,16 @@ class TrainingStep:
             loss = total / numbers[0].to(total.dtype)
         loss.backward()
         self.clip(self.optimizer)
-        self._optimize(numbers[2:])
+        # The optimizer reads its learning rates from the device, in this step alone.
+        groups = self.optimizer.param_groups
+        stored = [group["lr"] for group in groups]
+        try:
+            for group, rate in zip(groups, numbers[2:].unbind(), strict=True):
+                group["lr"] = rate
+            self.optimizer.step()
+        finally:
+            for group, rate in zip(groups, stored, strict=True):
+                group["lr"] = rate
         average, weights = self.average
         if average:
             with torch.no_grad():
@@ -107,20 +109,9 @@ class TrainingStep:
                 torch._foreach_add_(average, difference)  # type: ignore[attr-defined]
         return torch.stack([loss.detach(), total.detach(), labels.to(total.dtype)])
 
-    def _optimize(self, rates: Tensor) -> None:
-        """Let the optimizer read its learning rates from the device, in this step alone."""
-        groups = self.optimizer.param_groups
-        stored = [group["lr"] for group in groups]
-        try:
-            for group, rate in zip(groups, rates.unbind(), strict=True):
-                group["lr"] = rate
-            self.optimizer.step()
-        finally:
-            for group, rate in zip(groups, stored, strict=True):
-                group["lr"] = rate
-
     def _loss(self, graphs: Tensor, shape: BatchShape) -> tuple[Tensor, Tensor]:
-        return self.module.batch_loss(self.graphs.batch(graphs, shape))
+        batch, module = self.graphs.batch(graphs, shape), self.module
+        return module.summed_loss(module.model(batch), batch.targets, batch.weights, batch.bounds)
 
     @contextmanager
     def undone(self) -> Iterator[None]:
@@ -310,11 +301,14 @@ class CapturedTraining(Callback):
         taken = trainer.global_step + 1
         share = 1 - self._average.decay_at(taken) if self._average else 0.0
         rates = [group["lr"] for group in step.optimizer.param_groups]
-        on_gpu = module.device.type == "cuda"
+        device, on_gpu = module.device, module.device.type == "cuda"
         # The fused AdamW of a GPU reads float32; on a CPU rates stay what the schedule gives.
         precision = torch.float32 if on_gpu else torch.float64
         numbers = torch.tensor([module.labels_of_step(batch_idx), share, *rates], dtype=precision)
-        inputs = sent(torch.from_numpy(indices), module.device), sent(numbers, module.device)
+        inputs = (
+            torch.from_numpy(indices).to(device, non_blocking=True),
+            numbers.to(device, non_blocking=True),
+        )
         shape, seed = self._shape(indices), module.dropout_seed(batch_idx)
         planned = self._planned[shape.graphs] == shape
         if planned and on_gpu:

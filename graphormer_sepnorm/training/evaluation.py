@@ -260,16 +260,11 @@ def check_same_data(facts: Mapping[str, Any], trainer: Trainer) -> None:
         "descriptors": (extra.descriptors, of_data.descriptors),
         "descriptor columns": (extra.columns, of_data.columns),
     }
-    how = {  # they are given, where options of the data decide
-        "descriptors": ": --data.descriptors, with the same release of RDKit",
-        "descriptor columns": ": --data.descriptor_columns",
-    }
     for what, (wanted, found) in differences.items():
         if wanted != found:
             raise CheckpointError(
                 f"the model was trained with the {what} {listed(wanted) or 'none'}, {splits.name} "
                 f"has {listed(found) or 'none'}: give data with the same, in the same order"
-                + how.get(what, "")
             )
     if splits.fingerprint == facts["dataset_fingerprint"]:
         return

@@ -24,13 +24,12 @@ from lightning.pytorch.loggers import Logger
 
 from graphormer_sepnorm.config import FitConfig, TrainerConfig
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.errors import CheckpointError, ConfigError, GraphormerError, Interrupted
+from graphormer_sepnorm.errors import ConfigError, Interrupted
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.metrics import LAST, METRICS, Kind, Metric, chosen_metric
 from graphormer_sepnorm.model.graphormer import count_parameters
-from graphormer_sepnorm.process import ending_with
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.averaging import AveragedWeights
 from graphormer_sepnorm.training.callbacks import (
@@ -135,16 +134,6 @@ def monitored_metric(
     return metric
 
 
-def undefined_targets(task: Task, targets: np.ndarray, metric: Metric) -> list[str]:
-    """Return the targets whose labels ``[n, T]`` do not define a metric.
-
-    Not those that lack any label, where others have one and that is all the metric needs.
-    """
-    columns = zip(task.targets, targets.T, strict=True)
-    found = [name for name, labels in columns if not metric.is_defined(labels)]
-    return found if metric.needs_contrast or len(found) == len(task.targets) else []
-
-
 @contextmanager
 def explaining() -> Iterator[None]:
     """Turn what Lightning reports of a mistake in its options into one line, a ConfigError."""
@@ -163,40 +152,14 @@ def interruptible(trainer: Trainer, what_was_saved: Callable[[], str]) -> Iterat
     """Turn Ctrl-C into Interrupted, with what `what_was_saved` says.
 
     Lightning lets its callbacks save the state, then exits with status 1. Outside of its loops
-    there is a KeyboardInterrupt, or an end at once while something is imported.
-    """
-    with ending_with(what_was_saved):
-        try:
-            yield
-        except (KeyboardInterrupt, SystemExit) as error:
-            if isinstance(error, SystemExit) and not trainer.interrupted:
-                raise
-            raise Interrupted(what_was_saved()) from None
-
-
-@contextmanager
-def restorable(file: object) -> Iterator[None]:
-    """Raise a CheckpointError where Lightning cannot restore the state of training from a file.
-
-    What callbacks, optimizers and loops have there of themselves is checked by nobody before.
+    there is a KeyboardInterrupt.
     """
     try:
         yield
-    except (GraphormerError, MisconfigurationException):
-        raise
-    except Exception as error:
-        restoring = any(
-            frame.f_code.co_filename.endswith("checkpoint_connector.py")
-            and frame.f_code.co_name.lstrip("_").startswith(("restore", "resume"))
-            for frame, _ in traceback.walk_tb(error.__traceback__)
-        )
-        if not restoring:
+    except (KeyboardInterrupt, SystemExit) as error:
+        if isinstance(error, SystemExit) and not trainer.interrupted:
             raise
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise CheckpointError(
-            f"{file} cannot be restored ({reason}): it is damaged, or of another version of "
-            "Lightning or torch"
-        ) from error
+        raise Interrupted(what_was_saved()) from None
 
 
 def make_trainer(options: TrainerConfig, **own: Any) -> Trainer:
@@ -221,8 +184,6 @@ def make_evaluator(options: TrainerConfig, **own: Any) -> Trainer:
 def _accelerator(given: str, devices: str) -> str:
     """Lightning would take Apple's GPU by itself, which has no float64."""
     there = CUDAAccelerator.is_available()
-    if given in ("gpu", "cuda") and not there:
-        raise ConfigError(f"--trainer.accelerator {given}: there is none here: leave it out")
     if devices == "-1" and (given == "cpu" or not there):
         raise ConfigError("--trainer.devices -1 means all GPUs: on a CPU give how many processes")
     if given == "auto":
@@ -251,15 +212,7 @@ def selection(config: FitConfig, data: MoleculeDataModule) -> tuple[Metric, Metr
         except ConfigError as error:
             which = f"member {member}, which validates on a fold of its own"
             raise ConfigError(f"{which}: {error}, or --ensemble_by seeds") from None
-    shown = task.main if selected.kind is None else selected  # the loss is drawn anyway
-    if selected is not LAST and (undefined := undefined_targets(task, validation, shown)):
-        decides = "the other targets decide" if selected is shown else "the loss decides"
-        lacking = shown.lacking.removesuffix(" among its labels")
-        what = (
-            "validation %s is undefined for %s, which has not %s there: %s on the best checkpoint"
-        )
-        log.warning(what, shown.label, listed(undefined), lacking, decides)
-    return selected, shown
+    return selected, task.main if selected.kind is None else selected  # the loss is drawn anyway
 
 
 def training_trainer(

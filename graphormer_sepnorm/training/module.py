@@ -19,7 +19,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from graphormer_sepnorm.config import ModelConfig
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import plain
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
@@ -33,7 +33,7 @@ from graphormer_sepnorm.inference.checkpoint import (
 )
 from graphormer_sepnorm.model.config import REGULARIZATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
-from graphormer_sepnorm.training.averaging import TRAINED_WEIGHTS, batch_norms, measure_batch_norm
+from graphormer_sepnorm.training.averaging import batch_norms, measure_batch_norm
 from graphormer_sepnorm.training.backbone import Backbone
 from graphormer_sepnorm.training.evaluation import (
     EvaluatedModule,
@@ -43,7 +43,6 @@ from graphormer_sepnorm.training.evaluation import (
 )
 from graphormer_sepnorm.training.loss import LossName, choose_loss, uniformity_loss
 from graphormer_sepnorm.training.optimizer import make_optimizer, make_schedule, renew_options
-from graphormer_sepnorm.values import is_whole
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.training.cuda_graphs import CapturedTraining
@@ -69,8 +68,6 @@ class GraphormerModule(EvaluatedModule):
     def __init__(self, config: ModelConfig | None = None, *, seed: int = 0, **options: Any) -> None:
         super().__init__()
         config = ModelConfig(**options) if config is None else config
-        if not is_whole(seed):
-            raise ConfigError(f"seed is {seed!r}: it must be a whole number")
         self.backbone = None
         if config.from_pretrained is not None:
             self.backbone = Backbone.read(config.from_pretrained)
@@ -89,7 +86,6 @@ class GraphormerModule(EvaluatedModule):
         # The first step with BatchNorm's statistics fixed, known with the schedule; if they are.
         self.fixed_from = math.inf
         self.statistics_fixed = False
-        self.continues_from_average = False  # until `AveragedWeights` has put the weights back
         self._labels_per_step = np.empty(0)
         self._labels_epoch = -1
         self._statistics_batches: list[GraphBatch] = []
@@ -123,14 +119,6 @@ class GraphormerModule(EvaluatedModule):
         network = GraphormerConfig(**checkpoint[KEY]["model"])
         module.restore(checkpoint, dataclasses.replace(network, **plain(of_network)))
         return module
-
-    def setup(self, stage: str) -> None:
-        """Refuse to convert whole batches to another precision, or to be without float64."""
-        if str(self.trainer.precision).endswith("-true") and self.trainer.precision != "32-true":
-            found = f"--trainer.precision {self.trainer.precision} is not supported"
-            raise ConfigError(f"{found}: use 32-true, bf16-mixed or 16-mixed")
-        if self.trainer.strategy.root_device.type == "mps":
-            raise ConfigError("--trainer.accelerator mps is not supported: use cpu")
 
     def configure_model(self) -> None:
         """Build the network for the data of the trainer; Lightning calls it after the set-up."""
@@ -235,7 +223,6 @@ class GraphormerModule(EvaluatedModule):
             sums = torch.tensor(checkpoint[EPOCH_LOSS], dtype=torch.float64)
             self.epoch_loss.total, self.epoch_loss.labels = sums
         self._fix_statistics(training and checkpoint.get(FIXED, False))
-        self.continues_from_average = training and TRAINED_WEIGHTS in checkpoint
 
     def restore(
         self,
@@ -361,10 +348,6 @@ class GraphormerModule(EvaluatedModule):
         else:
             optimizer_closure()
 
-    def batch_loss(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-        """Return what a captured step needs: the sum of the losses of its labels, their number."""
-        return self.summed_loss(self.model(batch), batch.targets, batch.weights, batch.bounds)
-
     def _record(self, total: Tensor, labels: Tensor) -> None:
         """Add a step to the mean loss of the epoch."""
         # Our own mean over the epoch: Lightning's forgets the steps before a resume. Log files are
@@ -396,11 +379,6 @@ class GraphormerModule(EvaluatedModule):
 
     def on_train_start(self) -> None:
         """Let the options of this run count, where a checkpoint brought those of an earlier one."""
-        if self.continues_from_average:
-            raise CheckpointError(
-                "the checkpoint holds averaged weights: give the trainer the callback "
-                "AveragedWeights to continue with them"
-            )
         schedule: Any = self.trainer.lr_scheduler_configs[0].scheduler
         if isinstance(schedule, LambdaLR):  # not in the trials of a LearningRateFinder
             if self.hparams["learning_rate"] != self._optimizer_options[0]["lr"]:

@@ -197,7 +197,15 @@ class MuonAdamW(torch.optim.Optimizer):
         parameters = [parameter for alike in shapes.values() for parameter in alike]
         if not parameters:
             return
-        ahead = self._momenta(parameters)
+        for parameter in parameters:
+            state = self.state[parameter]
+            if not state:
+                state["momentum"] = torch.zeros_like(parameter)
+        gradients: list[Any] = [parameter.grad for parameter in parameters]
+        momenta = [self.state[parameter]["momentum"] for parameter in parameters]
+        torch._foreach_lerp_(momenta, gradients, 1 - _MOMENTUM)  # type: ignore[attr-defined]
+        # Nesterov's look ahead.
+        ahead = torch._foreach_lerp(gradients, momenta, _MOMENTUM)  # type: ignore[attr-defined]
         updates: list[Tensor] = []
         for shape, alike in shapes.items():
             stacked = torch.stack(ahead[len(updates) : len(updates) + len(alike)])
@@ -206,17 +214,6 @@ class MuonAdamW(torch.optim.Optimizer):
             updates += update.unbind()
         torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])  # type: ignore[attr-defined]
         torch._foreach_sub_(parameters, updates)  # type: ignore[attr-defined]
-
-    def _momenta(self, parameters: list[Tensor]) -> list[Tensor]:
-        """Take the gradients into the momenta; return Nesterov's look ahead of each."""
-        for parameter in parameters:
-            state = self.state[parameter]
-            if not state:
-                state["momentum"] = torch.zeros_like(parameter)
-        gradients: list[Any] = [parameter.grad for parameter in parameters]
-        momenta = [self.state[parameter]["momentum"] for parameter in parameters]
-        torch._foreach_lerp_(momenta, gradients, 1 - _MOMENTUM)  # type: ignore[attr-defined]
-        return list(torch._foreach_lerp(gradients, momenta, _MOMENTUM))  # type: ignore[attr-defined]
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:

@@ -72,15 +72,6 @@ def test_a_cover_page_is_passed_over_and_the_row_of_the_header_can_be_named(
         assert why in capsys.readouterr().err
 
 
-def test_a_workbook_without_rows_is_status_1(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = workbook(tmp_path / "t.xlsx", Data=[["smiles", "y"]])
-    status, rows, said = predicted(capsys, "-i", path, "--quiet")
-    assert (status, rows) == (1, [])
-    assert said == f"{path} has no rows: nothing was predicted\n"
-
-
 def test_inchi_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     inchi = [ETHANOL, "InChI=1S/CH4/h1H4", "InChI=1S/wrong", ""]
     path = write_csv(tmp_path / "t.csv", [["InChIKey", "InChI"], *(["K", one] for one in inchi)])
@@ -100,18 +91,6 @@ def test_inchi_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert smiles == {Chem.CanonSmiles(Chem.MolToSmiles(Chem.MolFromInchi(s))) for s, _ in written}
 
 
-def test_of_several_columns_of_smiles_one_is_asked_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = [("CC(F)C(=O)O", "C[C@H](F)C(=O)O", 1)]
-    path = write_csv(tmp_path / "t.csv", [["canonical_smiles", "isomeric_smiles", "y"], *rows])
-    status, _, said = predicted(capsys, "-i", path)
-    assert status == 2
-    assert "('canonical_smiles', 'isomeric_smiles'): name it with --smiles_column" in said
-    _, (row,), _ = predicted(capsys, "-i", path, "--smiles_column", "isomeric_smiles")
-    assert "chirality" in row["warning"]
-
-
 def test_an_extension_that_cannot_be_read_is_left_out_with_a_warning(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -121,19 +100,6 @@ def test_an_extension_that_cannot_be_read_is_left_out_with_a_warning(
     assert rows[1]["warning"] == "the extension |bad| cannot be read and is left out"
     assert rows[1]["in_domain"] == rows[0]["in_domain"]
     assert "'C((' is not a valid molecule" in rows[3]["error"]
-
-
-def test_words_for_no_value_cost_no_row_of_descriptors_and_are_no_classes(tmp_path: Path) -> None:
-    words = ["#N/A", "n.d.", "<NA>", "n.a.", "#N/A N/A", "1.#QNAN"]
-    cells = [words[n % 6] if n % 2 else n for n in range(40)]
-    table = [["smiles", "y", "T"], *zip(molecules(), range(40), cells, strict=True)]
-    report = report_of(write_csv(tmp_path / "t.csv", table), descriptor_columns=["T"])
-    assert (report.valid, report.invalid) == (40, ())
-    cells = [words[n % 6] if n % 2 else ("low", "high")[n // 2 % 2] for n in range(40)]
-    table = [["smiles", "y"], *zip(molecules(), cells, strict=True)]
-    report = report_of(write_csv(tmp_path / "u.csv", table), task="multiclass")
-    assert [target.name for target in report.targets] == ["y_high", "y_low"]
-    assert report.reasons == {"no label": 20}
 
 
 def test_predictions_have_the_decimal_comma_of_the_table(

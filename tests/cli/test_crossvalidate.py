@@ -276,7 +276,6 @@ def test_a_directory_goes_on_as_it_was_begun(
         (["-o", "x", "-c", "quickstart"], "--data.table"),
         (["-o", "x", "TABLE", "--folds", "99"], "99 folds"),
         (["-o", "x", "TABLE", "--data.split_column=a"], "--data.split"),
-        (["-o", "x", "TABLE", "-c", "folds.yaml"], "data.folds"),
         (["-o", "x", "TABLE", "--arms", "arms.yaml"], "--data.split_seed"),
     ],
 )
@@ -291,7 +290,6 @@ def test_mistakes(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "arms.yaml").write_text("a: {data.split_seed: 1}\nb: {model.norm: sepnorm}\n")
-    (tmp_path / "folds.yaml").write_text("data: {folds: 10, fold: 0}\n")
     given = [one for word in words for one in (options(table) if word == "TABLE" else [word])]
     assert named in refused(capsys, main, "crossvalidate", *given)
     assert not (tmp_path / "x").exists()

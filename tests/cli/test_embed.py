@@ -6,7 +6,6 @@ import numpy as np
 import pandas
 import torch
 from predict_tables import SMILES, rows_of, table
-from rdkit import Chem
 from reference.checkpoints import make_checkpoint
 from tiny_run import refused
 
@@ -39,14 +38,6 @@ def test_rows_come_back_in_order_with_all_channels(model, tmp_path, capsys, smal
     np.testing.assert_allclose(values, expected.values, rtol=1e-4, atol=1e-5)
 
 
-def test_records_of_sdf_get_their_channels(model, tmp_path):
-    source = tmp_path / "in.sdf"
-    blocks = [Chem.MolToMolBlock(Chem.MolFromSmiles(text)) for text in ("OCC", "CN")]
-    source.write_text("".join(f"{block}$$$$\n" for block in blocks))
-    assert embed(model, source, tmp_path / "out.sdf", "--quiet") == 0
-    assert (tmp_path / "out.sdf").read_text().count("cls_15") == 2
-
-
 def test_an_interrupted_job_goes_on_as_what_it_was(
     model, tmp_path, capsys, monkeypatch, small_chunks
 ):
@@ -69,16 +60,6 @@ def test_an_interrupted_job_goes_on_as_what_it_was(
     assert "started with another options" in refused(capsys, main, *words)
     assert embed(model, source, output, "--quiet", "--resume") == 0
     assert output.read_bytes() == whole.read_bytes()
-
-
-def test_mistakes_are_one_line(model, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "there.csv").touch()
-    words = ["embed", model, "-i", table(tmp_path)]
-    before = sorted(tmp_path.rglob("*"))
-    assert "there.csv" in refused(capsys, main, *words, "-o", "there.csv")
-    assert "--resume" in refused(capsys, main, *words, "-o", "out.parquet", "--resume")
-    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_status_is_1_where_nothing_could_be_embedded(tmp_path, capsys):

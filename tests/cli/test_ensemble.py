@@ -31,13 +31,11 @@ from tiny_run import (
 
 from graphormer_sepnorm.baselines import fit as fitted_baselines
 from graphormer_sepnorm.baselines.evaluation import baselines_of
-from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.training_graphs import MemberFolds
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
-    model_weights,
     read_checkpoint,
 )
 from graphormer_sepnorm.inference.predictor import Predictor
@@ -223,22 +221,6 @@ def test_result_is_that_of_the_mean(seeds: Fitted, capsys) -> None:
         assert float(shown[name.removeprefix("best_")]) == pytest.approx(found[name], rel=1e-4)
 
 
-def test_model_predicts_the_mean_of_its_members(seeds: Fitted, capsys) -> None:
-    smiles = ["CCO", "c1ccccc1C"]
-    alone = [Predictor.load(member_of(seeds, seed), "cpu").predict(smiles).values for seed in SEEDS]
-    found = Predictor.load(seeds.run, "cpu").predict(smiles)
-    np.testing.assert_allclose(found.values, np.mean(alone, axis=0), rtol=1e-9)
-    assert predict(["info", str(seeds.run)]) == 0
-    out = capsys.readouterr().out
-    assert "2 such networks" in out
-    assert f"mae {seeds.summary['best_validation_mae']:.4f}" in out
-    checkpoint = read_checkpoint(seeds.run)
-    assert not {"optimizer_states", "loops", "callbacks"} & checkpoint.keys()
-    for mine, seed in zip([model_weights(checkpoint), *checkpoint["members"]], SEEDS, strict=True):
-        own = model_weights(read_checkpoint(member_of(seeds, seed)))
-        assert all(torch.equal(mine[name], own[name]) for name in own)
-
-
 def test_half_done_ensemble_trains_what_is_missing(seeds: Fitted, copied: Path, capsys) -> None:
     run = copied
     shutil.rmtree(run / "members" / "seed4")
@@ -265,15 +247,9 @@ def test_half_done_ensemble_trains_what_is_missing(seeds: Fitted, copied: Path, 
     np.testing.assert_array_equal(predictions_of(run), predictions_of(seeds.run))
 
 
-def test_members_with_other_options_are_not_joined(copied: Path, capsys, monkeypatch) -> None:
+def test_what_each_member_predicts_is_for_intervals_and_a_blend(copied: Path, monkeypatch) -> None:
     (copied / "summary.json").unlink()
-    config, before = copied / "members" / "seed4" / "config.yaml", predictions_of(copied)
-    options = config.read_text()
-    config.write_text(options.replace("  dropout: 0.1", "  dropout: 0.3", 1))
-    said = refused(capsys, train, "fit", "--resume", copied)
-    assert "member seed 3 was trained with --model.dropout 0.1, member seed 4 with 0.3: r" in said
-    config.write_text(options)
-    # What each member predicts is for intervals and a blend.
+    before = predictions_of(copied)
     monkeypatch.setattr("graphormer_sepnorm.pipeline.predicted.predict_networks", None)
     assert train(["fit", "--resume", str(copied), "--keep", "none"]) == 0
     np.testing.assert_array_equal(predictions_of(copied), before)

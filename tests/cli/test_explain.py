@@ -206,11 +206,3 @@ def test_mistakes_are_one_line(model, tmp_path, capsys, monkeypatch, mistake):
     said, words = mistake[:32].strip(), mistake[32:].split()
     assert said in refused(capsys, main, "explain", str(model), *words)
     assert [path.name for path in tmp_path.iterdir()] == ["folder.html"]
-
-
-def test_help_names_every_method(capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["explain", "--help"])
-    assert end.value.code == 0
-    said = capsys.readouterr().out
-    assert [name for name in METHODS if name not in said] == []

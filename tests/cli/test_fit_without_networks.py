@@ -124,17 +124,6 @@ def test_labels_that_are_too_few_are_an_error(
     assert "too few for trees or a kernel" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [("kernels", "did you mean"), ("[]", "give some of networks, trees, kernel")],
-)
-def test_members_that_are_none_are_refused(
-    given: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert fit(tmp_path, table(tmp_path), f"--members={given}") == 2
-    assert expected in capsys.readouterr().err
-
-
 def test_an_estimator_without_networks() -> None:
     labels = np.array(["long" if len(smiles) > 10 else "short" for smiles in CHAINS])
     options = {"members": ["trees", "kernel"], "metric": None}

@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from predict_tables import SMILES, rows_of, table, write_csv
 from reference.checkpoints import make_checkpoint
-from reference.processes import REPOSITORY, run_python
 from tiny_run import refused
 
 from graphormer_sepnorm.cli.predict import main
@@ -146,16 +145,6 @@ def test_random_tables_come_back_cell_by_cell(model, tmp_path, small_chunks, hea
     added = written[0][len(names) :]
     assert len({name.lower() for name in added}) == 3
     assert not {name.lower() for name in added} & {name.lower() for name in names}
-
-
-def test_standard_input_to_standard_output(model, tmp_path):
-    words = (REPOSITORY / "predict.py", model, "-i", "-")
-    done = run_python(*words, cwd=tmp_path, text="CCO ethanol\nbad one\n")
-    header, first, second = done.stdout.splitlines()
-    assert header == "smiles,name,pred_property,warning,error"
-    assert first.startswith("CCO,ethanol,")
-    assert second.startswith("bad,one,,,")
-    assert "2 rows, 1 predicted" in done.stderr
 
 
 def test_evaluation(model, tmp_path, capsys, small_chunks):

@@ -7,7 +7,6 @@ import json
 import shlex
 import subprocess
 import sys
-from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -18,9 +17,7 @@ from reference.processes import REPOSITORY, run_python
 from tiny_run import refused
 
 from graphormer_sepnorm.cli.predict import main
-from graphormer_sepnorm.cli.table_verbs import finished, what_is_left
 from graphormer_sepnorm.inference.table_job import (
-    Outcome,
     Shard,
     TableJob,
     identify,
@@ -40,34 +37,6 @@ def test_damaged_input_keeps_what_was_predicted(model, tmp_path, capsys, small_c
     # Going on ends at once, and takes nothing away.
     assert "is cut off after row" in refused(capsys, main, *words, "--resume")
     assert (tmp_path / "out.csv.partial").read_bytes() == kept
-
-
-def test_what_an_interruption_leaves_is_said(tmp_path):
-    source = tmp_path / "my in.csv"
-    source.touch()
-    job = TableJob(str(source), str(tmp_path / "out.csv"))
-    words = ["RUN", "-i", str(source), "--resume", "-o", job.destination]
-    before = "interrupted before a row was written; "
-    assert what_is_left(job, Outcome(), words) == f"{before}there is no output"
-    job.partial.touch()
-    assert what_is_left(job, Outcome(), words) == f"{before}{job.partial} is as it was"
-    assert what_is_left(job, Outcome(rows=2008, safe_rows=2000), words) == (
-        f"interrupted: {job.partial} holds the first 2,000 rows, the rest is missing; continue "
-        f"with: python predict.py RUN -i '{source}' -o {job.destination} --resume"
-    )
-    streamed = TableJob("-", job.destination)
-    said = "interrupted after 8 rows; the output is incomplete"
-    assert what_is_left(streamed, Outcome(rows=8, safe_rows=4), words) == said
-
-
-def test_a_continued_job_counts_all_rows(capsys):
-    errors = Counter({"not a SMILES": 1, "too large": 2})
-    outcome = Outcome(rows=1200, earlier_rows=1000, warnings=4, errors=errors, notes=["slow"])
-    assert finished(TableJob("in.csv", "out.csv"), outcome, 0.0) == 0
-    note, said = capsys.readouterr().err.splitlines()
-    assert note == "note: slow"
-    assert said.startswith("1,200 rows, 1,197 predicted, 3 without a prediction (too large 2, not")
-    assert said.endswith("rows/s; out.csv")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
@@ -40,31 +39,3 @@ def test_a_column_may_leave_out_validation_and_test(
         assert (f"no {name} split:" in out) == (words not in given)
     assert "test_mae" not in summary(tmp_path / "run")
     assert predict([str(tmp_path / "run"), "CCO"]) == 0
-
-
-def test_the_first_configuration_takes_the_parent_structure(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It says so in one line, and the model does it again."""
-    rows = [(f"{s}.Cl" if n % 10 == 0 else s, y) for n, (s, y) in enumerate(ROWS)]
-    table = write_csv(tmp_path / "t.csv", [("smiles", "y"), *rows])
-    alone = ["--ensemble=1", "--members=networks", "--model.from_pretrained=null"]
-    assert fit(tmp_path, table, *RANDOM, *alone, config="table") == 0
-    assert "parent structure" in " ".join(capsys.readouterr().out.split())
-    run = str(tmp_path / "run")
-    assert predict([run, "CCCN", "CCCN.Cl", "--interval", "none"]) == 0
-    base, salt = csv.DictReader(capsys.readouterr().out.splitlines())
-    assert base["pred_y"] == salt["pred_y"] != ""
-
-
-def test_balanced_classes_change_what_is_learned(tmp_path: Path) -> None:
-    rows = [(smiles, int(n % 10 == 0)) for n, (smiles, _) in enumerate(ROWS)]
-    table = write_csv(tmp_path / "t.csv", [("smiles", "y"), *rows])
-    means = []
-    for name, more in (("balanced", ["--data.class_weight=balanced"]), ("plain", [])):
-        (tmp_path / name).mkdir()
-        options = ["--model.learning_rate=1e-2", "--model.warmup_steps=0", *more]
-        assert fit(tmp_path / name, table, *RANDOM, *options, config="table_classification") == 0
-        found = read_csv(tmp_path / name / "run" / "test_predictions.csv")
-        means.append(sum(float(row["pred_y"]) for row in found) / len(found))
-    assert means[0] > means[1]

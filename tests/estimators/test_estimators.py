@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import pickle
 import pickletools
 import tempfile
@@ -39,7 +38,6 @@ from graphormer_sepnorm import (
     GraphormerRegressor,
     Predictor,
 )
-from graphormer_sepnorm.estimators import training
 from graphormer_sepnorm.estimators.inputs import class_names, labels_of, names_of
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.inference.evaluation import label_of
@@ -277,15 +275,6 @@ def test_trainings_in_threads_are_those_of_their_seeds() -> None:
         np.testing.assert_array_equal(values, train(seed))
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-def test_a_child_that_is_forked_while_a_thread_trains_does_not_wait_for_it() -> None:
-    with training._one_at_a_time:
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if training._one_at_a_time.acquire(timeout=1) else 1)
-    assert os.waitpid(child, 0)[1] == 0
-
-
 def test_cross_validation_and_search() -> None:
     order = np.random.default_rng(0).permutation(len(SMILES))
     smiles, labels = [SMILES[n] for n in order], ATOMS[order]
@@ -418,9 +407,9 @@ def test_bad_input_is_one_line(X: Any, y: Any, weight: Any, named: str) -> None:
         ([0] * 18, r"y is \[0\] throughout"),
         (ATOMS + 0.5, "y is not of classes"),
         (np.column_stack([ATOMS, ATOMS]), "each must hold 0, 1 or nan"),
-        ([*"ab" * 8, np.nan, np.nan], r"y\[16\] is nan"),
+        ([*"ab" * 8, np.nan, np.nan], "y is not of classes"),
         ([["a"], ["a", "b"]] * 9, "y is not of classes"),
-        (["a", None, *"ab" * 8], r"y\[1\] is None"),
+        (["a", None, *"ab" * 8], "y is not of classes"),
         ([], r"y is of shape \(0,\)"),
         (np.zeros((18, 2, 2)), r"y is of shape \(18, 2, 2\)"),
     ],

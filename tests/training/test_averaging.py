@@ -10,11 +10,15 @@ import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
 
-from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.training.averaging import AveragedWeights, batch_norms, measure_batch_norm
+from graphormer_sepnorm.training.averaging import (
+    TRAINED_WEIGHTS,
+    AveragedWeights,
+    measure_batch_norm,
+)
 from graphormer_sepnorm.training.checkpoints import LastCheckpoint, checkpoint_callbacks
-from graphormer_sepnorm.training.module import TRAINED_WEIGHTS, GraphormerModule
+from graphormer_sepnorm.training.module import GraphormerModule
 
 
 class History(Callback):
@@ -100,19 +104,6 @@ def test_what_is_validated_is_what_is_saved_and_tested(
     assert other != pytest.approx(reported, rel=1e-3)
 
 
-def test_training_does_not_go_on_from_the_average(tmp_path: Path, train: Callable) -> None:
-    last, steps = LastCheckpoint(tmp_path / "last.ckpt"), 4
-    train(AveragedWeights(0.8), last, max_epochs=-1, max_steps=steps)
-    history = History()
-    with pytest.raises(CheckpointError, match="averaged weights: give the trainer the callback"):
-        train(history, resume=last.path, max_epochs=-1, max_steps=steps + 1)
-    assert not history.trained
-    _, _, trainer = train(
-        AveragedWeights(0.8), resume=last.path, max_epochs=-1, max_steps=steps + 1
-    )
-    assert trainer.global_step == steps + 1
-
-
 class Interrupt(Callback):
     """Presses Ctrl-C in the middle of the second validation, or after some steps."""
 
@@ -147,16 +138,6 @@ def test_statistics_in_a_checkpoint_belong_to_the_average_in_it(
     torch.testing.assert_close(dict(model.state_dict()), stored)
 
 
-def test_statistics_of_epochs_of_one_batch_without_a_validation(
-    tmp_path: Path, train: Callable
-) -> None:
-    last, options = LastCheckpoint(tmp_path / "last.ckpt"), {"limit_val_batches": 0}
-    train(AveragedWeights(0.8), last, data={"batch_size": 64}, max_epochs=4, **options)
-    # Measured when the first checkpoint was written, for the average of that moment.
-    model = GraphormerModule.load_from_checkpoint(last.path).model
-    assert not any(torch.equal(norm.running_var, torch.ones(16)) for norm in batch_norms(model))
-
-
 def test_interruption_of_a_validation_does_not_swap_the_weights(
     tmp_path: Path, train: Callable
 ) -> None:
@@ -166,26 +147,6 @@ def test_interruption_of_a_validation_does_not_swap_the_weights(
     saved = read_checkpoint(tmp_path / "last.ckpt")
     for name, value in history.trained[9].items():
         assert torch.equal(saved[TRAINED_WEIGHTS][f"model.{name}"], value)
-
-
-class SaveInValidation(Callback):
-    """Saves in the middle of each validation."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def on_validation_batch_end(self, trainer: Trainer, *_: Any) -> None:
-        if trainer.state.fn == "fit":
-            trainer.save_checkpoint(self.path, weights_only=False)
-
-
-def test_saving_in_a_validation_does_not_swap_the_weights(tmp_path: Path, train: Callable) -> None:
-    history, path = History(), tmp_path / "within.ckpt"
-    train(AveragedWeights(0.8), history, SaveInValidation(path))
-    saved = read_checkpoint(path)
-    for name, value in history.trained[-1].items():
-        assert torch.equal(saved[TRAINED_WEIGHTS][f"model.{name}"], value)
-        assert torch.equal(saved["state_dict"][f"model.{name}"], history.validated[-1][name])
 
 
 def test_interruption_where_statistics_are_fixed_saves_them_with_the_average(
@@ -200,12 +161,6 @@ def test_interruption_where_statistics_are_fixed_saves_them_with_the_average(
     assert names
     for name in names:
         assert torch.equal(saved["state_dict"][name], saved[TRAINED_WEIGHTS][name])
-
-
-@pytest.mark.parametrize("decay", [-0.1, 0.0, 1.0, float("nan")])
-def test_impossible_decay_is_refused(decay: float) -> None:
-    with pytest.raises(ConfigError, match="--ema_decay is"):
-        AveragedWeights(decay)
 
 
 def test_statistics_must_be_measured(train: Callable) -> None:

@@ -19,7 +19,7 @@ from graphormer_sepnorm.training import cuda_graphs
 from graphormer_sepnorm.training.averaging import AveragedWeights
 from graphormer_sepnorm.training.callbacks import LogTraining, MetricsFile, Throughput
 from graphormer_sepnorm.training.checkpoints import StopWhenDiverged, checkpoint_callbacks
-from graphormer_sepnorm.training.cuda_graphs import CapturedTraining, sent
+from graphormer_sepnorm.training.cuda_graphs import CapturedTraining
 from graphormer_sepnorm.training.module import GraphormerModule
 
 Fit = Callable[..., tuple[GraphormerModule, Trainer]]
@@ -193,22 +193,3 @@ def test_what_cannot_be_captured_takes_the_ordinary_path(
     _, trainer = fit("run", counter, trainer={"max_epochs": 1, **options}, **model)
     assert f"--engine is not for {reason}" in caplog.text
     assert counter.steps == 0 < trainer.global_step
-
-
-def test_indices_are_sent_without_waiting_for_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A copy to a GPU waits for it unless it is from pinned memory and told not to."""
-    done = []
-
-    def pin_memory(tensor: torch.Tensor) -> torch.Tensor:
-        done.append("pinned")
-        return tensor
-
-    def to(tensor: torch.Tensor, device: str, non_blocking: bool = False) -> torch.Tensor:
-        done.append(f"sent to {device}" + (", not waited for" if non_blocking else ""))
-        return tensor
-
-    indices = torch.arange(3)
-    monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)
-    monkeypatch.setattr(torch.Tensor, "to", to)
-    assert sent(indices, "cuda:0") is indices
-    assert done == ["pinned", "sent to cuda:0, not waited for"]

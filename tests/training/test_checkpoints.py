@@ -5,20 +5,18 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.errors import CheckpointError, DataError
+from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
@@ -31,7 +29,6 @@ from graphormer_sepnorm.training.callbacks import (
     MetricsFile,
 )
 from graphormer_sepnorm.training.checkpoints import (
-    DurableCheckpointIO,
     ValidateAtTheEnd,
     best_checkpoint,
     checkpoint_callbacks,
@@ -331,24 +328,6 @@ def test_a_run_validates_its_end_whatever_epochs_it_validates(
     assert read_checkpoint(tmp_path)["global_step"] in steps
 
 
-def test_a_run_validates_its_end_when_its_time_is_over(tmp_path: Path, train: Callable) -> None:
-    class Slow(Callback):
-        def on_train_batch_start(self, *_: Any) -> None:
-            time.sleep(0.6)
-
-    seen = Validations()
-    _, _, trainer = train(
-        Slow(),
-        ValidateAtTheEnd(),
-        seen,
-        max_epochs=1000,
-        max_time={"seconds": 1},
-        check_val_every_n_epoch=9,
-    )
-    assert seen.steps == [trainer.global_step]
-    assert trainer.global_step < 5  # inside an epoch
-
-
 def test_validations_do_not_touch_the_training(train: Callable) -> None:
     trained = []
     for every in (1, 3):
@@ -362,13 +341,8 @@ def test_a_column_is_no_descriptor(splits: DatasetSplits, make_data: Callable) -
     extra = ExtraInputs(descriptors=("MolWt",))
     facts = {"task": splits.task.to_plain(), "extra_inputs": extra.to_plain()}
     data = make_data(dataclasses.replace(splits, extra_inputs=ExtraInputs(columns=("MolWt",))))
-    with pytest.raises(CheckpointError, match=r"descriptors MolWt, .*: --data\.descriptors, with"):
+    with pytest.raises(CheckpointError, match="with the descriptors MolWt, paths has none"):
         check_same_data(facts, SimpleNamespace(datamodule=data))  # type: ignore[arg-type]
-
-
-def test_only_a_full_disk_wants_room() -> None:
-    with pytest.raises(DataError, match=r"File exists: .*: see to it that it can be written, then"):
-        DurableCheckpointIO().save_checkpoint({}, Path(__file__) / "last.ckpt")
 
 
 def test_a_longer_training_fixes_statistics_later(saved: Callable, train: Callable) -> None:
@@ -497,26 +471,6 @@ def test_last_checkpoint_knows_the_last_validation(tmp_path: Path, train: Callab
     state = saved["callbacks"]
     assert state[best.state_key]["best_model_score"] == best.best_model_score
     assert state[stopping.state_key]["wait_count"] == stopping.wait_count
-
-
-def test_numbers_of_numpy_do_not_keep_a_checkpoint_from_being_read(
-    train: Callable, make_data: Callable, tmp_path: Path
-) -> None:
-    """What a search samples is trained with."""
-    model = {
-        **{"layers": np.int64(2), "width": np.int64(16), "learning_rate": np.float64(1e-3)},
-        **{"dropout": np.float32(0.25), "betas": (np.float64(0.9), np.float64(0.99))},
-        **{"seed": np.int64(3), "ring_bias": np.True_, "norm": np.str_("bn+ln")},
-    }
-    numbers = {"batch_size": np.int64(8), "seed": np.int64(1), "max_path_length": np.int64(3)}
-    module, _, trainer = train(model=model, data=numbers, max_epochs=1)
-    trainer.save_checkpoint(tmp_path / "a.ckpt")
-    stored = torch.load(tmp_path / "a.ckpt", weights_only=True)
-    assert type(stored["hyper_parameters"]["learning_rate"]) is float
-    again = GraphormerModule.load_from_checkpoint(tmp_path / "a.ckpt")
-    batch = next(iter(make_data().test_dataloader()))
-    assert torch.equal(again.eval()(batch), module.eval()(batch))
-    train(model=model, data=numbers, resume=tmp_path / "a.ckpt")
 
 
 @pytest.mark.parametrize(

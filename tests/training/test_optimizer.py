@@ -51,16 +51,6 @@ def test_what_decays(everything: bool, train: Callable) -> None:
     assert others == trained - decayed
 
 
-def test_the_optimizer_has_the_options_of_the_module(train: Callable) -> None:
-    model = {"weight_decay": 0.3, "betas": (0.8, 0.9), "eps": 1e-6}
-    module, _, _ = train(model=model, max_epochs=1)
-    optimizer = module.optimizers().optimizer
-    assert isinstance(optimizer, torch.optim.AdamW)
-    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.3, 0.0]
-    assert {tuple(group["betas"]) for group in optimizer.param_groups} == {(0.8, 0.9)}
-    assert {group["eps"] for group in optimizer.param_groups} == {1e-6}
-
-
 def test_rows_of_embeddings_without_a_gradient_are_left_alone() -> None:
     model = Model()
     before = model.table.weight.detach().clone()

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from lightning.pytorch import Callback, Trainer
-from reference.models import small_model, stored
-from reference.molecules import molecule
 
 from graphormer_sepnorm import formatting
-from graphormer_sepnorm.training.callbacks import DataAndModel, TrainingProgress
+from graphormer_sepnorm.training.callbacks import TrainingProgress
 from graphormer_sepnorm.training.checkpoints import checkpoint_callbacks, step_in_epoch
-from graphormer_sepnorm.training.module import GraphormerModule
 
 
 class StepLosses(Callback):
@@ -50,27 +46,3 @@ def test_a_best_value_is_shown_where_it_decides(decides, shown, train, capsys, t
     last = capsys.readouterr().err.splitlines()[-1]
     assert "validation MAE" in last
     assert ("best" in last) == shown
-
-
-@pytest.fixture
-def say(capsys):
-    """Return what is printed when training starts."""
-    _, vocabulary = stored([molecule("CCO")])
-    module = GraphormerModule()
-    module.model = small_model(vocabulary)
-    parts = {"train": range(1200), "validation": range(2), "test": range(3)}
-    data = SimpleNamespace(splits=SimpleNamespace(name="esol", parts=parts, report=None))
-    trainer = SimpleNamespace(is_global_zero=True, datamodule=data)
-
-    def said() -> str:
-        DataAndModel().on_fit_start(trainer, module)  # type: ignore[arg-type]
-        return capsys.readouterr().out
-
-    return said
-
-
-def test_data_and_model_are_named(say):
-    lines = say().splitlines()
-    assert lines[0] == "data   esol: 1,200 / 2 / 3 molecules (train / validation / test)"
-    assert lines[1].startswith("model  ")
-    assert "parameters, on cpu" in lines[1]
