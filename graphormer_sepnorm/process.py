@@ -28,7 +28,9 @@ ENDS_WITH_STDIN = "GRAPHORMER_ENDS_WITH_STDIN"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # of Linux's prctl
 
 # What asks a process to end: Ctrl-C, a batch system, a terminal that is closed.
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 _calls = itertools.count(1)
 
 
@@ -101,6 +103,14 @@ def is_first_process() -> bool:
 def cores() -> int:
     """Return how many processor cores this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def has_gpu_driver() -> bool:
+    """Whether there is a driver of GPUs, asked without torch, whose import takes seconds."""
+    with suppress(OSError):
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        return True
+    return Path("/dev/kfd").exists()  # AMD's
 
 
 def processor() -> str:

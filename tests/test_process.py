@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from graphormer_sepnorm import __version__
+from graphormer_sepnorm import __version__, process
 from graphormer_sepnorm.process import command, is_first_process
 
 
@@ -61,6 +61,7 @@ HELP = {
 SLIPS = {
     ("train", "predict"): "'predict' is done by predict.py",
     (*FIT, "missing.csv"): "there is no file missing.csv",
+    (*FIT, "empty.csv"): "empty.csv: no row has a smiles",
     (*FIT, "t.csv", "--data.target_columns", "logP"): "(did you mean 'logS'?)",
     (*FIT, "t.csv", "--model.from-pretrained", "esl"): "no such checkpoint or run directory: esl",
     (*FIT, "t.csv", "--data.tabel", "t.csv"): "(did you mean '--data.table'?)",
@@ -80,14 +81,22 @@ SLIPS = {
     ("predict", "esol", "-i", "t.csv", "--evaluate", "logP"): "(did you mean 'logS'?)",
     ("predict", "C" * 300, "CCO"): "CCC...: File name too long",
 }
+NO_GPU = {
+    (*FIT, "t.csv", "--trainer.accelerator", "gpu"): "gpu: there is no GPU here",
+    ("train", "test", "t.ckpt", "--trainer.accelerator", "cuda"): "cuda: there is no GPU here",
+    ("predict", "esol", "CCO", "--device", "cuda:1"): "cuda:1: there is no GPU here",
+}
 
 
 def test_help_and_slips_are_answered_before_anything_heavy_is_loaded(tmp_path):
     (tmp_path / "t.csv").write_text("smiles,logS\nCCO,1\n")
+    (tmp_path / "empty.csv").write_text("smiles,logS\n,1\n")
+    (tmp_path / "t.ckpt").touch()
+    slips = SLIPS | ({} if process.has_gpu_driver() else NO_GPU)
     code = f"""
 import contextlib, io, sys
 from graphormer_sepnorm.cli import predict, train
-for program, *words in {[*HELP, *SLIPS]}:
+for program, *words in {[*HELP, *slips]}:
     said, status = io.StringIO(), 0
     with contextlib.suppress(SystemExit), contextlib.redirect_stdout(said):
         with contextlib.redirect_stderr(said):
@@ -100,9 +109,9 @@ print(sorted({HEAVY} & sys.modules.keys()))
     )
     *answers, heavy = map(ast.literal_eval, done.stdout.splitlines())
     assert heavy == []
-    for (words, part), (status, answer) in zip((HELP | SLIPS).items(), answers, strict=True):
+    for (words, part), (status, answer) in zip((HELP | slips).items(), answers, strict=True):
         assert part in answer, words
-        assert (status, answer.count("\n")) == (2, 1) if words in SLIPS else status == 0, words
+        assert (status, answer.count("\n")) == (2, 1) if words in slips else status == 0, words
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has malloc_trim")

@@ -418,6 +418,11 @@ def _at_work(directory: Path, plan: Plan, stored: Plan | None) -> Iterator[int]:
     except OSError as error:
         raise ConfigError(f"cannot make {directory} ({error.strerror})") from error
     with locked(directory) as lock:
+        if plan.read(directory / plan.file) != stored:
+            raise ConfigError(
+                f"another command has changed what is trained in {directory} meanwhile: start "
+                "this one again"
+            )
         for run in plan.runs(directory) if stored is None else ():
             if run.finished or run.begun or run.files.record_file.is_file():
                 raise ConfigError(

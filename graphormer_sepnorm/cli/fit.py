@@ -11,7 +11,7 @@ from graphormer_sepnorm.cli.main import OneLineParser
 from graphormer_sepnorm.cli.options import Request, parse, require_data
 from graphormer_sepnorm.config import FitConfig, flat, refuse_shape
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.pipeline.first_look import look_at_training
+from graphormer_sepnorm.pipeline.first_look import look_at_device, look_at_training
 from graphormer_sepnorm.runs.directory import RunDirectory, find_checkpoint
 
 _show = partial(print, flush=True)
@@ -90,6 +90,7 @@ def evaluate(verb: str, words: list[str]) -> None:
         if name.startswith("model."):
             raise ConfigError(f"--{name} is decided by the checkpoint: leave it out")
     find_checkpoint(model)
+    look_at_device("--trainer.accelerator", asked.config.trainer.accelerator)
     silence_known_noise()
     from graphormer_sepnorm.pipeline.evaluation import data_options, evaluate_checkpoint
 

@@ -12,7 +12,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.errors import ConfigError, Interrupted
-from graphormer_sepnorm.pipeline.first_look import look_at_columns
+from graphormer_sepnorm.pipeline.first_look import look_at_columns, look_at_device
 from graphormer_sepnorm.process import command
 from graphormer_sepnorm.runs.directory import find_checkpoint
 from graphormer_sepnorm.tables.formats import FORMATS
@@ -87,13 +87,15 @@ def checked_job(options: argparse.Namespace, **more: Any) -> TableJob:
     """Return `job_of`, before anything heavy is imported.
 
     Raises:
-        GraphormerError: The model, the table or a column of it is not there, or the output is.
+        GraphormerError: The model, the table, a column of it or the device is not there, or the
+            output is.
     """
     from graphormer_sepnorm.inference.table_job import EVERY_TARGET, check_places
 
     job = job_of(options, **more)
     find_checkpoint(options.model)
     check_places(job)
+    look_at_device("--device", options.device)
     if os.path.isfile(job.source):
         with job.opened() as reader:
             named = () if job.evaluate == EVERY_TARGET else job.evaluate

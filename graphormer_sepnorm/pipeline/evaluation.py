@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -107,6 +108,7 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
         for name, whole in (("fast_dev_run", ("False", "0")), (limit, ("None", "1.0"))):
             if str(getattr(config.trainer, name)) not in whole:
                 raise ConfigError(f"--predictions is for a whole split: leave --trainer.{name} out")
+        _keep(predictions)  # before anything is evaluated
     with explaining():
         trainer = make_evaluator(config.trainer)
         run = trainer.validate if split == "validation" else trainer.test
@@ -128,12 +130,7 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
     same = data.splits.fingerprint == module.facts.get("dataset_fingerprint")
     another = data.table_options is not None and not same
     if predictions is not None:
-        to = Path(predictions).expanduser()
-        try:
-            to.parent.mkdir(parents=True, exist_ok=True)
-            write_columns(to, prediction_columns(data, split, final, unseen))
-        except OSError as error:
-            raise ConfigError(f"--predictions: {cannot_be_written(to, error)}") from error
+        _keep(predictions, prediction_columns(data, split, final, unseen))
     text = [
         f"checkpoint  {file}",
         f"{split:<10}  {len(data.indices(split)):,} molecules of {data.splits.name}",
@@ -145,6 +142,19 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
         "" if predictions is None else f"{'predicted':<10}  {predictions}",
     ]
     return "\n".join(filter(None, text))
+
+
+def _keep(predictions: str, columns: Mapping[str, list[Any]] | None = None) -> None:
+    """Write the file of predictions; without them see that its place is one for a file."""
+    file = Path(predictions).expanduser()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "it is a folder")
+        if columns is not None:
+            write_columns(file, columns)
+    except OSError as error:
+        raise ConfigError(f"--predictions: {cannot_be_written(file, error)}") from error
 
 
 def _final_predictions(

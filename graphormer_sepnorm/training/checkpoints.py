@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, Timer
 from torch import Tensor
 
 from graphormer_sepnorm.errors import ConfigError
@@ -262,6 +262,10 @@ class ValidateAtTheEnd(Callback):
         """Ask for the stop one moment earlier, in the way that includes a validation."""
         done = trainer.max_steps != -1 and trainer.global_step >= trainer.max_steps
         done |= trainer.is_last_batch and trainer.current_epoch + 1 == trainer.max_epochs
+        if trainer.world_size == 1:  # several have several clocks: the timer asks one of them
+            timers = (one for one in trainer.callbacks if isinstance(one, Timer))  # type: ignore[attr-defined]
+            left = [timer.time_remaining() for timer in timers]
+            done |= any(seconds is not None and seconds <= 0 for seconds in left)
         if done:
             # With it Lightning validates also between two of every `val_check_interval` batches.
             trainer.should_stop = True

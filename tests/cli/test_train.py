@@ -149,11 +149,11 @@ def test_predictions_of_an_evaluation_are_kept_by_molecule(
     rows, stored = read_csv(file), read_csv(run.directory / "test_predictions.csv")
     assert len(rows) == 100
     assert rows == [{name: row[name] for name in rows[0]} for row in stored]  # it has intervals
-    assert "--predictions" in refused(capsys, main, "test", *arguments, tmp_path)
     monkeypatch.setattr("graphormer_sepnorm.pipeline.evaluation.make_evaluator", None)
     part = ["--trainer.limit_test_batches=2", "--data.eval_batch_size=10"]
     line = refused(capsys, main, "test", *arguments, tmp_path / "a.csv", *part)
     assert "--trainer.limit_" in line
+    assert "--predictions" in refused(capsys, main, "test", *arguments, tmp_path)
     assert "unknown option --predictions" in refused(capsys, main, "fit", "--predictions", file)
 
 
