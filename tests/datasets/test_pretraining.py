@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from rdkit import Chem
 
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
-from graphormer_sepnorm.datasets import lazy_graphs, pretraining
+from graphormer_sepnorm.datasets import pretraining
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.pretraining import CLIPPED
-from graphormer_sepnorm.datasets.splits import DatasetSplits
+from graphormer_sepnorm.datasets.pretraining import CLIPPED, load_pretraining
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.resources import sample_path
-from graphormer_sepnorm.tables.reader import Layout
+
+
+@pytest.fixture(autouse=True)
+def _one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pretraining, "cores", lambda: 1)
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +33,6 @@ def molecules() -> list[str]:
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data root in which the descriptors of `molecules` are kept once they are computed."""
     return tmp_path_factory.mktemp("root")
-
-
-def load_pretraining(path: Path, root: Path) -> DatasetSplits:
-    return pretraining.load_pretraining(path, root, Layout(options="--data."))
 
 
 def write(path: Path, molecules: list[str]) -> Path:
@@ -61,29 +61,48 @@ def test_targets_are_standardized_descriptors(
     assert np.corrcoef(logarithms[inside], targets[inside, at])[0, 1] > 0.9999
 
 
-def test_descriptors_are_computed_once(
+def test_an_interrupted_computation_continues_after_the_stored_parts(
     tmp_path: Path, root: Path, molecules: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "m.smi", molecules)
     plain = load_pretraining(path, root)
+    monkeypatch.setattr(pretraining, "_PART", 40)
     monkeypatch.setattr(pretraining, "_CHUNK", 20)
+    monkeypatch.setattr(pretraining, "cores", lambda: 1)
+    calls: list[int] = []
+    whole = pretraining._of_chunk
+
+    def failing(smiles: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        calls.append(len(smiles))
+        if len(calls) == 6:
+            raise KeyboardInterrupt
+        return whole(smiles)
+
+    monkeypatch.setattr(pretraining, "_of_chunk", failing)
+    with pytest.raises(KeyboardInterrupt):
+        load_pretraining(path, tmp_path)
+    pools: list[int] = []
+    processes = pretraining.in_processes
+    monkeypatch.setattr(
+        pretraining, "in_processes", lambda *given: pools.append(1) or processes(*given)
+    )
     shown: list[str] = []
-    monkeypatch.setattr(lazy_graphs.StatusLine, "is_due", lambda line: True)
-    monkeypatch.setattr(lazy_graphs.StatusLine, "show", lambda line, text: shown.append(text))
-    for _ in range(2):
-        again = load_pretraining(path, tmp_path)
-        np.testing.assert_array_equal(again.train.y.numpy(), plain.train.y.numpy())
-    assert [one for one in shown if one.endswith("of 152 molecules")] == shown
-    assert len(shown) == 8
+    monkeypatch.setattr(pretraining.StatusLine, "is_due", lambda line: True)
+    monkeypatch.setattr(pretraining.StatusLine, "show", lambda line, text: shown.append(text))
+    resumed = load_pretraining(path, tmp_path)
+    assert len(calls) == 6 + 4  # of 8 chunks 4 were in stored parts
+    assert pools == [1]  # though two parts were missing
+    assert shown[-1] == "descriptors: 152 of 152 molecules"
+    np.testing.assert_array_equal(resumed.train.y.numpy(), plain.train.y.numpy())
 
 
 @pytest.mark.parametrize("size", [0, -9])
-def test_a_file_that_is_cut_short_is_made_again(
+def test_a_part_that_is_cut_short_is_made_again(
     tmp_path: Path, root: Path, molecules: list[str], size: int
 ) -> None:
     path = write(tmp_path / "m.smi", molecules)
     plain = load_pretraining(path, root)
-    for part in root.glob("pretraining/*.npz"):
+    for part in root.glob("pretraining/*/*.npz"):
         part.write_bytes(part.read_bytes()[:size])
     again = load_pretraining(path, root)
     np.testing.assert_array_equal(again.train.y.numpy(), plain.train.y.numpy())
@@ -97,10 +116,19 @@ def test_too_few_molecules_are_refused(tmp_path: Path, molecules: list[str], cou
         load_pretraining(path, tmp_path)
 
 
-def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path, molecules: list[str]) -> None:
+def test_a_place_that_cannot_be_written_is_one_line(
+    tmp_path: Path, molecules: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(tmp_path / "m.smi", molecules)
     with pytest.raises(DataError, match=r"cannot be written .*: give another --data"):
         load_pretraining(path, path)
+
+    def full(*arguments: Any, **arrays: np.ndarray) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pretraining.np, "savez_compressed", full)
+    with pytest.raises(DataError, match=r"\(No space left on device\): make room"):
+        load_pretraining(path, tmp_path)
 
 
 def test_the_column_of_a_table_can_be_named(
