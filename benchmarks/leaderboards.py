@@ -257,7 +257,7 @@ def main(arguments: list[str] | None = None) -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     if not options.development:
         record["opening"] = _opened(board, record)
-    runs = Runs(options.output / "runs.csv")
+    runs = Runs(options.output / ("development.csv" if options.development else "runs.csv"))
 
     def finished(pair: tuple[Task, int]) -> dict[str, float]:
         if (values := runs.of(*pair)) is None:

@@ -57,6 +57,7 @@ class Featurizer:
     def __init__(self) -> None:
         # The codes of each kind of atom or bond, by its record.
         self._known: dict[bytes, list[int]] = {}
+        self._columns = max(len(self.atom_tables), len(self.bond_tables))
 
     def prepare(self, molecule: Chem.Mol) -> Chem.Mol:
         """Return the molecule in the form that codes are made of; DataError: it has no graph."""
@@ -124,7 +125,7 @@ class Featurizer:
         first_atom, first_bond = (_starts(n) for n in (records.num_atoms, records.num_bonds))
         for index in np.flatnonzero(~records.was_read).tolist():
             self._ask(molecules[index], first_atom[index], first_bond[index], records, rows)
-        kinds = np.array(rows, dtype=np.int64)
+        kinds = np.array(rows, dtype=np.int64).reshape(len(rows), self._columns)
         directed = np.stack([records.ends, records.ends[:, ::-1]], axis=1)
         graphs = PackedGraphs(
             num_atoms=records.num_atoms,
@@ -145,20 +146,21 @@ class Featurizer:
         """Return the codes of each record."""
         if len(self._known) > _MOST_RECORDS:
             self._known = {}
+        known = self._known  # another thread may begin anew meanwhile
         atoms = len(records.atom_kind)
         first_atom, first_bond = (_starts(n) for n in (records.num_atoms, records.num_bonds))
         for record, first in zip(records.records, records.first.tolist(), strict=True):
-            if record in self._known:
+            if record in known:
                 continue
             starts, own = (first_atom, first) if first < atoms else (first_bond, first - atoms)
             index = int(np.searchsorted(starts, own, side="right")) - 1
             molecule, own = molecules[index], own - int(starts[index])
-            self._known[record] = (
+            known[record] = (
                 self._atom(molecule.GetAtomWithIdx(own))
                 if first < atoms
                 else self._bond(molecule.GetBondWithIdx(own))
             )
-        return [self._known[record] for record in records.records]
+        return [known[record] for record in records.records]
 
     def _ask(
         self, molecule: Chem.Mol, atom: int, bond: int, records: Records, rows: list[list[int]]
@@ -182,7 +184,7 @@ class Featurizer:
     def _row(self, tables: Sequence[CodeTable], values: Sequence[Hashable]) -> list[int]:
         """Return codes; rows of atoms and of bonds have one length."""
         codes = [table.code(value) for table, value in zip(tables, values, strict=True)]
-        return codes + [0] * (max(len(self.atom_tables), len(self.bond_tables)) - len(codes))
+        return codes + [0] * (self._columns - len(codes))
 
 
 def _starts(counts: np.ndarray) -> np.ndarray:

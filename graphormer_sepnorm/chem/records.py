@@ -66,7 +66,7 @@ class Records:
 def read_records(molecules: Sequence[Chem.Mol], rings: bool = True) -> Records:
     """Return the records of molecules, with or without their rings."""
     parts = [molecule.ToBinary(0) for molecule in molecules]  # 0: no properties, of any length
-    starts = np.cumsum([0, *map(len, parts)])
+    starts = np.cumsum([0, *map(len, parts)], dtype=np.int64)
     data = b"".join(parts)
     num_atoms = np.array([molecule.GetNumAtoms() for molecule in molecules], np.int64)
     num_bonds = np.array([molecule.GetNumBonds() for molecule in molecules], np.int64)

@@ -93,6 +93,8 @@ def test_finished_runs_are_gone_on_from(
     assert sorted(made) == [1, 2, 3, 3, 4, 5]
     (row,) = rows_of(tmp_path / "out" / "results.csv")
     assert (row["value"], row["seeds"]) == ("0.5", "5")
+    main([*words, "--development"])
+    assert sorted(made) == [1, 1, 2, 2, 3, 3, 3, 4, 4, 5, 5]
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -117,6 +118,15 @@ def test_few_records_are_remembered(monkeypatch):
     for smiles in (*ODD[:20], *ODD[:20]):
         assert agree(made.featurize(read(smiles)), MOLECULE_1.featurize(read(smiles)))
         assert len(made._known) < 20
+
+
+def test_threads_share_a_featurizer(monkeypatch):
+    monkeypatch.setattr(featurizer, "_MOST_RECORDS", 20)
+    molecules = [*map(read, ODD)]
+    expected = MOLECULE_1.featurize_many(molecules)[0].atom_codes
+    with ThreadPoolExecutor(4) as pool:
+        for graphs, _ in pool.map(MOLECULE_1.featurize_many, [molecules] * 60):
+            assert np.array_equal(graphs.atom_codes, expected)
 
 
 def test_a_molecule_without_a_graph_is_left_out():
