@@ -31,6 +31,8 @@ PADDING_PAIR, TOKEN_PAIR, FIRST_ATOM_PAIR = 0, 1, 2
 # Kinds of `GraphBatch.ring_pairs`; larger rings are taken as the largest.
 _LARGEST_RING = 32
 RING_KINDS = 2 * (_LARGEST_RING + 1)
+# What a store and a batch have of each graph, in float32.
+OF_GRAPHS = ("targets", "weights", "extra", "bounds")
 
 
 class _TensorRecord:
@@ -225,10 +227,7 @@ class Collator:
             bonds=torch.from_numpy(bonds),
             blocks=blocks,
             unpad=unpad,
-            targets=torch.from_numpy(np.array(store.targets[graphs])),
-            weights=torch.from_numpy(np.array(store.weights[graphs])),
-            extra=torch.from_numpy(np.array(store.extra[graphs])),
-            bounds=torch.from_numpy(np.array(store.bounds[graphs])),
+            **{name: torch.tensor(getattr(store, name)[graphs]) for name in OF_GRAPHS},
             graph_ids=torch.from_numpy(graphs),
             vocabulary=self._vocabulary,
         )
