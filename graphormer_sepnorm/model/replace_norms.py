@@ -352,23 +352,18 @@ def _hand_padding_on(model: nn.Module, norms: list[str]) -> tuple[tuple[str, ...
 
     Returns the outer ones of these modules, and the norms in none of them.
     """
-    names: dict[nn.Module, list[str]] = {}
-    for name, module in model.named_modules(remove_duplicate=False):
-        names.setdefault(module, []).append(name)
-    padding, outermost, within = PaddingMask(), [], ()
-    for module, own in names.items():
-        around = tuple(f"{name}." if name else "" for name in own)
-        if not any(norm.startswith(around) for norm in norms):
-            continue
-        if argument := _own_mask(module):
-            padding.read_by(module, _shown(own[0]), argument)
-            if not own[0].startswith(within):
-                outermost.append(_shown(own[0]))
-                within += around
-    reached = [norm for norm in norms if norm.startswith(within)]
+    new = {name: model.get_submodule(name) for name in norms}
+    padding, outermost, reached = PaddingMask(), [], set()
+    for name, module in model.named_modules():
+        within = {*module.modules()}.intersection(new.values())
+        if within and (argument := _own_mask(module)):
+            padding.read_by(module, _shown(name), argument)
+            if not within <= reached:
+                outermost.append(_shown(name))
+            reached |= within
     for norm in reached:
-        model.get_submodule(norm).padding = padding  # type: ignore[assignment]
-    return tuple(outermost), tuple(norm for norm in norms if norm not in reached)
+        norm.padding = padding
+    return tuple(outermost), tuple(name for name in norms if new[name] not in reached)
 
 
 def _own_mask(module: nn.Module) -> str | None:
