@@ -160,7 +160,7 @@ class Layer(nn.Module):
         super().__init__()
         self.pre = config.norm_position == "pre"
         self.dropout = config.dropout
-        width, heads, attends = config.width, config.heads, config.attends(index)
+        width, heads, attends = config.width, config.heads, index >= config.local_layers
         # Before the first attention the graph token is the same for every graph.
         first = index <= config.local_layers if self.pre else not attends
         self.attention_norm = make_norm(config.norm, width, first=first)

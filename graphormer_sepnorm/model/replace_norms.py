@@ -268,7 +268,8 @@ def _look(
     named = isinstance(example, Mapping)
     args = () if named else (example,) if isinstance(example, Tensor) else tuple(example)
     kwargs = dict(example) if named else {}
-    first = next((one for one in _tensors((args, kwargs)) if one.dim()), None)
+    given = (one for one in (*args, *kwargs.values()) if isinstance(one, Tensor))
+    first = next((one for one in given if one.dim()), None)
     if first is None:
         raise ConfigError("example= holds no tensor: give what the model is called with")
     met: dict[nn.Module, _Seen] = {}
@@ -296,15 +297,6 @@ def _look(
         for hook in hooks:
             hook.remove()
     return met
-
-
-def _tensors(given: Any) -> Iterator[Tensor]:
-    """Go through the tensors of arguments, which may be lists and mappings of them."""
-    if isinstance(given, Tensor):
-        yield given
-    elif isinstance(given, Mapping | list | tuple):
-        for one in given.values() if isinstance(given, Mapping) else given:
-            yield from _tensors(one)
 
 
 def _made_up(model: nn.Module, position: int) -> Any:
