@@ -35,18 +35,8 @@ def morgan_counts(molecules: Sequence[Chem.Mol | None]) -> csr_array:
     float64 ``[molecules, ENVIRONMENTS]``, sparse: a molecule has a few dozen environments. None for
     one that RDKit does not take, as a few of ogbg-molhiv: it has nothing.
     """
-    generator = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=ENVIRONMENTS)
-    columns, values = [np.empty(0, np.int32)], [np.empty(0)]
-    for molecule in molecules:
-        fingerprint = generator.GetCountFingerprintAsNumPy(molecule or Chem.Mol())
-        (occurring,) = fingerprint.nonzero()
-        columns.append(occurring.astype(np.int32))
-        values.append(fingerprint[occurring].astype(np.float64))
-    starts = np.cumsum([len(row) for row in columns], dtype=np.int32)
-    return csr_array(
-        (np.concatenate(values), np.concatenate(columns), starts),
-        shape=(len(molecules), ENVIRONMENTS),
-    )
+    keys = [_keys(SUBSTRUCTURES["morgan"], molecule or Chem.Mol()) for molecule in molecules]
+    return _hashed("morgan", keys)
 
 
 def substructures(molecules: Sequence[Chem.Mol | None]) -> Substructures:
@@ -73,15 +63,17 @@ def hashed_counts(found: Substructures) -> csr_array:
 
     float64 ``[molecules, HASHED]``, sparse; the first `ENVIRONMENTS` are those of `morgan_counts`.
     """
-    parts = []
-    for kind, size in _COLUMNS.items():
-        hashes = np.concatenate([np.empty(0, np.int64), *found[kind]]) >> _TIMES
-        if kind == "atom pairs":  # codes, most of whose low bits are alike
-            hashes = ((hashes * 0x9E3779B1) & 0xFFFFFFFF) >> 8
-        rows = np.repeat(np.arange(len(found[kind])), [len(keys) for keys in found[kind]])
-        shape = (len(found[kind]), size)
-        parts.append(csr_array((np.ones(len(rows)), (rows, hashes % size)), shape=shape))
-    return csr_array(hstack(parts, format="csr"))
+    return csr_array(hstack([_hashed(kind, found[kind]) for kind in _COLUMNS], format="csr"))
+
+
+def _hashed(kind: str, keys: Sequence[np.ndarray]) -> csr_array:
+    """Return how often substructures of a kind occur, given those of each molecule."""
+    hashes = np.concatenate([np.empty(0, np.int64), *keys]) >> _TIMES
+    if kind == "atom pairs":  # codes, most of whose low bits are alike
+        hashes = ((hashes * 0x9E3779B1) & 0xFFFFFFFF) >> 8
+    columns = (hashes % _COLUMNS[kind]).astype(np.int32)
+    rows = np.repeat(np.arange(len(keys), dtype=np.int32), [len(own) for own in keys])
+    return csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(keys), _COLUMNS[kind]))
 
 
 def reduced_graphs(molecules: Sequence[Chem.Mol | None]) -> np.ndarray:

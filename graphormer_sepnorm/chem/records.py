@@ -85,14 +85,4 @@ def read_records(molecules: Sequence[Chem.Mol], rings: bool = True) -> Records:
         raise MemoryError
     places = zip(begin[:kinds].tolist(), length[:kinds].tolist(), strict=True)
     records = [data[at : at + count] for at, count in places]
-    return Records(
-        num_atoms,
-        num_bonds,
-        atom_kind,
-        bond_kind,
-        ends,
-        in_ring,
-        was_read,
-        records,
-        first[:kinds],
-    )
+    return Records(num_atoms, num_bonds, *found[:5], records, first[:kinds])

@@ -31,6 +31,8 @@ PADDING_PAIR, TOKEN_PAIR, FIRST_ATOM_PAIR = 0, 1, 2
 # Kinds of `GraphBatch.ring_pairs`; larger rings are taken as the largest.
 _LARGEST_RING = 32
 RING_KINDS = 2 * (_LARGEST_RING + 1)
+# What a store and a batch have of each graph, in float32.
+OF_GRAPHS = ("targets", "weights", "extra", "bounds")
 
 
 class _TensorRecord:
@@ -197,11 +199,20 @@ class Collator:
         parts = min(self.attention_blocks, len(sizes))
         by_size = np.argsort(sizes, kind="stable") if parts > 1 else np.arange(len(sizes))
         groups = np.array_split(by_size, parts)
-        order = graphs[np.concatenate(groups)]
-        pairs = _parts(store.pair_type, store.first_pair[order], store.first_pair[order + 1])
-        types, pairs = _used_types(pairs, len(store.type_distance))
-        blocks, unpad = _attention_blocks(groups, sizes, pairs)
-        kinds = np.concatenate([np.full(FIRST_ATOM_PAIR, -1), kinds_of_types(store, types)])
+        order = np.concatenate(groups)
+        pair_type = np.asarray(store.pair_type)  # slices of a memory map are slow
+        starts, ends = (store.first_pair[graphs[order] + end].tolist() for end in (0, 1))
+        pairs = np.concatenate([pair_type[i:j] for i, j in zip(starts, ends, strict=True)])
+        # The types that occur, and their numbers in the batch.
+        used = np.zeros(len(store.type_distance), dtype=bool)
+        used[pairs] = True
+        types = np.flatnonzero(used)
+        kinds = kinds_of_types(store, types)
+        pairs = (np.cumsum(used) - 1)[pairs]
+        graph, source, target, kind = find_bonds(pairs, sizes[order], kinds)
+        first_row = (len(sizes) + np.cumsum(sizes) - sizes)[order[graph]]
+        bonds = np.stack([first_row + source, first_row + target, kind])
+        blocks, unpad = _attention_blocks(groups, sizes, pairs + FIRST_ATOM_PAIR)
         return GraphBatch(
             atom_rows=_long(self._atom_rows[atoms]),
             in_degree=_long(store.in_degree[atoms]),
@@ -213,13 +224,10 @@ class Collator:
             type_ring=_long(store.type_ring[types]),
             type_path=paths_of_types(store, types),
             bond_rows=self._bond_rows,
-            bonds=_bonds(np.concatenate(groups), sizes, pairs, kinds),
+            bonds=torch.from_numpy(bonds),
             blocks=blocks,
             unpad=unpad,
-            targets=torch.from_numpy(np.array(store.targets[graphs])),
-            weights=torch.from_numpy(np.array(store.weights[graphs])),
-            extra=torch.from_numpy(np.array(store.extra[graphs])),
-            bounds=torch.from_numpy(np.array(store.bounds[graphs])),
+            **{name: torch.tensor(getattr(store, name)[graphs]) for name in OF_GRAPHS},
             graph_ids=torch.from_numpy(graphs),
             vocabulary=self._vocabulary,
         )
@@ -252,23 +260,6 @@ def _attention_blocks(
         blocks.append(AttentionBlock(torch.from_numpy(rows), torch.from_numpy(pair_type)))
         flat, first_pair = flat + real.size, last_pair
     return tuple(blocks), torch.from_numpy(unpad)
-
-
-def _bonds(order: np.ndarray, sizes: np.ndarray, pairs: np.ndarray, kinds: np.ndarray) -> Tensor:
-    """Return `GraphBatch.bonds`; the graphs' pairs stand in this order."""
-    graph, source, target, kind = find_bonds(pairs, sizes[order], kinds)
-    first_row = (len(sizes) + np.cumsum(sizes) - sizes)[order[graph]]
-    return torch.from_numpy(np.stack([first_row + source, first_row + target, kind]))
-
-
-def _used_types(pairs: np.ndarray, num_types: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the types that occur in `pairs`, and their numbers in the batch for each pair."""
-    used = np.zeros(num_types, dtype=bool)
-    used[pairs] = True
-    types = np.flatnonzero(used)
-    lookup = np.zeros(num_types, dtype=np.int64)
-    lookup[types] = np.arange(len(types)) + FIRST_ATOM_PAIR
-    return types, lookup[pairs]
 
 
 def count_neighbors(pairs: Tensor, rows: int) -> Tensor:
@@ -325,14 +316,6 @@ def find_bonds(
     graph = np.searchsorted(ends, place, side="right")
     source, target = np.divmod(place - (ends - sizes**2)[graph], sizes[graph])
     return graph, source, target, kinds[pairs[place]]
-
-
-def _parts(array: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return ``array[start:end]`` of each, one after the other."""
-    plain = np.asarray(array)  # slices of a memory map are slow
-    return np.concatenate(
-        [plain[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-    )
 
 
 def _long(values: np.ndarray) -> Tensor:

@@ -88,18 +88,13 @@ class PackedGraphs:
 
     def take(self, numbers: Sequence[int] | np.ndarray) -> PackedGraphs:
         """Return some of the graphs, in the order of their `numbers`."""
-        atoms = _ranges_of(self.num_atoms, numbers)
-        bonds = _ranges_of(self.num_bonds, numbers)
+        starts = np.cumsum(self.num_atoms) - self.num_atoms
+        atoms = ranges(starts[numbers], self.num_atoms[numbers])
+        starts = np.cumsum(self.num_bonds) - self.num_bonds
+        bonds = ranges(starts[numbers], self.num_bonds[numbers])
+        places = {"atom_codes": atoms, "bond_codes": bonds, "edge_index": (slice(None), bonds)}
         return PackedGraphs(
-            self.num_atoms[numbers],
-            self.num_bonds[numbers],
-            self.atom_codes[atoms],
-            self.edge_index[:, bonds],
-            self.bond_codes[bonds],
-            self.targets[numbers],
-            self.weights[numbers],
-            self.extra[numbers],
-            self.bounds[numbers],
+            **{name: array[places.get(name, numbers)] for name, array in vars(self).items()}
         )
 
 
@@ -232,11 +227,6 @@ def _columns(array: np.ndarray, what: str) -> np.ndarray:
             f"{what} has the shape {array.shape}: give a row for each, of a column or more"
         )
     return array
-
-
-def _ranges_of(lengths: np.ndarray, numbers: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Return the places of some of the parts of an array whose parts have these lengths."""
-    return ranges((np.cumsum(lengths) - lengths)[numbers], lengths[numbers])
 
 
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from graphormer_sepnorm.graphs.batch import (
     FIRST_ATOM_PAIR,
+    OF_GRAPHS,
     PADDING_PAIR,
     TOKEN_PAIR,
     AttentionBlock,
@@ -132,15 +133,11 @@ class ResidentGraphs:
         self._first_atom = keep(store.first_atom, torch.int64)
         self._first_pair = keep(store.first_pair, torch.int64)
         # Kept narrow, widened after the cut: these are the large ones.
-        self._atom_rows = keep(vocabulary.atoms.rows(store.atom_codes), torch.int32)
-        self._in_degree = keep(store.in_degree, torch.int32)
-        self._out_degree = keep(store.out_degree, torch.int32)
-        self._ring_sizes = keep(store.ring_sizes, torch.int32)
+        of_atoms = {"atom_rows": vocabulary.atoms.rows(store.atom_codes)}
+        of_atoms |= {n: getattr(store, n) for n in ("in_degree", "out_degree", "ring_sizes")}
+        self._of_atoms = {name: keep(values, torch.int32) for name, values in of_atoms.items()}
         self._pair_type = keep(store.pair_type.astype(np.int32, copy=False), torch.int32)
-        self._targets = keep(store.targets, torch.float32)
-        self._weights = keep(store.weights, torch.float32)
-        self._extra = keep(store.extra, torch.float32)
-        self._bounds = keep(store.bounds, torch.float32)
+        self._of_graphs = {name: keep(getattr(store, name), torch.float32) for name in OF_GRAPHS}
         self._type_distance = keep(store.type_distance, torch.int64)
         self._type_ring = keep(store.type_ring, torch.int64)
         types = np.arange(len(store.type_distance))
@@ -203,28 +200,28 @@ class ResidentGraphs:
             places = flat + tokens * torch.arange(len(members), device=device)
             slot = slot.scatter(0, members, places)
             flat += tokens * len(members)
+        first_atom_row = count + ends - sizes
         ring_pairs = ring_neighbors = None
         if self._ring_pairs is not None:
-            ring_pairs = self._ring_pairs.cut(graphs, count + ends - sizes, shape)
+            ring_pairs = self._ring_pairs.cut(graphs, first_atom_row, shape)
             ring_neighbors = count_neighbors(ring_pairs, count + shape.atoms)
         return GraphBatch(
-            atom_rows=torch.where(real[:, None], self._atom_rows[atom], 0).long(),
-            in_degree=torch.where(real, self._in_degree[atom], 0).long(),
-            out_degree=torch.where(real, self._out_degree[atom], 0).long(),
-            ring_sizes=torch.where(real[:, None], self._ring_sizes[atom], 0).long(),
+            **{
+                name: torch.where(
+                    real if values.dim() == 1 else real[:, None], values[atom], 0
+                ).long()
+                for name, values in self._of_atoms.items()
+            },
             graph_of_atom=torch.where(real, owner, 0),
             real_atoms=real,
             type_distance=self._type_distance,
             type_ring=self._type_ring,
             type_path=self._type_path,
             bond_rows=self._bond_rows,
-            bonds=self._bonds.cut(graphs, count + ends - sizes, shape),
+            bonds=self._bonds.cut(graphs, first_atom_row, shape),
             blocks=tuple(blocks),
             unpad=torch.cat([slot, torch.where(real, slot[owner] + 1 + within, 0)]),
-            targets=self._targets[graphs],
-            weights=self._weights[graphs],
-            extra=self._extra[graphs],
-            bounds=self._bounds[graphs],
+            **{name: values[graphs] for name, values in self._of_graphs.items()},
             graph_ids=graphs,
             ring_pairs=ring_pairs,
             ring_neighbors=ring_neighbors,

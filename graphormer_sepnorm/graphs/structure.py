@@ -31,7 +31,6 @@ from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.kernels.library import integers, pointers, required_library
 
-_LARGEST_LOOKUP = 1 << 16
 _DONE, _NO_MEMORY = -1, -2
 
 # Shares of paths are kept in fixed point. Sums of the same shares in another order differ in the
@@ -141,7 +140,13 @@ class PairTypes:
         if result == _NO_MEMORY:
             raise MemoryError
         if result != _DONE:
-            raise conflict(graphs, position, result)
+            # The first atom of the block that has two bonds to one other.
+            graph = int(np.searchsorted(np.cumsum(num_atoms), result, side="right"))
+            atom = result - int(num_atoms[:graph].sum())
+            raise DataError(
+                f"graph {position + graph}: atom {atom} has two different bonds to the same atom; "
+                "merge them into one (for example with torch_geometric's coalesce)"
+            )
         return BlockStructure(in_degree, out_degree, pair_type, ring_sizes)
 
     def _kind_numbers(self, bond_codes: np.ndarray) -> np.ndarray:
@@ -180,16 +185,6 @@ class PairTypes:
         }
 
 
-def conflict(graphs: PackedGraphs, position: int, atom: int) -> DataError:
-    """Return what is said of the first atom of a block that has two bonds to one other."""
-    first_atom = np.concatenate([[0], np.cumsum(graphs.num_atoms)])
-    graph = int(np.searchsorted(first_atom, atom, side="right")) - 1
-    return DataError(
-        f"graph {position + graph}: atom {atom - first_atom[graph]} has two different bonds to the "
-        "same atom; merge them into one (for example with torch_geometric's coalesce)"
-    )
-
-
 def _pointers(*arrays: np.ndarray) -> list[ctypes.c_void_p]:
     return [ctypes.c_void_p(array.ctypes.data) for array in arrays]
 
@@ -200,15 +195,9 @@ def _distinct_rows(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return codes[:1], np.zeros(len(codes), np.int64)
     low, high = codes.min(axis=0).tolist(), codes.max(axis=0).tolist()
     widths = [top - bottom + 1 for bottom, top in zip(low, high, strict=True)]
-    if math.prod(widths) <= _LARGEST_LOOKUP:
-        # Few combinations are possible, as in nearly every data set: much quicker than sorting.
-        number = np.ravel_multi_index(tuple((codes - low).T), widths)
-    else:
-        _, number = np.unique(codes, axis=0, return_inverse=True)
-        number = number.reshape(-1)
-    first = np.full(int(number.max()) + 1, len(codes))
-    first[np.flip(number)] = np.flip(np.arange(len(codes)))
-    order = np.argsort(first)[: np.count_nonzero(first < len(codes))]
-    place = np.empty_like(first)
-    place[order] = np.arange(len(order))
-    return codes[first[order]], place[number]
+    rows, axis = codes, 0
+    if math.prod(widths) < 1 << 62:  # one number for a row is much quicker to sort
+        rows, axis = np.ravel_multi_index(tuple((codes - low).T), widths), None
+    _, first, number = np.unique(rows, return_index=True, return_inverse=True, axis=axis)
+    order = np.argsort(first)
+    return codes[first[order]], np.argsort(order)[number.reshape(-1)]

@@ -115,10 +115,6 @@ class Task:
         """Whether a mean over the targets has a meaning: errors in several units have none."""
         return not metric.in_unit or len(set(self.units)) == 1
 
-    def is_of_all_classes(self, metric: Metric) -> bool:
-        """Whether a metric is one of all classes together, where a molecule is of one of them."""
-        return bool(self.one_of) and metric.name in _OF_CLASSES
-
     def evaluate(
         self,
         targets: np.ndarray,
@@ -133,7 +129,8 @@ class Task:
         """
         values: dict[str, float] = {}
         for metric in self.metrics if metrics is None else metrics:
-            of_all = self.is_of_all_classes(metric)
+            # Of all classes together, where a molecule is of one of them.
+            of_all = bool(self.one_of) and metric.name in _OF_CLASSES
             if of_all:
                 known = targets[:, 0] == targets[:, 0]
                 pair = targets[known], predictions[known]

@@ -115,17 +115,15 @@ def pair_bias(table: Tensor, blocks: Sequence[AttentionBlock], channels: int) ->
     """
     if usable(table, channels):
         return [_packed_bias(table, block) for block in blocks]
-    look_up = look_up_spread if table.is_cuda else look_up_plainly
-    return [look_up(table, block.pair_type).permute(0, 3, 1, 2).contiguous() for block in blocks]
+    look_up = look_up_spread if table.is_cuda else functional.embedding
+    looked_up = (look_up(block.pair_type, table) for block in blocks)
+    return [rows.permute(0, 3, 1, 2).contiguous() for rows in looked_up]
 
 
-def look_up_plainly(table: Tensor, pair_type: Tensor) -> Tensor:
-    """Return the row of each pair type: ``[P, H]`` and ``[b, T, T]`` give ``[b, T, T, H]``."""
-    return functional.embedding(pair_type, table)
+def look_up_spread(pair_type: Tensor, table: Tensor) -> Tensor:
+    """Return the rows of ``[P, H]`` of pair types ``[b, T, T]``, as `functional.embedding`.
 
-
-def look_up_spread(table: Tensor, pair_type: Tensor) -> Tensor:
-    """Return the same, with a gradient that a GPU can compute side by side.
+    Its gradient can be computed side by side by a GPU.
 
     On a GPU torch sums the gradient of a row one pair after the other: a step would wait for the
     two rows that most pairs take, padding and the graph token's. So these pairs take their bias by

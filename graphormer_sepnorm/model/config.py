@@ -170,10 +170,6 @@ class GraphormerConfig(Options):
                     "gine+rings"
                 )
 
-    def attends(self, index: int) -> bool:
-        """Whether a layer, counted from 0, has attention."""
-        return index >= self.local_layers
-
     @property
     def reads_graph_token(self) -> bool:
         """Whether predictions are read from the graph token, alone or with the atoms."""

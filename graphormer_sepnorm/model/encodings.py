@@ -118,7 +118,7 @@ class RingEncoding(nn.Module):
 
     The ring of a bond is the smallest that it lies in; r and s are the smallest and the largest of
     the rings of an atom's bonds, 0 if there is none. Added is ``t(r) U + t(s) V`` with
-    ``t(r)_k = 1 if r >= k else 0``, k from 3 to 32. U and V start as zeros (`set_neutral`), so a
+    ``t(r)_k = 1 if r >= k else 0``, k from 3 to 32. U and V start as zeros, so a
     ring larger than all of the training molecules' is taken as their largest, and a size between
     two of theirs is taken as between the two.
     """
@@ -128,11 +128,6 @@ class RingEncoding(nn.Module):
         steps = _LARGEST - _SMALLEST + 1
         self.smallest = nn.Parameter(torch.zeros(steps, width))
         self.largest = nn.Parameter(torch.zeros(steps, width))
-
-    def set_neutral(self) -> None:
-        """Add nothing."""
-        nn.init.zeros_(self.smallest)
-        nn.init.zeros_(self.largest)
 
     def forward(self, rows: Tensor, batch: GraphBatch) -> Tensor:
         """Add to the packed rows ``[B + M, C]``; graph tokens, the first B, stay as they are."""
@@ -147,8 +142,8 @@ class SharedRing(nn.Module):
     """What it means for two atoms that they lie in one ring: ``t(r) U + b t(r) V``.
 
     r is the size of the smallest ring that both lie in (`BlockStructure.pair_type`), 0 if there is
-    none, b is 1 if a bond joins them, ``t(r)_k = 1 if r >= k else 0``. U and V start as zeros
-    (`set_neutral`), as in `RingEncoding`. That two atoms share a ring is a flag of pairs in CSA
+    none, b is 1 if a bond joins them, ``t(r)_k = 1 if r >= k else 0``. U and V start as zeros,
+    as in `RingEncoding`. That two atoms share a ring is a flag of pairs in CSA
     (Menegaux et al. 2023, "Self-Attention in Colors"), and a second set of bonds in TIGT (Choi et
     al. 2024, "Topology-Informed Graph Transformer").
 
@@ -160,11 +155,6 @@ class SharedRing(nn.Module):
         self.largest = largest
         self.any = nn.Parameter(torch.zeros(largest - _SMALLEST + 1, channels))
         self.bonded = nn.Parameter(torch.zeros(largest - _SMALLEST + 1, channels))
-
-    def set_neutral(self) -> None:
-        """Mean nothing."""
-        nn.init.zeros_(self.any)
-        nn.init.zeros_(self.bonded)
 
     def factors(self, ring: Tensor, is_bond: Tensor) -> Tensor:
         """Return ``t(r)`` and ``b t(r)`` side by side, what `forward` takes, ``[P, 2 (K - 2)]``.

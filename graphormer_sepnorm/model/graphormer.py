@@ -24,12 +24,22 @@ from graphormer_sepnorm.model.encodings import (
     PathEncoding,
     RandomWalkEncoding,
     RingEncoding,
+    SharedRing,
 )
-from graphormer_sepnorm.model.layers import Layer, log_degrees, mean_over_atoms, sum_over_atoms
+from graphormer_sepnorm.model.layers import (
+    BiasMixing,
+    DegreeScaler,
+    Layer,
+    log_degrees,
+    mean_over_atoms,
+    sum_over_atoms,
+)
 from graphormer_sepnorm.model.norms import MaskedBatchNorm, SeparateNorm, SharedNorm, make_norm
 from graphormer_sepnorm.model.ops import Linear, dropout
 
 _STD = 0.02  # of initial values
+# What starts with ones for factors and zeros for all else.
+_NEUTRAL = (MaskedBatchNorm, nn.LayerNorm, DegreeScaler, RingEncoding, SharedRing)
 
 
 class ExtraReadout(nn.Module):
@@ -227,7 +237,7 @@ def initialize(model: nn.Module, layers: int, seed: int) -> None:
     Linear weights are sampled from N(0, 0.02 / sqrt(layers)), linear biases are 0, embeddings and
     other tables are sampled from N(0, 0.02). Norms start as the identity (one that is neither
     LayerNorm nor BatchNorm as it was made), and so does what changes Graphormer's own numbers
-    or must not be random where no training molecule reaches it (what has a `set_neutral`).
+    or must not be random where no training molecule reaches it.
     """
     arms = [one for one in model.modules() if isinstance(one, SharedNorm | SeparateNorm)]
     norms = {norm for arm in arms for norm in arm.modules()}
@@ -236,15 +246,14 @@ def initialize(model: nn.Module, layers: int, seed: int) -> None:
             module.running_mean.zero_()
             module.running_var.fill_(1)
             module.num_batches_tracked.zero_()
-        if (set_neutral := getattr(module, "set_neutral", None)) is not None:
-            set_neutral()
-            continue
         if module in norms and not isinstance(module, MaskedBatchNorm | nn.LayerNorm):
             continue
         for name, parameter in module.named_parameters(prefix=prefix, recurse=False):
             short = name.rpartition(".")[2]
-            if isinstance(module, MaskedBatchNorm | nn.LayerNorm):
-                parameter.fill_(1.0 if short == "weight" else 0.0)
+            if isinstance(module, _NEUTRAL):
+                parameter.fill_(1.0 if short in ("weight", "plain") else 0.0)
+            elif isinstance(module, BiasMixing):
+                parameter.zero_().fill_diagonal_(1)
             elif isinstance(module, nn.Linear) and short == "bias":
                 parameter.zero_()
             elif not parameter.is_meta:  # one that has no values, for its shape, takes no memory

@@ -61,11 +61,6 @@ class BiasMixing(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.eye(heads))
 
-    def set_neutral(self) -> None:
-        """Become the identity."""
-        with torch.no_grad():  # `nn.init.eye_` makes one on torch's default device
-            self.weight.zero_().fill_diagonal_(1)
-
     def forward(self, biases: Sequence[BlockBias]) -> list[BlockBias]:
         """Return the biases of this layer, laid out like those given, one per attention block."""
         return [mix_bias(bias, self.weight) for bias in biases]
@@ -83,11 +78,6 @@ class DegreeScaler(nn.Module):
         super().__init__()
         self.plain = nn.Parameter(torch.ones(width))
         self.by_degree = nn.Parameter(torch.zeros(width))
-
-    def set_neutral(self) -> None:
-        """Become the identity."""
-        nn.init.ones_(self.plain)
-        nn.init.zeros_(self.by_degree)
 
     def forward(self, update: Tensor, log_degree: Tensor, messages: Tensor | None) -> Tensor:
         """Scale ``update [R, C]`` by ``log_degree [R, 1]``, and add messages, if there are any."""
@@ -170,7 +160,7 @@ class Layer(nn.Module):
         super().__init__()
         self.pre = config.norm_position == "pre"
         self.dropout = config.dropout
-        width, heads, attends = config.width, config.heads, config.attends(index)
+        width, heads, attends = config.width, config.heads, index >= config.local_layers
         # Before the first attention the graph token is the same for every graph.
         first = index <= config.local_layers if self.pre else not attends
         self.attention_norm = make_norm(config.norm, width, first=first)

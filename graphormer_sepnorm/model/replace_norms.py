@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import torch
@@ -68,7 +69,6 @@ class ReplacedNorms:
 class _Seen:
     """What one LayerNorm met in the example."""
 
-    like: Tensor  # empty, in dtype and device of its input
     other_shape: list[int] | None = None  # of an input that is not [N, L, D]
     same_cls: bool = False  # whether [CLS] was the same in every sequence
     computes_more: bool = False  # whether its output was not that of `layer_norm`
@@ -157,9 +157,6 @@ def replace_norms(
                 new[norm] = ShareNorm.from_layer_norm(norm, tok_kind)
             else:
                 new[norm] = SepNorm.from_layer_norm(norm, cls_kind, tok_kind, cls_position)
-            if norm.weight is None:  # which would have said where, and in which precision
-                like = seen[norm].like
-                new[norm].to(like.device, torch.promote_types(like.dtype, torch.float32))
         model.set_submodule(name, new[norm])
     for module in model.modules():
         # Encoders of torch ask only the norms of the first layer, which may have been left out,
@@ -233,7 +230,7 @@ def _computes_more(norm: nn.LayerNorm, args: tuple[Any, ...], named: Any, found:
     return not bool((found.to(dtype) - wanted).abs().max() <= allowed)
 
 
-def _reason_to_keep(norm: nn.Module, wanted: bool, force: bool, seen: _Seen | None) -> str:
+def _reason_to_keep(norm: nn.LayerNorm, wanted: bool, force: bool, seen: _Seen | None) -> str:
     """Why a norm stays as it is; empty if it need not."""
     if not wanted:
         return "left out by where="
@@ -241,6 +238,8 @@ def _reason_to_keep(norm: nn.Module, wanted: bool, force: bool, seen: _Seen | No
         return "not called in the example"
     if shape := seen.other_shape:
         return f"acts on {shape} in the example, not on [N, L, D]"
+    if norm.weight is None:
+        return "has no weight that another norm could begin with"
     if seen.computes_more and not force:
         return f"{_class_of(norm)} does more than layer_norm; force=True replaces it all the same"
     return ""
@@ -269,14 +268,15 @@ def _look(
     named = isinstance(example, Mapping)
     args = () if named else (example,) if isinstance(example, Tensor) else tuple(example)
     kwargs = dict(example) if named else {}
-    first = next((one for one in _tensors((args, kwargs)) if one.dim()), None)
+    given = (one for one in (*args, *kwargs.values()) if isinstance(one, Tensor))
+    first = next((one for one in given if one.dim()), None)
     if first is None:
         raise ConfigError("example= holds no tensor: give what the model is called with")
     met: dict[nn.Module, _Seen] = {}
 
     def note(norm: Any, args: tuple[Any, ...], named: dict[str, Any], found: Any) -> None:
         tokens = (*args, *named.values())[0]
-        seen, shape = met.setdefault(norm, _Seen(tokens.new_empty(0))), list(tokens.shape)
+        seen, shape = met.setdefault(norm, _Seen()), list(tokens.shape)
         if len(shape) == 3 and shape[0] == len(first) and -shape[1] <= position < shape[1]:
             cls = tokens[:, position].float()
             seen.same_cls |= bool((cls - cls[:1]).abs().max() <= _ROUNDING * cls.abs().max())
@@ -297,15 +297,6 @@ def _look(
         for hook in hooks:
             hook.remove()
     return met
-
-
-def _tensors(given: Any) -> Iterator[Tensor]:
-    """Go through the tensors of arguments, which may be lists and mappings of them."""
-    if isinstance(given, Tensor):
-        yield given
-    elif isinstance(given, Mapping | list | tuple):
-        for one in given.values() if isinstance(given, Mapping) else given:
-            yield from _tensors(one)
 
 
 def _made_up(model: nn.Module, position: int) -> Any:
@@ -353,23 +344,18 @@ def _hand_padding_on(model: nn.Module, norms: list[str]) -> tuple[tuple[str, ...
 
     Returns the outer ones of these modules, and the norms in none of them.
     """
-    names: dict[nn.Module, list[str]] = {}
-    for name, module in model.named_modules(remove_duplicate=False):
-        names.setdefault(module, []).append(name)
-    padding, outermost, within = PaddingMask(), [], ()
-    for module, own in names.items():
-        around = tuple(f"{name}." if name else "" for name in own)
-        if not any(norm.startswith(around) for norm in norms):
-            continue
-        if argument := _own_mask(module):
-            padding.read_by(module, _shown(own[0]), argument)
-            if not own[0].startswith(within):
-                outermost.append(_shown(own[0]))
-                within += around
-    reached = [norm for norm in norms if norm.startswith(within)]
+    new = {name: model.get_submodule(name) for name in norms}
+    padding, outermost, reached = PaddingMask(), [], set()
+    for name, module in model.named_modules():
+        within = {*module.modules()}.intersection(new.values())
+        if within and (argument := _own_mask(module)):
+            padding.read_by(module, _shown(name), argument)
+            if not within <= reached:
+                outermost.append(_shown(name))
+            reached |= within
     for norm in reached:
-        model.get_submodule(norm).padding = padding  # type: ignore[assignment]
-    return tuple(outermost), tuple(norm for norm in norms if norm not in reached)
+        norm.padding = padding
+    return tuple(outermost), tuple(name for name in norms if new[name] not in reached)
 
 
 def _own_mask(module: nn.Module) -> str | None:
@@ -400,70 +386,64 @@ class PaddingMask:
     def __init__(self) -> None:
         # Of [N, L] True for real tokens; None: all are, or no call is under way.
         self.real: Tensor | None = None
-        self.under_way: _Reader | None = None  # what noted the mask of the call
+        self.under_way = ""  # what noted the mask of the call
         self._first = ""
 
     def read_by(self, module: nn.Module, name: str, argument: str) -> None:
         """Note the mask in an argument of a module of this name, whenever it is called."""
-        reader = _Reader(self, module, name, argument)
-        module.register_forward_pre_hook(reader.begin, with_kwargs=True)
-        module.register_forward_hook(reader.end, always_call=True)  # after an error too
-        self._first = self._first or reader.name
+        # Partial functions, not closures, so that they are copied with the model.
+        begin, end = partial(self._begin, name, argument), partial(self._end, name)
+        module.register_forward_pre_hook(begin, with_kwargs=True)
+        module.register_forward_hook(end, always_call=True)  # after an error too
+        self._first = self._first or name
 
     def of(self, tokens: Tensor) -> Tensor | None:
         """Return the mask for tokens ``[N, L, D]``."""
-        if self.under_way is None:
+        if not self.under_way:
             raise ConfigError(
                 "BatchNorm over tokens was called where it cannot know the padding, outside of "
                 f"{self._first} and its like: turn gradient checkpointing off, or call these"
             )
         if self.real is not None and self.real.shape != tokens.shape[:2]:
             raise ConfigError(
-                f"{self.under_way.name} was given a padding mask of {list(self.real.shape)}, and "
+                f"{self.under_way} was given a padding mask of {list(self.real.shape)}, and "
                 f"inside of it BatchNorm met {list(tokens.shape[:2])} tokens: leave these norms "
                 "out (where=), or replace the norms of each encoder by itself"
             )
         return self.real
 
-
-class _Reader:
-    """The hooks of one module. An object, not a closure, so that they are copied with the model."""
-
-    def __init__(self, padding: PaddingMask, module: nn.Module, name: str, argument: str) -> None:
-        self.padding, self.argument, self.name = padding, argument, name
-        self.index = [*inspect.signature(module.forward).parameters].index(argument)
-
-    def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self.padding.under_way not in (None, self):
+    def _begin(
+        self, name: str, argument: str, module: nn.Module, args: tuple[Any, ...], kwargs: Any
+    ) -> None:
+        if self.under_way not in ("", name):
             return
-        given = args[self.index] if self.index < len(args) else kwargs.get(self.argument)
+        index = [*inspect.signature(module.forward).parameters].index(argument)
+        given = args[index] if index < len(args) else kwargs.get(argument)
         if given is not None and not (isinstance(given, Tensor) and given.dim() == 2):
             if module.training:
                 shape = list(given.shape) if isinstance(given, Tensor) else type(given).__name__
                 raise ConfigError(
-                    f"{self.name} was given the {self.argument} {shape}, from which BatchNorm over "
-                    "tokens cannot tell the padding: turn gradient checkpointing off, or call the "
-                    "model with a mask [N, L]"
+                    f"{name} was given the {argument} {shape}, from which BatchNorm over tokens "
+                    "cannot tell the padding: turn gradient checkpointing off, or call the model "
+                    "with a mask [N, L]"
                 )
             given = None  # in evaluation nobody looks
-        self.padding.real = None if given is None else self.real_tokens(given)
-        self.padding.under_way = self
+        # Hugging Face marks real tokens by 1; torch padding by True, or by minus infinity. Floats
+        # of Hugging Face's argument may also be what is added to scores: 0 for real tokens and
+        # something negative for padding.
+        if given is None:
+            self.real = None
+        elif argument != _MARKS_REAL:
+            self.real = ~given if given.dtype == torch.bool else given == 0
+        elif given.is_floating_point():
+            self.real = torch.where((given > 0).any(), given > 0, given >= 0)
+        else:
+            self.real = given != 0
+        self.under_way = name
 
-    def end(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if self.padding.under_way is self:
-            self.padding.real = self.padding.under_way = None
-
-    def real_tokens(self, given: Tensor) -> Tensor:
-        """Hugging Face marks real tokens by 1; torch padding by True, or by minus infinity.
-
-        Floats of Hugging Face's argument may also be what is added to scores: 0 for real tokens and
-        something negative for padding.
-        """
-        if self.argument == _MARKS_REAL:
-            if given.is_floating_point():
-                return torch.where((given > 0).any(), given > 0, given >= 0)
-            return given != 0
-        return ~given if given.dtype == torch.bool else given == 0
+    def _end(self, name: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if self.under_way == name:
+            self.real, self.under_way = None, ""
 
 
 def _shown(name: str) -> str:

@@ -57,12 +57,10 @@ class TokenNorm(nn.Module):
 
     Attributes:
         padding: Where to find the padding mask if none is given (`replace_norms` sets it).
-        of_no_weight: Whether it stands for a LayerNorm of which a state dict holds nothing.
     """
 
     weight = bias = _NoLayerNorm()
     padding: PaddingMask | None = None
-    of_no_weight = False
 
     def __init__(self, hidden_size: int, eps: float) -> None:
         super().__init__()
@@ -104,7 +102,6 @@ class TokenNorm(nn.Module):
     def _begin_as(self, norm: nn.LayerNorm) -> Self:
         """Take weight, bias, eps, dtype, device and mode of a LayerNorm over, in each branch."""
         self.eps = norm.eps
-        self.of_no_weight = norm.weight is None
         for branch in self.children():
             branch.eps = norm.eps  # type: ignore[assignment]
             if norm.weight is not None:
@@ -121,8 +118,6 @@ class TokenNorm(nn.Module):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         """Take the weight and bias of a LayerNorm for each branch; what it has not stays."""
         branches = dict(self.named_children())
-        if self.of_no_weight and not any(key.startswith(prefix) for key in state_dict):
-            state_dict.update(self.state_dict(prefix=prefix))
         for name in ("weight", "bias"):
             takers = [one for one in branches if getattr(branches[one], name, None) is not None]
             if f"{prefix}{name}" in state_dict and takers:

@@ -19,13 +19,6 @@ from graphormer_sepnorm.chem.molecules import (
 )
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
 
-# Some of the seven of ogbg-molhiv's 41,127 that current RDKit refuses.
-UNREADABLE = [
-    "CC(c1cccs1)=[N+]1[N-]C(N)=[S+][AlH3-]12[OH+]B(c1ccccc1)[OH+]2",
-    "[Na+].c1ccc([SH+][GeH2+]2[SH+]c3ccccc3[SH+]2)c([SH+][GeH2+]2[SH+]c3ccccc3[SH+]2)c1",
-    "O=C1O[Al]23(OC1=O)(OC(=O)C(=O)O2)OC(=O)C(=O)O3",
-    "Cc1ccc([B-2]2(c3ccc(C)cc3)=NCCO2)cc1",
-]
 ETHANOL = Chem.MolToMolBlock(Chem.MolFromSmiles("CCO"))
 
 
@@ -50,6 +43,8 @@ def test_readable(smiles, atoms):
         ("C1CC", "unclosed ring"),
         ("CC(C)(C)(C)C", "valence for atom # 1 C, 5,"),
         ("c1cccc1", "kekulize"),
+        # One of the seven of ogbg-molhiv's 41,127 that current RDKit refuses.
+        ("Cc1ccc([B-2]2(c3ccc(C)cc3)=NCCO2)cc1", "Explicit valence"),
         ("C((", "around position 3"),
         ("CCO ethanol", "space"),
         ("C\tC", "space"),
@@ -108,11 +103,6 @@ def test_a_monstrous_smiles_is_not_tried():
         assert len(reason) < 100
     assert parse_smiles("C" * 2_000).readable
     assert len(parse_smiles("C" * 1000 + "(").reason) < 200
-
-
-def test_molecules_of_ogbg_molhiv_that_cannot_be_read():
-    for smiles in UNREADABLE:
-        assert "Explicit valence" in parse_smiles(smiles).reason
 
 
 def test_canonical_smiles_is_one_for_all_spellings():

@@ -1,4 +1,4 @@
-"""Distances, shortest paths and pair types against enumeration of all paths and networkx."""
+"""Distances, shortest paths and pair types in C against enumeration of all paths and networkx."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from reference.any_graphs import graphs_of_any_kind, large_systems, random_codes
 from reference.extensions import ring_of_bond, shared_rings
 from reference.literal import PlainGraph, counted_path_shares, distances, path_shares
 from reference.molecules import C60, TIE_FREE, TIED, directed_graph, graph, molecule, renumbered
-from reference.structure_in_numpy import SAME_ATOM, UNREACHABLE
 from reference.structures import (
+    assert_same_stores,
     assert_shares,
     pair_types,
     type_distance,
@@ -21,8 +21,12 @@ from reference.structures import (
 )
 from torch_geometric.data import Data
 
+from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs import structure
 from graphormer_sepnorm.graphs.store import GraphStore
+
+# The first two pair types of every table.
+SAME_ATOM, UNREACHABLE = 0, 1
 
 
 def assert_as_enumerated(graphs: list[Data], hops: int) -> None:
@@ -60,7 +64,13 @@ def assert_as_enumerated(graphs: list[Data], hops: int) -> None:
 
 @pytest.mark.parametrize("hops", [1, 2, 5, 20])
 def test_named_molecules(hops):
-    assert_as_enumerated([molecule(s) for s in (*TIE_FREE.values(), *TIED.values())], hops)
+    smiles = [*TIE_FREE.values(), *TIED.values(), "C", "[Na+].[Cl-]", "C1CC1.CCO"]
+    assert_as_enumerated([molecule(text) for text in smiles], hops)
+
+
+def test_real_molecules(zinc_graphs):
+    assert_as_enumerated(zinc_graphs, 20)
+    assert_as_enumerated([molecule(C60)], 20)
 
 
 RINGS = {
@@ -89,10 +99,19 @@ def test_rings_of_directed_bonds_are_closed_the_way_the_bonds_lead():
     assert not open_end.ring_sizes.any()  # a bond and its own way back are no ring
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.lists(graphs_of_any_kind(), min_size=1, max_size=3), st.integers(1, 7))
 def test_any_graphs(graphs, hops):
     assert_as_enumerated(graphs, hops)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.integers(2, 20), st.floats(0, 0.3), st.integers(0, 2**31), st.booleans())
+def test_random_graphs(n, density, seed, directed):
+    drawn = networkx.gnp_random_graph(n, density, seed=seed, directed=directed)
+    codes = np.random.default_rng(seed).integers(0, 3, drawn.number_of_edges()).tolist()
+    make = directed_graph if directed else graph
+    assert_as_enumerated([make(n, list(drawn.edges), codes)], 20)
 
 
 @pytest.mark.parametrize("rescaled", [False, True])
@@ -149,6 +168,27 @@ def test_path_counts_beyond_float64():
     }
 
 
+def test_counts_that_vanish_beside_others(monkeypatch):
+    """Beside 4^560 paths to other atoms two are as good as none; each is still half of the two."""
+    monkeypatch.setattr(structure, "LARGEST_COUNT", 50.0)
+    layers, wide = 560, 4
+    bonds, before, last = [], [0], 0
+    for first in range(1, layers * wide, wide):
+        layer = range(first, first + wide)
+        bonds += [(one, other) for one in before for other in layer]
+        before = list(layer)
+    for atom in range(before[-1] + 1, before[-1] + layers):
+        bonds.append((last, atom))
+        last = atom
+    fork = [(last, last + 1), (last, last + 2), (last + 1, last + 3), (last + 2, last + 3)]
+    far = directed_graph(last + 4, bonds + fork, [1] * (len(bonds) + 4))
+    store = GraphStore.from_graphs([far], 3)
+    pair_type = store.pair_type[last + 3]
+    assert store.type_distance[pair_type] == layers + 1
+    path = slice(store.type_start[pair_type], store.type_start[pair_type + 1])
+    assert store.type_share[path].tolist() == [structure.SHARE_UNIT] * 3
+
+
 def test_chain_of_500_atoms():
     codes = random_codes(499)
     data = graph(500, [(i, i + 1) for i in range(499)], codes)
@@ -170,15 +210,17 @@ def test_kinds_that_appear_only_in_a_later_block(monkeypatch):
         graph(3, [(0, 1), (1, 2)], [0, 7]),
         graph(2, [(0, 1)], [3]),
     ]
-    together = GraphStore.from_graphs(graphs, 5)
+    molecules = [molecule(text) for text in ("C", *TIED.values(), *TIE_FREE.values(), "C#N")]
+    together = [GraphStore.from_graphs(several, 5) for several in (graphs, molecules)]
     monkeypatch.setattr("graphormer_sepnorm.graphs.packed_graphs._BLOCK_PAIRS", 1)
-    assert_as_enumerated(graphs, 5)
-    apart = GraphStore.from_graphs(graphs, 5)
-    for index in range(len(graphs)):
-        for one, other in zip(
-            pair_types(together, index).flat, pair_types(apart, index).flat, strict=True
-        ):
-            assert type_shares(together, one) == type_shares(apart, other)
+    for several, whole in zip((graphs, molecules), together, strict=True):
+        assert_same_stores(GraphStore.from_graphs(several, 5), whole)
+
+
+def test_the_first_conflict_is_reported():
+    twice = graph(4, [(0, 1), (2, 3), (2, 3), (1, 2), (1, 2)], [1, 1, 2, 1, 2])
+    with pytest.raises(DataError, match=r"^graph 1: atom 1 has two different bonds"):
+        GraphStore.from_graphs([graph(2, [(0, 1)]), twice, twice], 5)
 
 
 @pytest.mark.parametrize("equal_bonds", [False, True])

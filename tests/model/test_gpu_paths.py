@@ -7,11 +7,12 @@ import pytest
 import torch
 from reference.models import VARIANTS, name_of, relative_error, small_model, stored
 from reference.molecules import TIED, molecule
+from torch.nn.functional import embedding
 
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, TOKEN_PAIR
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
 from graphormer_sepnorm.model import attention_ops
-from graphormer_sepnorm.model.attention_ops import look_up_plainly, look_up_spread, plain_attention
+from graphormer_sepnorm.model.attention_ops import look_up_spread, plain_attention
 from graphormer_sepnorm.model.layers import BiasMixing
 
 SMILES = ("CCO", "c1ccccc1C(=O)O", "N", TIED["caffeine"], "C.CC(C)Cl", "C1CC1N")
@@ -51,9 +52,9 @@ def test_spread_look_up_is_the_plain_one(dtype, compiled, padded, monkeypatch):
     if compiled:
         torch.compiler.reset()
         spread = torch.compile(spread, fullgraph=True, backend="eager")
-    for look_up in (look_up_plainly, spread):
+    for look_up in (embedding, spread):
         own = table.clone().requires_grad_()
-        rows = look_up(own, pair_type)
+        rows = look_up(pair_type, own)
         rows.backward(slope)
         results.append((rows.detach(), own.grad))
     assert torch.equal(results[1][0], results[0][0])
@@ -65,7 +66,6 @@ def test_no_row_is_looked_up_by_more_pairs_than_the_commonest_of_atoms(padded, m
     _, batch = padded
     pair_type = batch.blocks[0].pair_type
     looked_up = []
-    embedding = torch.nn.functional.embedding
 
     def noted(indices, weight):
         looked_up.append(indices)
@@ -73,47 +73,35 @@ def test_no_row_is_looked_up_by_more_pairs_than_the_commonest_of_atoms(padded, m
 
     monkeypatch.setattr(attention_ops.functional, "embedding", noted)
     table = torch.randn(FIRST_ATOM_PAIR + len(batch.type_distance), 3)
-    look_up_plainly(table, pair_type)
-    look_up_spread(table, pair_type)
+    look_up_spread(pair_type, table)
     of_atoms = groups(pair_type[pair_type > TOKEN_PAIR])
-    assert [groups(indices) > of_atoms for indices in looked_up] == [True, False]
+    (taken,) = looked_up
+    assert groups(taken) <= of_atoms < groups(pair_type)
 
 
 @pytest.mark.parametrize("options", [VARIANTS[2], VARIANTS[-1]], ids=name_of)
-def test_model_is_the_same_with_the_spread_look_up(options, padded, monkeypatch):
+def test_a_gpu_looks_up_spread_with_the_same_gradients_and_a_cpu_does_not(
+    options, padded, monkeypatch
+):
     vocabulary, batch = padded
     model = small_model(vocabulary, **options).train()
-    results = []
-    for look_up in (look_up_plainly, look_up_spread):
-        monkeypatch.setattr(attention_ops, "look_up_plainly", look_up)
+    used, results = [], []
+    monkeypatch.setattr(
+        attention_ops, "look_up_spread", lambda *given: used.append(0) or look_up_spread(*given)
+    )
+    table = model.bias.table
+    for kind in (torch.Tensor, OnGpu):
+        monkeypatch.setattr(
+            model.bias, "table", lambda batch, kind=kind: table(batch).as_subclass(kind)
+        )
         model.zero_grad()
         outputs = model(batch)
         (outputs * torch.linspace(1, 2, outputs.numel()).view_as(outputs)).sum().backward()
         results.append([outputs, *(parameter.grad for parameter in model.parameters())])
+        assert bool(used) == (kind is OnGpu)
     largest = max(float(gradient.abs().max()) for gradient in results[0][1:])
     for one, other in zip(*results, strict=True):
         assert float((one - other).detach().abs().max()) < 1e-12 * largest
-
-
-def test_a_gpu_looks_up_spread_and_a_cpu_does_not(padded, monkeypatch):
-    vocabulary, batch = padded
-    used = []
-
-    def noted(look_up):
-        def noting(table, pair_type):
-            used.append(look_up)
-            return look_up(table, pair_type)
-
-        return noting
-
-    for look_up in (look_up_plainly, look_up_spread):
-        monkeypatch.setattr(attention_ops, look_up.__name__, noted(look_up))
-    bias = small_model(vocabulary).bias
-    bias(batch)
-    table = bias.table(batch).as_subclass(OnGpu)
-    monkeypatch.setattr(bias, "table", lambda _: table)
-    bias(batch)
-    assert used == [look_up_plainly, look_up_spread]
 
 
 def test_bias_is_mixed_as_the_formula_says():

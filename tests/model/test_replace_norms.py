@@ -170,37 +170,6 @@ def test_the_originals_outputs_and_state_dicts(name):
                 torch.testing.assert_close(output(swapped, given), truth, rtol=1e-5, atol=1e-5)
 
 
-class NoWeight(nn.Module):
-    """Norms without a weight, as those of diffusion transformers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.mix = nn.Linear(L, L)
-        self.norm = nn.LayerNorm(D, elementwise_affine=False)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        return self.norm(self.mix(tokens.mT).mT)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
-def test_norms_without_a_weight_keep_precision_and_state_dicts_of_the_model(dtype):
-    model, tokens = NoWeight().to(dtype), torch.randn(N, L, D, dtype=dtype)
-    original = copy.deepcopy(model.state_dict())
-    replace_norms(model, "bn", "bn", example=tokens)
-    # Statistics of numbers in half precision are kept in more.
-    wanted = torch.promote_types(dtype, torch.float32)
-    assert model.norm.cls_norm_layer.running_mean.dtype == wanted
-    for training in (True, False):
-        assert model.train(training)(tokens).dtype == dtype
-    own = copy.deepcopy(model.norm.state_dict())
-    assert model.load_state_dict(original)
-    torch.testing.assert_close(model.norm.state_dict(), own)
-    # What is missing of the new norm itself is an error as ever.
-    partly = {key: value for key, value in model.state_dict().items() if "running" not in key}
-    with pytest.raises(RuntimeError, match="Missing key"):
-        model.load_state_dict(partly)
-
-
 @WITH_MASK
 @pytest.mark.parametrize("shared", [False, True], ids=["bn+bn", "shared-bn"])
 def test_batch_norm_over_tokens_leaves_padding_out(name, shared):
@@ -573,7 +542,7 @@ class Odd(nn.Module):
         self.other = nn.ModuleDict({"norm": self.one["norm"]})
         self.heads = nn.LayerNorm(4)
         self.time_first = nn.LayerNorm(D)
-        self.unused = nn.LayerNorm(D)
+        self.unused, self.plain = nn.LayerNorm(D), nn.LayerNorm(D, elementwise_affine=False)
         self.root = nn.RMSNorm(D)
         self.mix = nn.Linear(D, D)
 
@@ -581,7 +550,7 @@ class Odd(nn.Module):
         cls = torch.ones_like(tokens[:, :1])
         tokens = self.first(torch.cat([cls, tokens], dim=1))
         tokens = self.root(tokens + self.mix(tokens.mean(1, keepdim=True)))
-        tokens = self.other["norm"](self.one["norm"](tokens))
+        tokens = self.plain(self.other["norm"](self.one["norm"](tokens)))
         tokens = self.heads(tokens.unflatten(2, (-1, 4))).flatten(2)
         return self.time_first(tokens.transpose(0, 1)).transpose(0, 1)
 
@@ -595,6 +564,7 @@ def test_what_is_kept_and_why():
         "heads": f"acts on [{N}, {L + 1}, 4, 4] in the example, not on [N, L, D]",
         "time_first": f"acts on [{L + 1}, {N}, {D}] in the example, not on [N, L, D]",
         "unused": "not called in the example",
+        "plain": "has no weight that another norm could begin with",
         "root": "RMSNorm is no nn.LayerNorm over the last axis",
     }
     assert "kept       not called in the example" in str(report)

@@ -183,6 +183,7 @@ def test_needed_memory_is_what_the_tensors_take(targets) -> None:
             *vars(kept["_bonds"]).values(),
             *(vars(kept["_ring_pairs"]).values() if more else ()),
         ]
-        tensors = [one for one in (*kept.values(), *listed) if isinstance(one, torch.Tensor)]
+        several = *kept["_of_atoms"].values(), *kept["_of_graphs"].values(), *listed
+        tensors = [one for one in (*kept.values(), *several) if isinstance(one, torch.Tensor)]
         taken = sum(one.nbytes for one in tensors)
         assert 0.7 * taken < ResidentGraphs.needed_bytes(store, more, more) < 1.4 * taken
