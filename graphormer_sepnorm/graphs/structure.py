@@ -31,6 +31,7 @@ from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.kernels.library import integers, pointers, required_library
 
+_LARGEST_LOOKUP = 1 << 16
 _DONE, _NO_MEMORY = -1, -2
 
 # Shares of paths are kept in fixed point. Sums of the same shares in another order differ in the
@@ -195,9 +196,15 @@ def _distinct_rows(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return codes[:1], np.zeros(len(codes), np.int64)
     low, high = codes.min(axis=0).tolist(), codes.max(axis=0).tolist()
     widths = [top - bottom + 1 for bottom, top in zip(low, high, strict=True)]
-    rows, axis = codes, 0
-    if math.prod(widths) < 1 << 62:  # one number for a row is much quicker to sort
-        rows, axis = np.ravel_multi_index(tuple((codes - low).T), widths), None
-    _, first, number = np.unique(rows, return_index=True, return_inverse=True, axis=axis)
-    order = np.argsort(first)
-    return codes[first[order]], np.argsort(order)[number.reshape(-1)]
+    if math.prod(widths) <= _LARGEST_LOOKUP:
+        # Few combinations are possible, as in nearly every data set: much quicker than sorting.
+        number = np.ravel_multi_index(tuple((codes - low).T), widths)
+    else:
+        _, number = np.unique(codes, axis=0, return_inverse=True)
+        number = number.reshape(-1)
+    first = np.full(int(number.max()) + 1, len(codes))
+    first[np.flip(number)] = np.flip(np.arange(len(codes)))
+    order = np.argsort(first)[: np.count_nonzero(first < len(codes))]
+    place = np.empty_like(first)
+    place[order] = np.arange(len(order))
+    return codes[first[order]], place[number]
