@@ -9,14 +9,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 # Folder -> lines of Python that it may have, and what it is to have.
 LINES = {
-    "graphormer_sepnorm": (29_710, 26_000),
+    "graphormer_sepnorm": (29_626, 26_000),
     "graphormer_sepnorm/cli": (1_709, 1_800),
     "graphormer_sepnorm/compare": (2_135, 1_900),
     "graphormer_sepnorm/datasets": (3_371, 2_200),
     "graphormer_sepnorm/tables": (1_622, 1_700),
-    "graphormer_sepnorm/inference": (2_950, 2_800),
+    "graphormer_sepnorm/inference": (2_961, 2_800),
     "graphormer_sepnorm/training": (2_889, 2_900),
-    "tests": (31_432, 26_000),
+    "tests": (30_988, 26_000),
 }
 WORDS = 25_000  # of README, CONTRIBUTING and docs, but not of docs/experiments
 LONGEST_FILE = 500

@@ -363,3 +363,11 @@ def test_public_names():
         assert getattr(graphormer_sepnorm, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         graphormer_sepnorm.nonsense  # noqa: B018
+
+
+def test_a_prediction_loads_no_compiler():
+    """On the meta device some functions of torch would: a second, and 70 MB."""
+    names = ("esol", "zinc", "molhiv")
+    each = "; ".join(f"Predictor.load({name!r}, device='cpu').predict(['CCO'])" for name in names)
+    loaded = loaded_by(f"from graphormer_sepnorm import Predictor; {each}")
+    assert loaded & {"torch._dynamo", "sympy", "lightning", "sklearn", "pandas"} == set()

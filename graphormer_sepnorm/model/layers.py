@@ -59,7 +59,7 @@ class BiasMixing(nn.Module):
 
     def __init__(self, heads: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.eye(heads))
+        self.weight = nn.Parameter(torch.zeros(heads, heads).fill_diagonal_(1))
 
     def forward(self, biases: Sequence[BlockBias]) -> list[BlockBias]:
         """Return the biases of this layer, laid out like those given, one per attention block."""
@@ -115,7 +115,7 @@ class BondMessages(nn.Module):
         self.bond = nn.Embedding(bond_rows, width, padding_idx=0)
         self.rings = SharedRing(width, _LARGEST_RING) if rings else None
         if self.rings is not None:
-            kind = torch.arange(RING_KINDS)
+            kind = torch.arange(RING_KINDS, device="cpu")  # also of a network on the meta device
             factors = self.rings.factors(kind // 2, kind % 2 == 1)
             self.register_buffer("ring_factors", factors, persistent=False)
         self.ends = Linear(width, width, bias=False) if states else None
