@@ -208,6 +208,8 @@ def pool(arguments: list[str]) -> int:
     add("directories", metavar="DIR", nargs="+", type=_path, help="of compare or crossvalidate")
     add("-o", "--output", metavar="FILE", type=_path, help="write the table there too, as CSV")
     options = parser.parse_args(arguments)
+    for directory in options.directories:
+        _require_directory(directory)
     from graphormer_sepnorm.compare import pooling
 
     with _writing_reports(options.output or Path()):
@@ -441,8 +443,7 @@ def make_report(directory: Path, baseline: str | None = None) -> int:
     Raises:
         GraphormerError: There is nothing to report, or what there is cannot be used.
     """
-    if not directory.is_dir():
-        raise ConfigError(f"there is no comparison in {directory}")
+    _require_directory(directory)
     silence_known_noise()
     from graphormer_sepnorm.compare.report import summary, write_report
     from graphormer_sepnorm.compare.results import collect
@@ -453,6 +454,11 @@ def make_report(directory: Path, baseline: str | None = None) -> int:
         results = write_report(directory)
     print(f"{summary(results)}\n\nreport  {directory / 'report.html'}", flush=True)
     return 0
+
+
+def _require_directory(directory: Path) -> None:
+    if not directory.is_dir():
+        raise ConfigError(f"there is no comparison in {directory}")
 
 
 def report_folds(plan: Plan, directory: Path) -> None:
