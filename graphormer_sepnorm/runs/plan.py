@@ -268,7 +268,7 @@ class Plan:
             if arm not in more
         ]
         differing = [
-            f"{where}--{name} is {now} here and {before} in {self.file}"
+            f"{where}--{name} is {_said(now)} here and {_said(before)} in {self.file}"
             for where, stored, given in pairs
             for name, (before, now) in stored.differences(given).items()
             if name != "data.root"
@@ -288,3 +288,7 @@ def other_format(path: Path, found: Any, known: int) -> str:
         f"{path} is of format {found}, and this version of graphormer_sepnorm knows format {known} "
         "only: use the version that wrote it, or start in another directory"
     )
+
+
+def _said(value: Any) -> Any:
+    return "not given" if value is None else value

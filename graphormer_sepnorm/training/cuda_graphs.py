@@ -46,6 +46,13 @@ log = logging.getLogger(__name__)
 _WARM_UP = 3
 
 
+def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """Return a tensor of the host on `device`, without waiting for a GPU to end its work."""
+    if torch.device(device).type == "cuda" and not tensor.is_cuda:
+        tensor = tensor.pin_memory()  # from ordinary memory a copy would wait
+    return tensor.to(device, non_blocking=True)
+
+
 @dataclass(eq=False)
 class TrainingStep:
     """Forward, backward, clipping, optimizer and average; the host never waits for the device.
@@ -305,10 +312,7 @@ class CapturedTraining(Callback):
         # The fused AdamW of a GPU reads float32; on a CPU rates stay what the schedule gives.
         precision = torch.float32 if on_gpu else torch.float64
         numbers = torch.tensor([module.labels_of_step(batch_idx), share, *rates], dtype=precision)
-        inputs = (
-            torch.from_numpy(indices).to(device, non_blocking=True),
-            numbers.to(device, non_blocking=True),
-        )
+        inputs = sent(torch.from_numpy(indices), device), sent(numbers, device)
         shape, seed = self._shape(indices), module.dropout_seed(batch_idx)
         planned = self._planned[shape.graphs] == shape
         if planned and on_gpu:
