@@ -127,7 +127,7 @@ def test_options_that_differ_are_refused_with_both_values() -> None:
     wide = Arm("sepnorm", {"model.width": 8, "model.norm": "sepnorm"})
     for options, arms, named in (
         ({"model.layers": 3}, (), "--model.layers is 3 here and 2 in compare.yaml"),
-        ({"data.units": "m"}, (), r"--data.units is \['m'\] here and None in"),
+        ({"data.units": "m"}, (), r"--data.units is \['m'\] here and not given in"),
         ({}, (wide,), "'sepnorm': --model.width is 8 here and 80 in"),
         ({}, norms("bn+ln"), "'sepnorm' and 'bn\\+ln'"),
     ):
