@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from types import FrameType
 from typing import Any, NoReturn
 
 from graphormer_sepnorm.errors import ConfigError, GraphormerError, Interrupted
@@ -99,10 +100,16 @@ def run(
 def _run(name: str, command: Callable[[list[str]], int | None], arguments: list[str]) -> int:
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
+    interrupted = threading.Event()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        interrupted.set()
+        signal.default_int_handler(number, frame)
+
     try:
         # SIGTERM (of a batch system, say) and SIGHUP mean what Ctrl-C does. Other threads get none.
         main = threading.current_thread() is threading.main_thread()
-        with answered_by(signal.default_int_handler) if main else nullcontext():
+        with answered_by(interrupt) if main else nullcontext():
             return command(arguments) or 0
     except (GraphormerError, argparse.ArgumentError) as error:
         if debug:
@@ -112,11 +119,14 @@ def _run(name: str, command: Callable[[list[str]], int | None], arguments: list[
         # Of several processes, all of which are interrupted, the first one says so.
         others = not is_first_process()
         return EXIT_INTERRUPTED if others else _fail(name, str(error), EXIT_INTERRUPTED)
-    except KeyboardInterrupt:
-        return _fail(name, "interrupted; nothing was saved", EXIT_INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output has gone (`train.py --help | head`): nothing is left to say.
         to_nowhere(sys.stdout)
+    except (Exception, KeyboardInterrupt) as error:
+        # Imports may swallow the interrupt (torch's of NumPy does) and fail by what is half loaded.
+        if not interrupted.is_set() and not isinstance(error, KeyboardInterrupt):
+            raise
+        return _fail(name, "interrupted; nothing was saved", EXIT_INTERRUPTED)
     return 0
 
 
