@@ -10,7 +10,6 @@ from which nothing follows for longer ones.
 import argparse
 import csv
 import gzip
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,44 +21,29 @@ from torch_geometric.nn import GINEConv, GPSConv
 from torch_geometric.transforms import VirtualNode
 from torch_geometric.utils import from_smiles
 
-from graphormer_sepnorm import SepNorm
+from graphormer_sepnorm import replace_norms
 from graphormer_sepnorm.compare.statistics import against, log_errors
-from graphormer_sepnorm.model.sepnorm import ShareNorm, TokenNorm
 
 WIDTH, LAYERS, ELEMENTS = 64, 3, 120
 SAMPLE = Path(__file__).parents[1] / "data" / "sample.csv.gz"
-NORMS: dict[str, Callable[[], TokenNorm]] = {
-    "one LayerNorm": lambda: ShareNorm(WIDTH, "ln"),
-    "SepNorm": lambda: SepNorm(WIDTH),
-    "one BatchNorm": lambda: ShareNorm(WIDTH, "bn"),
+# Norm of the virtual node, norm of the atoms, and whether they are one.
+NORMS = {
+    "one LayerNorm": ("ln", "ln", True),
+    "SepNorm": ("bn", "ln", False),
+    "one BatchNorm": ("bn", "bn", True),
 }
 
 
-class OfVirtualNodes(nn.Module):
-    """A norm of packed nodes ``[R, D]`` that knows the virtual ones: the last of each graph."""
-
-    def __init__(self, norm: TokenNorm) -> None:
-        super().__init__()
-        self.norm = norm
-
-    def forward(self, nodes: Tensor, batch: Tensor) -> Tensor:
-        """Normalize nodes; `batch` int64 ``[R]`` has the graph of each, in rising order."""
-        return self.norm(nodes, torch.cat([batch.diff() != 0, batch.new_ones(1).bool()]))
-
-
 class Network(nn.Module):
-    """GPS (Rampášek et al. 2022) with the norms that `norm` makes."""
+    """GPS (Rampášek et al. 2022), with its own BatchNorm."""
 
-    def __init__(self, norm: Callable[[], TokenNorm]) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.atoms, self.bonds = nn.Embedding(ELEMENTS, WIDTH), nn.Embedding(30, WIDTH)
         self.layers = nn.ModuleList()
         for _ in range(LAYERS):
             perceptron = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH))
-            layer = GPSConv(WIDTH, GINEConv(perceptron), heads=4, norm=None)
-            layer.norm1, layer.norm2, layer.norm3 = (OfVirtualNodes(norm()) for _ in range(3))
-            layer.norm_with_batch = True
-            self.layers.append(layer)
+            self.layers.append(GPSConv(WIDTH, GINEConv(perceptron), heads=4))
         self.value = nn.Linear(WIDTH, 1)
 
     def forward(self, data: Any) -> Tensor:
@@ -83,8 +67,11 @@ def molecules(count: int) -> list[Data]:
 
 def error_after_training(kind: str, seed: int, epochs: int, data: list[Data]) -> float:
     """Train on four fifths; return the mean absolute error on the others."""
+    [example] = DataLoader(data[:2], batch_size=2)
     torch.manual_seed(seed)
-    model, held_out = Network(NORMS[kind]), len(data) // 5
+    model, held_out = Network(), len(data) // 5
+    cls_norm, tok_norm, shared = NORMS[kind]
+    replace_norms(model, cls_norm, tok_norm, shared=shared, virtual_nodes="last", example=example)
     loader = DataLoader(data[held_out:], batch_size=64, shuffle=True, drop_last=True)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, epochs * len(loader))

@@ -1,25 +1,31 @@
-"""`replace_norms`: SepNorm into a transformer that is there, of torch or of Hugging Face.
+"""`replace_norms`: SepNorm into a model that is there, of torch, Hugging Face or PyG.
 
-Which norms see tokens ``[N, L, D]``, and which of them the same [CLS] in every sequence, is not
-read from names but seen in a small forward of the model.
+Which norms see tokens ``[N, L, D]`` (or nodes of graphs ``[R, D]``), and which of them the same
+[CLS] in every sequence, is not read from names but seen in a small forward of the model.
 
-    N sequences · L positions · D channels
+    N sequences · L positions · R nodes of all graphs · D channels
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.model.node_norms import (
+    VirtualNodes,
+    does_more,
+    is_norm_of_nodes,
+    last_of_each_graph,
+    node_norm,
+)
+from graphormer_sepnorm.model.padding import hand_padding_on, shown
 from graphormer_sepnorm.model.sepnorm import SepNorm, ShareNorm, TokenNorm, norm_kind
 
 Where = str | Sequence[str] | Callable[[str, nn.Module], bool]
@@ -27,12 +33,7 @@ Where = str | Sequence[str] | Callable[[str, nn.Module], bool]
 _SEQUENCES, _LENGTH = 3, 5  # of an example that is made up
 _ROUNDING = 8 * torch.finfo(torch.float32).eps
 _SAME_CLS = "[CLS] is the same in every sequence here and keeps LayerNorm"
-# Arguments that say which of [N, L] are real: Hugging Face's by 1, and those that mark padding as
-# torch does.
-_MARKS_REAL, _OF_DECODER = "attention_mask", "tgt_key_padding_mask"
-_MASKS = (_MARKS_REAL, "src_key_padding_mask", _OF_DECODER, "key_padding_mask", "padding_mask")
-# Who takes this has a decoder inside, whose mask is not that of other parts.
-_DECODERS = "decoder_attention_mask"
+_TOKENS, _NODES = "[N, L, D]", "nodes [R, D]"
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,14 @@ def replace_norms(
     shared: bool = False,
     where: Where | None = None,
     cls_position: int = 0,
+    virtual_nodes: Literal["last"] | Callable[..., Tensor] | None = None,
     example: Any = None,
     force: bool = False,
 ) -> ReplacedNorms:
     """Replace, in place, each `nn.LayerNorm` of a transformer that acts on tokens ``[N, L, D]``.
+
+    In message passing, with `virtual_nodes`, each `nn.LayerNorm` and `nn.BatchNorm1d`, PyG's too,
+    that acts on nodes ``[R, D]``.
 
     That of a subclass, such as timm's, is one of them if it computes on the example what
     `nn.functional.layer_norm` does and has no parameters and modules but weight and bias.
@@ -109,10 +114,14 @@ def replace_norms(
         where: The norms to replace, of those that can be: a pattern of qualified names
             (``"encoder.*"``), several, or a function of name and module. None: all.
         cls_position: Where [CLS] stands; negative counts from the end.
-        example: At least two different sequences: a tensor, a tuple of arguments or a mapping of
-            keyword arguments of the model, the first tensor one of sequences. None: made up, for
-            models of Hugging Face that take ``input_ids`` or ``pixel_values``, and for torch's
-            encoder and its layers.
+        virtual_nodes: For message passing: which nodes are [CLS]. ``"last"`` of each graph, where
+            PyG's `VirtualNode` puts them, if the model is called with a batch of PyG or with
+            ``batch=``; or a function that takes what the model is called with and returns bool
+            ``[R]``, True for virtual nodes.
+        example: At least two different sequences or graphs: a tensor, a tuple of arguments, a
+            mapping of keyword arguments of the model, or a batch of PyG; the first tensor one of
+            sequences. None: made up, for models of Hugging Face that take ``input_ids`` or
+            ``pixel_values``, and for torch's encoder and its layers.
         force: Replace subclasses of `nn.LayerNorm` that compute something else, too.
 
     Raises:
@@ -122,26 +131,17 @@ def replace_norms(
     kinds = (norm_kind(cls_norm), norm_kind(tok_norm))
     if shared and kinds[0] != kinds[1]:
         raise ConfigError(f"a shared norm is of one kind, not of '{kinds[0]}' and '{kinds[1]}'")
-    norms, others = _norms_by_name(model)
-    with _nothing_changes(model):
-        seen = _look(model, set(norms.values()), example, cls_position)
-    # A norm that has two names stays one module: wanted under one of them is wanted.
-    wanted = {norm for name, norm in norms.items() if where is None or _matches(name, norm, where)}
-    kept = {
-        name: _reason_to_keep(norm, norm in wanted, force, seen.get(norm))
-        for name, norm in norms.items()
-    }
-    if all(kept.values()):
-        name, reason = next(iter(kept.items()))
-        raise ConfigError(f"no norm can be replaced; {name}, for one: {reason}")
-    met = [one.same_cls for one in seen.values() if not one.other_shape]
-    if kinds[0] != "ln" and all(met):
-        raise ConfigError(
-            "[CLS] is the same in every sequence of the example, in all norms, so none can be told "
-            "from the first one: give an example= of at least two different sequences, or, in a "
-            "causal model, the cls_position= of a token that sees the others (-1)"
-        )
-
+    norms, others = _norms_by_name(model, of_nodes=virtual_nodes is not None)
+    find = last_of_each_graph if virtual_nodes == "last" else virtual_nodes
+    nodes = None if find is None else VirtualNodes(model, find)
+    try:
+        with _nothing_changes(model):
+            seen = _look(model, set(norms.values()), example, nodes or cls_position)
+        kept = _kept(norms, seen, where, kinds, force, _TOKENS if nodes is None else _NODES)
+    except BaseException:
+        if nodes is not None:
+            nodes.remove()
+        raise
     new: dict[nn.Module, TokenNorm] = {}
     replaced, same_cls = {}, []
     for name, norm in norms.items():
@@ -153,7 +153,9 @@ def replace_norms(
             same_cls.append(name)
         replaced[name] = f"shared-{tok_kind}" if one_for_both else f"{cls_kind}+{tok_kind}"
         if norm not in new:
-            if one_for_both:
+            if nodes is not None:
+                new[norm] = node_norm(norm, cls_kind, tok_kind, one_for_both, nodes)
+            elif one_for_both:
                 new[norm] = ShareNorm.from_layer_norm(norm, tok_kind)
             else:
                 new[norm] = SepNorm.from_layer_norm(norm, cls_kind, tok_kind, cls_position)
@@ -166,25 +168,58 @@ def replace_norms(
     reasons = {name: reason for name, reason in kept.items() if reason}
     for name, norm in others.items():
         reasons[name] = f"{_class_of(norm)} is no nn.LayerNorm over the last axis"
-    masks = _hand_padding_on(model, list(replaced)) if kinds[1] != "ln" else ((), ())
+    padded = kinds[1] != "ln" and nodes is None
+    masks = hand_padding_on(model, list(replaced)) if padded else ((), ())
     return ReplacedNorms(replaced, reasons, tuple(same_cls), *masks)
 
 
-def _norms_by_name(model: nn.Module) -> tuple[dict[str, nn.LayerNorm], dict[str, nn.Module]]:
-    """The LayerNorms, under each of their names, and other norms; not SepNorm's."""
+def _kept(
+    norms: Mapping[str, nn.Module],
+    seen: Mapping[nn.Module, _Seen],
+    where: Where | None,
+    kinds: tuple[str, str],
+    force: bool,
+    shape: str,
+) -> dict[str, str]:
+    """Why each norm stays as it is, by name; empty if it need not.
+
+    Raises:
+        ConfigError: All do, or the example cannot tell the first one from others.
+    """
+    # A norm that has two names stays one module: wanted under one of them is wanted.
+    wanted = {norm for name, norm in norms.items() if where is None or _matches(name, norm, where)}
+    kept = {
+        name: _reason_to_keep(norm, norm in wanted, force, seen.get(norm), shape)
+        for name, norm in norms.items()
+    }
+    if all(kept.values()):
+        name, reason = next(iter(kept.items()))
+        raise ConfigError(f"no norm can be replaced; {name}, for one: {reason}")
+    met = [one.same_cls for one in seen.values() if not one.other_shape]
+    if kinds[0] != "ln" and all(met):
+        raise ConfigError(
+            "[CLS] is the same in every sequence of the example, in all norms, so none can be told "
+            "from the first one: give an example= of at least two different sequences, or, in a "
+            "causal model, the cls_position= of a token that sees the others (-1)"
+        )
+    return kept
+
+
+def _norms_by_name(model: nn.Module, of_nodes: bool) -> tuple[dict[str, Any], dict[str, nn.Module]]:
+    """The norms that may be replaced, under each of their names, and others; not SepNorm's."""
     norms, others, before = {}, {}, ()
     for name, module in model.named_modules(remove_duplicate=False):
         if isinstance(module, TokenNorm):
             before += (f"{name}.",)
         elif name.startswith(before):
             continue
-        elif isinstance(module, nn.LayerNorm) and len(module.normalized_shape) == 1:
+        elif is_norm_of_nodes(module) and (of_nodes or isinstance(module, nn.LayerNorm)):
             norms[name] = module
         elif "norm" in type(module).__name__.lower() and next(module.children(), None) is None:
             others[name] = module
-        elif isinstance(module, nn.MultiheadAttention) and not module.batch_first:
+        elif isinstance(module, nn.MultiheadAttention) and not (module.batch_first or of_nodes):
             raise ConfigError(
-                f"{_shown(name)} works on [L, N, D] and SepNorm on [N, L, D]: make the model with "
+                f"{shown(name)} works on [L, N, D] and SepNorm on [N, L, D]: make the model with "
                 "batch_first=True"
             )
     if "" in norms:
@@ -211,8 +246,10 @@ def _class_of(norm: nn.Module) -> str:
     return kind.__name__ if own else f"{kind.__module__}.{kind.__name__}"
 
 
-def _computes_more(norm: nn.LayerNorm, args: tuple[Any, ...], named: Any, found: Any) -> bool:
+def _computes_more(norm: nn.Module, args: tuple[Any, ...], named: Any, found: Any) -> bool:
     """Whether a LayerNorm was called with more than tokens, or a subclass did more with them."""
+    if not isinstance(norm, nn.LayerNorm):
+        return does_more(norm)
     if len(args) != 1 or named:
         return True
     if type(norm).forward is nn.LayerNorm.forward:
@@ -230,14 +267,14 @@ def _computes_more(norm: nn.LayerNorm, args: tuple[Any, ...], named: Any, found:
     return not bool((found.to(dtype) - wanted).abs().max() <= allowed)
 
 
-def _reason_to_keep(norm: nn.LayerNorm, wanted: bool, force: bool, seen: _Seen | None) -> str:
+def _reason_to_keep(norm: Any, wanted: bool, force: bool, seen: _Seen | None, shape: str) -> str:
     """Why a norm stays as it is; empty if it need not."""
     if not wanted:
         return "left out by where="
     if seen is None:
         return "not called in the example"
-    if shape := seen.other_shape:
-        return f"acts on {shape} in the example, not on [N, L, D]"
+    if other := seen.other_shape:
+        return f"acts on {other} in the example, not on {shape}"
     if norm.weight is None:
         return "has no weight that another norm could begin with"
     if seen.computes_more and not force:
@@ -260,28 +297,38 @@ def _nothing_changes(model: nn.Module) -> Iterator[None]:
 
 
 def _look(
-    model: nn.Module, norms: Iterable[nn.Module], example: Any, position: int
+    model: nn.Module, norms: Iterable[nn.Module], example: Any, cls: int | VirtualNodes
 ) -> dict[nn.Module, _Seen]:
-    """Run the example; return what each LayerNorm met in it."""
+    """Run the example; return what each norm met in it. [CLS] has a position, or is a node."""
     if example is None:
-        example = _made_up(model, position)
-    named = isinstance(example, Mapping)
-    args = () if named else (example,) if isinstance(example, Tensor) else tuple(example)
+        example = _made_up(model, cls)
+    named, one = isinstance(example, Mapping), not isinstance(example, tuple | list)
+    args = () if named else (example,) if one else tuple(example)
     kwargs = dict(example) if named else {}
     given = (one for one in (*args, *kwargs.values()) if isinstance(one, Tensor))
-    first = next((one for one in given if one.dim()), None)
-    if first is None:
+    sequences = next((len(one) for one in given if one.dim()), None)
+    if sequences is None and isinstance(cls, int):
         raise ConfigError("example= holds no tensor: give what the model is called with")
     met: dict[nn.Module, _Seen] = {}
 
+    def cls_among(tokens: Tensor) -> Tensor | None:
+        if not isinstance(cls, int):
+            mask = cls.of(tokens)
+            return None if mask is None else tokens[mask]
+        shape = tokens.shape
+        if len(shape) == 3 and shape[0] == sequences and -shape[1] <= cls < shape[1]:
+            return tokens[:, cls]
+        return None
+
     def note(norm: Any, args: tuple[Any, ...], named: dict[str, Any], found: Any) -> None:
         tokens = (*args, *named.values())[0]
-        seen, shape = met.setdefault(norm, _Seen()), list(tokens.shape)
-        if len(shape) == 3 and shape[0] == len(first) and -shape[1] <= position < shape[1]:
-            cls = tokens[:, position].float()
-            seen.same_cls |= bool((cls - cls[:1]).abs().max() <= _ROUNDING * cls.abs().max())
+        seen, found_cls = met.setdefault(norm, _Seen()), cls_among(tokens)
+        if found_cls is None:
+            seen.other_shape = list(tokens.shape)
         else:
-            seen.other_shape = shape
+            values = found_cls.float()
+            difference = (values - values[:1]).abs().max()
+            seen.same_cls |= bool(difference <= _ROUNDING * values.abs().max())
         seen.computes_more |= _computes_more(norm, args, named, found)
 
     hooks = [norm.register_forward_hook(note, with_kwargs=True) for norm in norms]
@@ -299,8 +346,10 @@ def _look(
     return met
 
 
-def _made_up(model: nn.Module, position: int) -> Any:
+def _made_up(model: nn.Module, position: int | VirtualNodes) -> Any:
     """A few random sequences with the same [CLS], for models that are known to take them."""
+    if not isinstance(position, int):
+        raise ConfigError("give a batch of at least two different graphs as example=")
     parameter = next(model.parameters(), torch.empty(0))
     random = torch.Generator().manual_seed(0)
     layer = model.layers[0] if isinstance(model, nn.TransformerEncoder) else model
@@ -337,115 +386,3 @@ def _repeat_cls(tokens: Tensor, position: int) -> None:
             "made up: give an example= of sequences that are long enough"
         )
     tokens[:, position] = tokens[0, position].clone()
-
-
-def _hand_padding_on(model: nn.Module, norms: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Connect norms with the modules around them that take a mask.
-
-    Returns the outer ones of these modules, and the norms in none of them.
-    """
-    new = {name: model.get_submodule(name) for name in norms}
-    padding, outermost, reached = PaddingMask(), [], set()
-    for name, module in model.named_modules():
-        within = {*module.modules()}.intersection(new.values())
-        if within and (argument := _own_mask(module)):
-            padding.read_by(module, _shown(name), argument)
-            if not within <= reached:
-                outermost.append(_shown(name))
-            reached |= within
-    for norm in reached:
-        norm.padding = padding
-    return tuple(outermost), tuple(name for name in norms if new[name] not in reached)
-
-
-def _own_mask(module: nn.Module) -> str | None:
-    """The argument with the mask of the tokens of a module; None if there is none, or several.
-
-    A module around an encoder and a decoder has none: each of its parts knows which is its own.
-    """
-
-    def arguments(part: nn.Module) -> list[str]:
-        return [*inspect.signature(part.forward).parameters]
-
-    taken = [one for one in arguments(module) if one in _MASKS]
-    if len(taken) != 1 or _DECODERS in arguments(module):
-        return None
-    inner = {name for part in module.modules() for name in arguments(part)}
-    of_another = taken[0] != _OF_DECODER and not inner.isdisjoint((_DECODERS, _OF_DECODER))
-    return None if of_another else taken[0]
-
-
-class PaddingMask:
-    """The padding mask of the call under way, for all norms that share this object.
-
-    Norms see tokens and nothing else, so every module that takes a mask notes it while it runs. Of
-    modules inside each other the outermost counts: further in the mask may have become something
-    else, which is added to the attention scores.
-    """
-
-    def __init__(self) -> None:
-        # Of [N, L] True for real tokens; None: all are, or no call is under way.
-        self.real: Tensor | None = None
-        self.under_way = ""  # what noted the mask of the call
-        self._first = ""
-
-    def read_by(self, module: nn.Module, name: str, argument: str) -> None:
-        """Note the mask in an argument of a module of this name, whenever it is called."""
-        # Partial functions, not closures, so that they are copied with the model.
-        begin, end = partial(self._begin, name, argument), partial(self._end, name)
-        module.register_forward_pre_hook(begin, with_kwargs=True)
-        module.register_forward_hook(end, always_call=True)  # after an error too
-        self._first = self._first or name
-
-    def of(self, tokens: Tensor) -> Tensor | None:
-        """Return the mask for tokens ``[N, L, D]``."""
-        if not self.under_way:
-            raise ConfigError(
-                "BatchNorm over tokens was called where it cannot know the padding, outside of "
-                f"{self._first} and its like: turn gradient checkpointing off, or call these"
-            )
-        if self.real is not None and self.real.shape != tokens.shape[:2]:
-            raise ConfigError(
-                f"{self.under_way} was given a padding mask of {list(self.real.shape)}, and "
-                f"inside of it BatchNorm met {list(tokens.shape[:2])} tokens: leave these norms "
-                "out (where=), or replace the norms of each encoder by itself"
-            )
-        return self.real
-
-    def _begin(
-        self, name: str, argument: str, module: nn.Module, args: tuple[Any, ...], kwargs: Any
-    ) -> None:
-        if self.under_way not in ("", name):
-            return
-        index = [*inspect.signature(module.forward).parameters].index(argument)
-        given = args[index] if index < len(args) else kwargs.get(argument)
-        if given is not None and not (isinstance(given, Tensor) and given.dim() == 2):
-            if module.training:
-                shape = list(given.shape) if isinstance(given, Tensor) else type(given).__name__
-                raise ConfigError(
-                    f"{name} was given the {argument} {shape}, from which BatchNorm over tokens "
-                    "cannot tell the padding: turn gradient checkpointing off, or call the model "
-                    "with a mask [N, L]"
-                )
-            given = None  # in evaluation nobody looks
-        # Hugging Face marks real tokens by 1; torch padding by True, or by minus infinity. Floats
-        # of Hugging Face's argument may also be what is added to scores: 0 for real tokens and
-        # something negative for padding.
-        if given is None:
-            self.real = None
-        elif argument != _MARKS_REAL:
-            self.real = ~given if given.dtype == torch.bool else given == 0
-        elif given.is_floating_point():
-            self.real = torch.where((given > 0).any(), given > 0, given >= 0)
-        else:
-            self.real = given != 0
-        self.under_way = name
-
-    def _end(self, name: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if self.under_way == name:
-            self.real, self.under_way = None, ""
-
-
-def _shown(name: str) -> str:
-    """What messages call the module of a qualified name."""
-    return name or "the model"

@@ -14,9 +14,10 @@ from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.model.norms import NORM_KINDS
 
 if TYPE_CHECKING:
-    from graphormer_sepnorm.model.replace_norms import PaddingMask
+    from graphormer_sepnorm.model.padding import PaddingMask
 
 _NAME_OF: dict[Any, str] = {nn.BatchNorm1d: "bn", nn.LayerNorm: "ln"}
+_STATE = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
 
 
 class _NoLayerNorm:
@@ -99,16 +100,16 @@ class TokenNorm(nn.Module):
             return None if isinstance(norm, nn.LayerNorm) else self.padding.of(tokens)
         return mask
 
-    def _begin_as(self, norm: nn.LayerNorm) -> Self:
-        """Take weight, bias, eps, dtype, device and mode of a LayerNorm over, in each branch."""
+    def _begin_as(self, norm: Any) -> Self:
+        """Take the state, eps, dtype, device and mode of another norm over, in each branch."""
         self.eps = norm.eps
         for branch in self.children():
-            branch.eps = norm.eps  # type: ignore[assignment]
+            branch.eps = norm.eps
             if norm.weight is not None:
                 branch.to(norm.weight.device, norm.weight.dtype)
-            for name in ("weight", "bias"):
-                theirs, ours = getattr(norm, name), getattr(branch, name, None)
-                if theirs is None and isinstance(branch, nn.LayerNorm):
+            for name in _STATE:
+                theirs, ours = getattr(norm, name, None), getattr(branch, name, None)
+                if theirs is None and ours is not None and isinstance(branch, nn.LayerNorm):
                     branch.register_parameter(name, None)
                 elif theirs is not None and ours is not None:
                     ours.data.copy_(theirs.data)
@@ -116,9 +117,9 @@ class TokenNorm(nn.Module):
         return self.train(norm.training)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        """Take the weight and bias of a LayerNorm for each branch; what it has not stays."""
+        """Take the state of a norm of torch for each branch; what it has not stays."""
         branches = dict(self.named_children())
-        for name in ("weight", "bias"):
+        for name in _STATE:
             takers = [one for one in branches if getattr(branches[one], name, None) is not None]
             if f"{prefix}{name}" in state_dict and takers:
                 value = state_dict.pop(f"{prefix}{name}")
