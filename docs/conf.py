@@ -25,8 +25,12 @@ autodoc_default_options = {
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 napoleon_use_ivar = True
+smartquotes = False  # would make a dash of the hyphens of --option
 html_theme = "furo"
-html_title = f"{project} {release}"
+html_title = f"graphormer<wbr>_sepnorm {release}"
+html_show_copyright = False
+html_static_path = ["static"]
+html_css_files = ["tables.css"]
 
 
 def contents(app, docname, source):
