@@ -2,7 +2,7 @@
 
     python docs/experiments/make_draws.py ROOT DIR
 
-ROOT holds ZINC (`ROOT/ZINC/raw`). DIR/drawK, for each K, is a data root for the data set zinc-subset
+ROOT holds ZINC (`ROOT/ZINC/raw`). DIR/drawK, for each K, is a data root of zinc-subset
 whose 10,000 training molecules are disjoint from those of all other draws; validation is that of
 the published subset, test are all 5,000 test molecules of ZINC.
 """
