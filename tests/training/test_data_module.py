@@ -27,14 +27,6 @@ def order(position: tuple[int, int] = (0, 0), rank: int = 0, world_size: int = 1
     return EpochBatches(np.arange(37), 8, 3, position, rank, world_size)
 
 
-def test_processes_share_each_batch() -> None:
-    whole, parts = list(order()), [list(order(rank=rank, world_size=3)) for rank in range(3)]
-    assert [len(part) for part in parts] == [len(whole)] * 3
-    for batch, *shares in zip(whole, *parts, strict=True):
-        assert sorted(batch) == sorted(number for share in shares for number in share)
-        assert max(map(len, shares)) - min(map(len, shares)) <= 1
-
-
 def test_processes_are_no_more_than_the_graphs_of_a_batch() -> None:
     assert min(map(len, order(rank=6, world_size=7))) == 1  # 37 graphs in five batches
     with pytest.raises(DataError, match="batches of 7 graphs cannot be shared by 8 processes"):

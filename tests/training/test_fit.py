@@ -41,16 +41,11 @@ def test_every_batch_of_every_epoch_seed_and_process_has_its_own_dropout(
     assert len({*seeds.values}) == len(seeds.values) == 3 * 2 * 2
 
 
-def test_learning_lowers_the_error(train: Callable) -> None:
-    module, data, trainer = train(model={"dropout": 0.0}, max_epochs=20)
-    error = trainer.test(module, data, verbose=False)[0]["test_mae"]
-    labels = torch.cat([graph.y for graph in data.splits.test])
-    assert error < 0.5 * (labels - labels.mean()).abs().mean()
-
-
-@pytest.mark.parametrize("size", [1, 4, 11])
-def test_reported_error_is_that_of_all_test_graphs(size: int, train: Callable) -> None:
-    module, data, trainer = train(data={"eval_batch_size": size}, max_epochs=1)
+@pytest.mark.parametrize("size", [4, 11])
+def test_learning_lowers_the_error_which_is_that_of_all_test_graphs(
+    size: int, train: Callable
+) -> None:
+    module, data, trainer = train(data={"eval_batch_size": size}, model=NO_DROPOUT, max_epochs=20)
     reported = trainer.test(module, data, verbose=False)[0]["test_mae"]
     module.eval()
     with torch.no_grad():
@@ -59,6 +54,8 @@ def test_reported_error_is_that_of_all_test_graphs(size: int, train: Callable) -
         )
     assert len(errors) == 11
     assert reported == pytest.approx(errors.double().mean().item(), rel=1e-5)
+    labels = torch.cat([graph.y for graph in data.splits.test])
+    assert reported < 0.5 * (labels - labels.mean()).abs().mean()
 
 
 def test_weights_do_not_enter_the_losses_of_validation_and_test(

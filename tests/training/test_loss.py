@@ -15,15 +15,10 @@ BINARY = Task("binary", ("active",), ("",), "auroc")
 REGRESSION = Task("regression", ("y",), ("",), "mae")
 
 
-def mean_loss(
-    name: LossName,
-    outputs: torch.Tensor,
-    targets: torch.Tensor,
-    weights: torch.Tensor | None = None,
-) -> torch.Tensor:
+def mean_loss(name: LossName, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """As the module forms it."""
-    total, labels = summed_loss(name, outputs, targets, weights)
-    return total / labels.clamp(min=1)
+    total, labels = summed_loss(name, outputs, targets)
+    return total / labels
 
 
 def literal_loss(name: str, outputs: list[list[float]], targets: list[list[float]]) -> float:
