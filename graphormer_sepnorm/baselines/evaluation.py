@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.baselines.fit import Baselines
 
 
+# In the order in which they are shown.
 MEAN = "mean of the training labels"
 NAMES = {
     "mean": MEAN,
@@ -45,29 +46,21 @@ class Baseline:
     comparable: bool
 
 
-class Found(NamedTuple):
-    """The baselines of a data set.
-
-    Attributes:
-        baselines: Those that have a test metric; without a test split all of them.
-        left_out: In words, what was not used; mostly nothing.
-        fitted: Their predictions; None for a data set without SMILES.
-    """
-
-    baselines: list[Baseline]
-    left_out: str
-    fitted: Baselines | None
-
-
-def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES)) -> Found:
+def baselines_of(
+    data: MoleculeDataModule, models: Collection[str] = tuple(NAMES)
+) -> tuple[list[Baseline], str, Baselines | None]:
     """Return the baselines, or some of `NAMES`; shows on stderr how far it is.
 
     There are none for a data set without SMILES. Where the members of an ensemble have folds, they
     are trained on training and validation split too, and validated out of fold.
+
+    Returns:
+        Those that have a test metric, without a test split all of them; in words, what was not
+        used, mostly nothing; and their predictions, None without SMILES.
     """
     splits, task = data.splits, data.splits.task
     if splits.smiles is None:
-        return Found([], "", None)
+        return [], "", None
     from graphormer_sepnorm.baselines.fit import Table, fit_baselines
 
     parts = [data.indices(split) for split in SPLITS]
@@ -94,22 +87,21 @@ def baselines_of(data: MoleculeDataModule, models: Collection[str] = tuple(NAMES
         line.clear()
     labels = table.labels[table.split == SPLITS.index("test")]
     defined = np.array([task.main.is_defined(column) for column in labels.T], dtype=bool)
-    found, undefined, lacking = [], [], np.zeros(len(defined), dtype=bool)
+    found, lacking = [], np.zeros(len(defined), dtype=bool)
     for model, predictions in fitted.predictions.items():
         validation, test = (
             _metrics(task, task.in_units(fitted.labels[split]), task.in_units(predictions[split]))
             for split in SPLITS[1:]
         )
-        if len(labels) and math.isnan(test[task.metric]):
-            undefined.append(model)
-            continue
         without = defined & ~np.isfinite(predictions["test"]).all(axis=0)
         lacking |= without
+        if len(labels) and math.isnan(test[task.metric]):
+            continue
         name = NAMES[model] + (f", with {listed(own)}" if own and model != "mean" else "")
         found.append(Baseline(name, validation, test, not without.any()))
     lacking[fitted.targets :] = False
     names = [task.targets[target] for target in np.flatnonzero(lacking)]
-    return Found(found, _left_out(fitted, task, undefined, names), fitted)
+    return found, _left_out(fitted, task, names), fitted
 
 
 def shares(probabilities: np.ndarray) -> np.ndarray:
@@ -136,12 +128,8 @@ def _metrics(task: Task, targets: np.ndarray, predictions: np.ndarray) -> dict[s
     return {name: value for name, value in found.items() if name not in unknown}
 
 
-def _left_out(fitted: Baselines, task: Task, undefined: list[str], lacking: list[str]) -> str:
-    needed = "both classes" if task.kind == "binary" else "enough labels"
-    texts = [
-        f"No {NAMES[name]}: no target has {needed} in the training and the test split."
-        for name in undefined
-    ]
+def _left_out(fitted: Baselines, task: Task, lacking: list[str]) -> str:
+    texts = []
     if lacking:
         texts.append(
             f"No trees for {listed(lacking)}, of which the training labels are too few, or of one "

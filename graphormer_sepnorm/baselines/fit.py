@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit
+from sklearn.base import clone
 from sklearn.ensemble import (
     GradientBoostingClassifier,
     GradientBoostingRegressor,
@@ -19,6 +20,7 @@ from sklearn.ensemble import (
 )
 from sklearn.utils.parallel import Parallel, delayed
 
+from graphormer_sepnorm.baselines.evaluation import NAMES
 from graphormer_sepnorm.baselines.features import FeatureColumns, compute_features
 from graphormer_sepnorm.baselines.fit_kernel import fit_kernel
 from graphormer_sepnorm.baselines.kernel import Kernel
@@ -38,8 +40,6 @@ FOREST = {"regression": 200, "binary": 300}
 # Boostings whose mean is taken, or fewer where labels are many: so many are boosted in all.
 BOOSTERS, MOST_BOOSTED_LABELS = 3, 150_000
 _FEW = 20_000_000  # features of all molecules
-# The baselines, in the order in which they are shown.
-MODELS = ("mean", "forest", "boosting", "kernel")
 
 _LEARNING_RATE, _DEPTH, _SMALLEST_LEAF = 0.05, 5, 3
 # The share of features that a split of a boosted tree chooses from: more where a table has columns
@@ -132,7 +132,7 @@ def fit_baselines(
     table: Table,
     kind: Kind,
     progress: Callable[[str, int, int], None] = lambda *_: None,
-    models: Collection[str] = MODELS,
+    models: Collection[str] = tuple(NAMES),
 ) -> Baselines:
     """Fit baselines on the training molecules, one target after the other.
 
@@ -167,7 +167,7 @@ def fit_baselines(
         held_out = min(len(ends), max(2, 1 + int(np.searchsorted(ends, ENOUGH_HELD_OUT))))
         evaluated = fitted_on & (folds < held_out)
     parts = {"validation": evaluated, "test": split == 2}
-    wanted = [name for name in MODELS if name in models and (name, kind) != ("mean", "binary")]
+    wanted = [name for name in NAMES if name in models and (name, kind) != ("mean", "binary")]
     found = {name: np.full(labels.shape, np.nan) for name in wanted}
     boosted: list[Fitted | None] = [None] * labels.shape[1]
     targets, boosters = _room(taught[in_training])
@@ -278,26 +278,17 @@ def _fitted(
         return None
     x, y = x[rows], (y - mean) / std
     model = _made(name, kind, size[1], *x.shape)
-    if name == "boosting":
-        return Fitted(boost(model, size[0], x, y, weight), mean, std)
-    model.fit(x, y, sample_weight=weight)
-    model.n_jobs = 1  # threads would add the trees up in any order
-    return Fitted((model,), mean, std)
-
-
-def boost(
-    booster: Any, count: int, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None
-) -> tuple[Any, ...]:
-    """Fit copies of a booster, with the random states 0, 1, …, on threads.
-
-    Each tree of stochastic gradient boosting sees a part of the molecules and of the features, so
-    that two boostings of the same data differ; their mean is mostly better than one.
-    """
-    copies = [
-        type(booster)(**booster.get_params() | {"random_state": state}) for state in range(count)
-    ]
+    if name == "forest":
+        model.fit(x, y, sample_weight=weight)
+        model.n_jobs = 1  # threads would add the trees up in any order
+        return Fitted((model,), mean, std)
+    # Each tree of stochastic gradient boosting sees a part of the molecules and of the features, so
+    # that two boostings of the same data differ; their mean is mostly better than one.
+    copies: list[Any] = [clone(model) for _ in range(size[0])]
+    for state, copy in enumerate(copies):
+        copy.set_params(random_state=state)
     fits = (delayed(copy.fit)(x, y, sample_weight=weight) for copy in copies)
-    return tuple(Parallel(n_jobs=-1, prefer="threads")(fits))
+    return Fitted(tuple(Parallel(n_jobs=-1, prefer="threads")(fits)), mean, std)
 
 
 def _made(name: str, kind: Kind, share: float, molecules: int, features: int) -> Any:

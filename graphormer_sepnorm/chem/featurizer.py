@@ -155,11 +155,8 @@ class Featurizer:
             starts, own = (first_atom, first) if first < atoms else (first_bond, first - atoms)
             index = int(np.searchsorted(starts, own, side="right")) - 1
             molecule, own = molecules[index], own - int(starts[index])
-            known[record] = (
-                self._atom(molecule.GetAtomWithIdx(own))
-                if first < atoms
-                else self._bond(molecule.GetBondWithIdx(own))
-            )
+            get = molecule.GetAtomWithIdx if first < atoms else molecule.GetBondWithIdx
+            known[record] = self._codes(get(own))
         return [known[record] for record in records.records]
 
     def _ask(
@@ -169,20 +166,18 @@ class Featurizer:
         for index, one in enumerate(molecule.GetAtoms(), atom):
             records.atom_kind[index] = len(rows)
             records.in_ring[index] = one.IsInRing()
-            rows.append(self._atom(one))
+            rows.append(self._codes(one))
         for index, one in enumerate(molecule.GetBonds(), bond):
             records.bond_kind[index] = len(rows)
             records.ends[index] = one.GetBeginAtomIdx(), one.GetEndAtomIdx()
-            rows.append(self._bond(one))
+            rows.append(self._codes(one))
 
-    def _atom(self, atom: Chem.Atom) -> list[int]:
-        return self._row(self.atom_tables, self.atom_values(atom))
-
-    def _bond(self, bond: Chem.Bond) -> list[int]:
-        return self._row(self.bond_tables, self.bond_values(bond))
-
-    def _row(self, tables: Sequence[CodeTable], values: Sequence[Hashable]) -> list[int]:
+    def _codes(self, one: Chem.Atom | Chem.Bond) -> list[int]:
         """Return codes; rows of atoms and of bonds have one length."""
+        if isinstance(one, Chem.Atom):
+            tables, values = self.atom_tables, self.atom_values(one)
+        else:
+            tables, values = self.bond_tables, self.bond_values(one)
         codes = [table.code(value) for table, value in zip(tables, values, strict=True)]
         return codes + [0] * (self._columns - len(codes))
 

@@ -27,8 +27,6 @@ _LABELED.ExpandQuery(
     rdqueries.HasPropQueryAtom("molAtomMapNumber"), Chem.CompositeQueryType.COMPOSITE_OR
 )
 _NEEDLESS = re.compile(r"\[(?!nH\])[A-Za-z]{1,2}\d?\]")
-# What all texts with isotopes and atom maps have, and few others.
-_LABEL = re.compile(r"\[\d|:\d+\]")
 _AS_WRITTEN = Chem.SmilesParserParams()
 _AS_WRITTEN.sanitize = False
 _AS_WRITTEN.removeHs = False
@@ -110,7 +108,6 @@ def parse_smiles(smiles: object) -> ParsedMolecule:
         f"{shortened(head)!r}",
         lambda: _why(lambda: Chem.MolFromSmiles(head, sanitize=False), _smiles_error),
         brackets=bool(_NEEDLESS.search(text)),
-        labels=bool(rest or _LABEL.search(text)),
         remark=remark,
     )
 
@@ -120,19 +117,14 @@ def _parsed(
     name: str,
     why: Callable[[], str],
     brackets: bool = False,
-    labels: bool = True,
     remark: str = "",
 ) -> ParsedMolecule:
-    """Return what RDKit has read of a text; `why` is asked where that is nothing.
-
-    Without `labels` there are no atom maps and isotopes in it: to ask RDKit takes time.
-    """
+    """Return what RDKit has read of a text; `why` is asked where that is nothing."""
     if molecule is None:
         return ParsedMolecule(None, f"{name} is not a valid molecule: {why()}")
     if molecule.GetNumAtoms() == 0:
         return ParsedMolecule(None, f"{name} has no atoms")
-    plain = unlabeled(molecule, brackets) if brackets or labels else molecule
-    return ParsedMolecule(plain, "", remark=remark)
+    return ParsedMolecule(unlabeled(molecule, brackets), "", remark=remark)
 
 
 def as_text(given: object) -> object:

@@ -100,24 +100,22 @@ def standardization(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Of fewer than 38 molecules none lies beyond six deviations, whatever its value. The factor is 0
     where training has no value, or no two different ones: nothing can be learned from these.
     """
-    present = ~np.isnan(values)
-    values = np.where(present.any(axis=0), values, 0.0).astype(np.float64)
-    mean, deviation = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
-    values = np.clip(values, mean - CLIPPED * deviation, mean + CLIPPED * deviation)
-    before, mean, deviation = deviation, np.nanmean(values, axis=0), np.nanstd(values, axis=0)
-    for place in np.flatnonzero(deviation < before):
-        column = values[present[:, place], place]
-        low, high = np.percentile(column, _CENTRAL)
-        if _differ(high - low, max(abs(low), abs(high))):
-            mean[place], deviation[place] = _clipped_again(column, mean[place], deviation[place])
-    return mean, np.divide(
-        1.0, deviation, out=np.zeros_like(mean), where=_differ(deviation, np.abs(mean))
-    )
+    mean, factor = np.zeros(values.shape[1]), np.zeros(values.shape[1])
+    for place, column in enumerate(np.asarray(values, np.float64).T):
+        present = column[~np.isnan(column)]
+        if len(present):
+            mean[place], deviation = _clipped(present)
+            if _differ(deviation, abs(mean[place])):
+                factor[place] = 1 / deviation
+    return mean, factor
 
 
-def _clipped_again(column: np.ndarray, mean: float, deviation: float) -> tuple[float, float]:
+def _clipped(column: np.ndarray) -> tuple[float, float]:
     """Return mean and deviation of a column ``[n]`` that is clipped until they stay."""
-    for _ in range(_MOST_ROUNDS):
+    low, high = np.percentile(column, _CENTRAL)
+    rounds = _MOST_ROUNDS if _differ(high - low, max(abs(low), abs(high))) else 1
+    mean, deviation = float(column.mean()), float(column.std())
+    for _ in range(rounds):
         column = np.clip(column, mean - CLIPPED * deviation, mean + CLIPPED * deviation)
         before, mean, deviation = deviation, float(column.mean()), float(column.std())
         if deviation > before * (1 - _STAYS):
@@ -125,6 +123,6 @@ def _clipped_again(column: np.ndarray, mean: float, deviation: float) -> tuple[f
     return mean, deviation
 
 
-def _differ(spread: Any, size: Any) -> Any:
+def _differ(spread: float, size: float) -> bool:
     """Whether values of a size that are spread so far differ by more than rounding."""
-    return spread > np.maximum(_SMALLEST_SHARE * size, _SMALLEST)
+    return spread > max(_SMALLEST_SHARE * size, _SMALLEST)

@@ -180,53 +180,31 @@ def checked_graph(data: Any, where: str) -> tuple[MolecularGraph, np.ndarray, fl
     """Bring one graph, its targets and its weight into the form that the rest works on."""
     if isinstance(data, MolecularGraph):
         return data, np.empty(0, dtype=np.float32), 1.0
-    if getattr(data, "x", None) is None or not hasattr(data, "edge_index"):
+    found = {
+        name: np.asarray(getattr(data, name, None)) for name in ("x", "edge_index", "edge_attr")
+    }
+    if getattr(data, "edge_attr", None) is None:
+        found["edge_attr"] = np.zeros(found["edge_index"].shape[1:], dtype=np.int64)
+    atoms, edges, bonds = found.values()
+    # An array without entries may be of floats: torch makes empty ones so.
+    are_codes = all(not one.size or one.dtype.kind in "biu" for one in found.values())
+    fit = edges.ndim == 2 and len(edges) == 2 and bonds.shape[:1] == edges.shape[1:]
+    if not (are_codes and fit and atoms.size and {atoms.ndim, bonds.ndim} <= {1, 2}):
+        said = ", ".join(f"{name} {one.dtype} {[*one.shape]}" for name, one in found.items())
         raise DataError(
-            f"{where}, of the type {type(data).__name__}, has no x (atom features) or no "
-            "edge_index: give Data of PyG with both, and y"
+            f"{where}, of the type {type(data).__name__}, has {said}: give Data of PyG with "
+            "integers x [atoms] or [atoms, features], edge_index [2, edges], one column for each "
+            "directed bond, and, of bonds with features, edge_attr [edges] or [edges, features]"
         )
-    atom_codes = _columns(_integers(data.x, f"{where}: x (atom features)"), f"{where}: x")
-    edge_index = _integers(data.edge_index, f"{where}: edge_index")
-    if edge_index.ndim != 2 or len(edge_index) != 2:
-        raise DataError(
-            f"{where}: edge_index must be integers [2, edges], one column per directed bond; "
-            "without bonds, of shape [2, 0]"
-        )
-    bonds = getattr(data, "edge_attr", None)
-    bond_codes = np.zeros((edge_index.shape[1], 1), dtype=np.int64)
-    if bonds is not None:
-        what = f"{where}: edge_attr"
-        bond_codes = _columns(_integers(bonds, f"{what} (bond features)"), what)
-    if not len(atom_codes) or len(bond_codes) != edge_index.shape[1]:
-        raise DataError(
-            f"{where} has {len(atom_codes)} atoms, {edge_index.shape[1]} edges and edge_attr of "
-            f"{len(bond_codes)}: give an atom or more, and a row of edge_attr for each edge"
-        )
+    atom_codes, bond_codes = (
+        (one[:, None] if one.ndim == 1 else one).astype(np.int64) for one in (atoms, bonds)
+    )
     targets, weight = getattr(data, "y", None), getattr(data, "weight", None)
     targets = np.asarray(() if targets is None else targets, dtype=np.float32).reshape(-1)
     weight = 1.0 if weight is None else float(weight)
     if not 0 <= weight <= _LARGEST:
         raise DataError(f"{where} has the weight {weight}: it must be a number from 0 to 3e38")
-    return MolecularGraph(atom_codes, edge_index, bond_codes), targets, weight
-
-
-def _integers(values: Any, what: str) -> np.ndarray:
-    array = np.asarray(values)
-    # An array without entries may be of floats: torch makes empty ones so.
-    if array.size and not (np.issubdtype(array.dtype, np.integer) or array.dtype == bool):
-        raise DataError(f"{what} are {array.dtype}: Graphormer embeds integer codes")
-    return array.astype(np.int64)
-
-
-def _columns(array: np.ndarray, what: str) -> np.ndarray:
-    """Return codes as ``[n, columns]``; without rows the number of columns stays."""
-    if array.ndim == 1:
-        return array[:, None]
-    if array.ndim != 2 or not array.shape[1]:
-        raise DataError(
-            f"{what} has the shape {array.shape}: give a row for each, of a column or more"
-        )
-    return array
+    return MolecularGraph(atom_codes, edges.astype(np.int64), bond_codes), targets, weight
 
 
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

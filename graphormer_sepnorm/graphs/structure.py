@@ -161,12 +161,9 @@ class PairTypes:
         return np.asarray(numbers, dtype=np.int64)[inverse]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the table as flat arrays.
+        """Return the table as the arrays ``type_distance`` to ``bond_kinds`` of a `GraphStore`.
 
-        ``type_distance`` int32 ``[types]`` (-1: unreachable); ``type_ring`` int32 ``[types]``,
-        atoms of the smallest ring that both lie in (0: none); the path of type t are the entries
-        ``type_start[t]:type_start[t + 1]`` of ``type_hop``, ``type_kind`` and ``type_share`` (in
-        units of 1 / `SHARE_UNIT`), ordered by hop and kind; ``bond_kinds`` int64 ``[kinds, K]``.
+        The path of type t are the entries ``type_start[t]:type_start[t + 1]``, by hop and kind.
         """
         distance, ring = np.empty(len(self), np.int32), np.empty(len(self), np.int32)
         start = np.empty(len(self) + 1, np.int64)

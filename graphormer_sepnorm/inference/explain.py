@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from graphormer_sepnorm.chem.drawing import draw_contributions, full_color
-from graphormer_sepnorm.chem.fragments import fragments_of
 from graphormer_sepnorm.chem.molecules import ParsedMolecule
+from graphormer_sepnorm.chem.scaffolds import fragments_of
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
@@ -102,7 +102,7 @@ def integrated_gradients(subject: Subject) -> np.ndarray:
 def leave_one_fragment_out(subject: Subject) -> np.ndarray:
     """Return by how much the value is higher than without a fragment, shared out over its atoms.
 
-    Fragments are rings and what is between them (`chem.fragments`); one is left out by masking it.
+    Fragments are rings and what is between them (`chem.scaffolds`); one is left out by masking it.
     After Wu et al. 2023, "Chemistry-intuitive explanation of graph neural networks for molecular
     property prediction with substructure masking" (Nature Communications 14, 2585).
     """

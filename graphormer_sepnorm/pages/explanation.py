@@ -17,7 +17,7 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from graphormer_sepnorm.chem.drawing import ABOVE, BELOW, draw_contributions, full_color
-from graphormer_sepnorm.chem.fragments import fragment_smiles
+from graphormer_sepnorm.chem.scaffolds import fragment_smiles
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import cannot_be_written, replacing
 from graphormer_sepnorm.inference.batching import given_columns

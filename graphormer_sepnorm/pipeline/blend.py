@@ -59,8 +59,7 @@ def add_baselines(
     blended = [own[name] for name in members if name in own]
     try:
         found = baselines_of(data, tuple(NAMES) if baselines else blended)
-        outcome.baselines, outcome.left_out = found.baselines, found.left_out
-        fitted, unseen = found.fitted, outcome.unseen
+        (outcome.baselines, outcome.left_out, fitted), unseen = found, outcome.unseen
         if unseen is None or fitted is None:
             return
         rows = fitted.rows["validation"]
@@ -73,7 +72,7 @@ def add_baselines(
             made, unseen, test = _blend(outcome, module, data, fitted, unseen, blended)
         others = {
             one.name: fitted.predictions[model]["validation"]
-            for one in found.baselines
+            for one in outcome.baselines
             for model, name in NAMES.items()
             if one.comparable and one.name.startswith(name)
         }

@@ -26,7 +26,7 @@ from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.model.graphormer import count_parameters
 from graphormer_sepnorm.process import cores, processor
 from graphormer_sepnorm.runs.directory import Record, RunDirectory, Session
-from graphormer_sepnorm.training.checkpoints import best_checkpoint, step_in_epoch
+from graphormer_sepnorm.training.checkpoints import step_in_epoch
 from graphormer_sepnorm.training.optimizer import rate_of_step
 
 
@@ -84,18 +84,14 @@ class LogTraining(Callback):
         """Take away the rows after the checkpoint."""
         self._file.keep(state_dict["rows"])
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
         """Log a step, as often as the trainer's log_every_n_steps says."""
         every = trainer.log_every_n_steps  # type: ignore[attr-defined]
-        accumulating = step_in_epoch(trainer, batch_idx) is None
-        if accumulating or not every or trainer.global_step % every:
+        if step_in_epoch(trainer) is None or not every or trainer.global_step % every:
             return
         loss: Any = trainer.strategy.reduce(pl_module.step_loss.clone(), reduce_op="sum")
-        schedule: Any = trainer.lr_scheduler_configs[0].scheduler
-        rate = rate_of_step(schedule)
-        self._log(trainer, {"train_loss_step": float(loss), "learning_rate": rate})
+        values = {"train_loss_step": float(loss), "learning_rate": rate_of_step(trainer)}
+        self._log(trainer, values)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Log the mean loss of the epoch."""
@@ -109,21 +105,17 @@ class LogTraining(Callback):
             logger.log_metrics(row, step=trainer.global_step - 1)  # counted as Lightning does
 
 
-class DataAndModel(Callback):
-    """Prints what is trained on what, when the network is built."""
-
-    def on_fit_start(self, trainer: Trainer, pl_module: Any) -> None:
-        """Print it."""
-        if not trainer.is_global_zero:
-            return
-        splits = trainer.datamodule.splits  # type: ignore[attr-defined]
-        sizes = " / ".join(f"{len(part):,}" for part in splits.parts.values())
-        left_out = len(splits.report.invalid) if splits.report else 0
-        others = f", {left_out:,} row{'s' if left_out > 1 else ''} left out" if left_out else ""
-        print(f"data   {splits.name}: {sizes} molecules (train / validation / test){others}")
-        parameters = f"{count_parameters(pl_module.model):,} parameters"
-        norm, device = pl_module.model.config.norm, pl_module.device
-        print(f"model  {norm}, {parameters}, on {device}\n", flush=True)
+def print_data_and_model(trainer: Trainer, module: Any) -> None:
+    """Print what is trained on what."""
+    if not trainer.is_global_zero:
+        return
+    splits = trainer.datamodule.splits  # type: ignore[attr-defined]
+    sizes = " / ".join(f"{len(part):,}" for part in splits.parts.values())
+    left_out = len(splits.report.invalid) if splits.report else 0
+    others = f", {left_out:,} row{'s' if left_out > 1 else ''} left out" if left_out else ""
+    print(f"data   {splits.name}: {sizes} molecules (train / validation / test){others}")
+    norm, parameters = module.model.config.norm, f"{count_parameters(module.model):,} parameters"
+    print(f"model  {norm}, {parameters}, on {module.device}\n", flush=True)
 
 
 class TrainingProgress(Callback):
@@ -150,7 +142,7 @@ class TrainingProgress(Callback):
         """Refresh the line at the end of an optimizer step."""
         self._graphs += graphs_in(batch) * trainer.world_size  # all have as many, but for one
         self._epoch = trainer.current_epoch + 1
-        if step_in_epoch(trainer, batch_idx) is not None and self._line and self._line.is_due():
+        if step_in_epoch(trainer) is not None and self._line and self._line.is_due():
             # Reading the loss waits for the device. Of several processes each knows its share; to
             # ask the others, all would have to show at the same step.
             self._loss = float(pl_module.step_loss) * trainer.world_size
@@ -176,7 +168,8 @@ class TrainingProgress(Callback):
         if math.isfinite(total) and total > step > self._first_step:
             left = (total - step) * seconds / (step - self._first_step)
             parts.append(f"{clock(left)} left")
-        best, name = best_checkpoint(trainer), f"validation_{self.metric}"
+        best: Any = trainer.checkpoint_callback
+        name = f"validation_{self.metric}"
         values = {
             "loss": self._loss,
             f"validation {METRICS[self.metric].label}": trainer.callback_metrics.get(name),
@@ -230,7 +223,7 @@ class RunRecord(Callback):
             data_note=splits.note,
             metric=task.metric,
             unit=task.unit_of(task.main),
-            selected_on=getattr(best_checkpoint(trainer), "monitor", None),
+            selected_on=getattr(trainer.checkpoint_callback, "monitor", None),
             parameters=count_parameters(pl_module.model),
             planned_steps=int(steps) if math.isfinite(steps) else None,
             seed=pl_module.hparams["seed"],

@@ -16,7 +16,6 @@ import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, Timer
-from torch import Tensor
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import replacing
@@ -35,16 +34,16 @@ _SECONDS_BETWEEN_EPOCHS = 60.0
 ONE_REQUEST = 1.0  # seconds
 
 
-def step_in_epoch(trainer: Trainer, batch_idx: int) -> int | None:
-    """Return which optimizer step of the epoch a batch has ended, from 0; None if it ended none."""
-    accumulated = trainer.accumulate_grad_batches
+def step_in_epoch(trainer: Trainer) -> int | None:
+    """Return which step of the epoch, from 0, a batch that has just ended ended; None if none."""
+    accumulated, batch_idx = trainer.accumulate_grad_batches, trainer.fit_loop.batch_idx
     if (batch_idx + 1) % accumulated and not trainer.is_last_batch:
         return None
     return batch_idx // accumulated
 
 
-def is_exact_resume_point(trainer: Trainer, batch_idx: int) -> bool:
-    """Whether training continues exactly from a checkpoint of the step that a batch has ended.
+def is_exact_resume_point(trainer: Trainer) -> bool:
+    """Whether training continues exactly from a checkpoint of the step that has just ended.
 
     Not if a validation follows it, which whoever continues from there would never make; where each
     step is such a one there is no better.
@@ -55,8 +54,8 @@ def is_exact_resume_point(trainer: Trainer, batch_idx: int) -> bool:
         return False
     if trainer.num_training_batches <= accumulated:
         return True
-    if trainer.check_val_every_n_epoch is None:  # batches are counted through all epochs
-        batch_idx = trainer.fit_loop.total_batch_idx
+    loop, through_all_epochs = trainer.fit_loop, trainer.check_val_every_n_epoch is None
+    batch_idx = loop.total_batch_idx if through_all_epochs else loop.batch_idx
     due = (batch_idx + 1) % every == 0 and accumulated % every != 0
     return not (trainer.is_last_batch or due)
 
@@ -87,12 +86,6 @@ class DurableCheckpointIO(TorchCheckpointIO):
             torch.save(checkpoint, file)
             file.flush()
             os.fsync(file.fileno())
-        with contextlib.suppress(OSError):  # not every file system can do so with a folder
-            folder = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
 
 
 def checkpoint_callbacks(
@@ -146,12 +139,6 @@ class BestCheckpoint(ModelCheckpoint):
         super().load_state_dict(state_dict)
 
 
-def best_checkpoint(trainer: Trainer) -> BestCheckpoint | None:
-    """Return what keeps the best checkpoint; a callback of the user's may keep others too."""
-    callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
-    return next((call for call in callbacks if isinstance(call, BestCheckpoint)), None)
-
-
 class StopEarly(EarlyStopping):
     """Stops when the validation metric no longer improves, also across runs.
 
@@ -201,12 +188,10 @@ class LastCheckpoint(Callback):
         self.saved_step = trainer.global_step
         self._saved_at = time.monotonic()
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         """Save if it is time to, at the end of an optimizer step."""
-        step = step_in_epoch(trainer, batch_idx)
-        if step is None or not is_exact_resume_point(trainer, batch_idx):
+        step = step_in_epoch(trainer)
+        if step is None or not is_exact_resume_point(trainer):
             return  # gradients that are being accumulated are in no checkpoint
         # An epoch is saved after the first step of the next one, when validation, early stopping
         # and logging are done with it: from there Lightning continues exactly.
@@ -234,14 +219,8 @@ class LastCheckpoint(Callback):
         if not started or (trainer.global_step == self.saved_step and not again):
             return
         if trainer.is_global_zero and self.path.is_file():
-            # By a second name, so that it is there under one of them at any moment.
-            link = self.path.with_name(f".{PREVIOUS}.link")
-            link.unlink(missing_ok=True)
-            try:
-                os.link(self.path, link)
-            except OSError:  # a file system without links
-                shutil.copyfile(self.path, link)
-            os.replace(link, self.path.with_name(PREVIOUS))
+            with replacing(self.path.with_name(PREVIOUS)) as partial:
+                shutil.copyfile(self.path, partial)
         trainer.save_checkpoint(self.path)
         self.saved_step = trainer.global_step
         self._saved_at = time.monotonic()
@@ -314,12 +293,10 @@ class StopBetweenSteps(Callback):
         elif now > self._asked_at + ONE_REQUEST and KILLED_BY_ITS_COMMAND not in os.environ:
             raise StopAtOnce
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         """Stop here if it was asked for."""
-        step = step_in_epoch(trainer, batch_idx)
-        if step is None or not is_exact_resume_point(trainer, batch_idx):
+        step = step_in_epoch(trainer)
+        if step is None or not is_exact_resume_point(trainer):
             return
         if any_process(trainer, self._asked_at is not None, step):
             self._stopping = True
@@ -336,22 +313,17 @@ class StopWhenDiverged(Callback):
     """Ends a training whose loss or weights are not finite, before a checkpoint can hold them."""
 
     def __init__(self) -> None:
-        # Steps, in words, whose losses have not been looked at yet; and the last that was.
-        self._noted: list[tuple[str, Tensor]] = []
-        self._last = ""
+        self._step = ""  # the newest, in words
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Note the loss of a step; look at it soon."""
-        if step_in_epoch(trainer, batch_idx) is None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
+        """Look at the loss of a step, seldom where that makes a GPU or processes wait."""
+        step = step_in_epoch(trainer)
+        if step is None:
             return
-        schedule: Any = trainer.lr_scheduler_configs[0].scheduler
-        epoch, rate = trainer.current_epoch + 1, rate_of_step(schedule)
-        step = f"step {trainer.global_step:,} (epoch {epoch}, learning rate {rate:.3g})"
-        self._noted.append((step, pl_module.step_loss))
+        epoch, rate = trainer.current_epoch + 1, rate_of_step(trainer)
+        self._step = f"step {trainer.global_step:,} (epoch {epoch}, learning rate {rate:.3g})"
         at_once = trainer.world_size == 1 and pl_module.device.type == "cpu"
-        if at_once or len(self._noted) >= _ASK_EVERY:
+        if at_once or step % _ASK_EVERY == 0:
             self._look(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
@@ -364,22 +336,19 @@ class StopWhenDiverged(Callback):
         """Look before anything is saved, at the weights too: gradients may be nan, a loss not."""
         self._look(trainer, pl_module)
         finite = [parameter.isfinite().all() for parameter in pl_module.parameters()]
-        if self._last and not torch.stack(finite).all():
-            raise self._diverged(self._last, "weights are not finite", pl_module)
+        if self._step and not torch.stack(finite).all():
+            raise self._diverged("weights are not finite", pl_module)
 
     def _look(self, trainer: Trainer, module: Any) -> None:
-        if not self._noted:
+        """What is not finite once stays so: the newest loss is enough."""
+        if not self._step:
             return
-        steps, noted = zip(*self._noted, strict=True)
-        self._noted, self._last = [], steps[-1]
-        together = torch.stack([loss.to(module.device) for loss in noted])
-        losses = trainer.strategy.reduce(together, reduce_op="sum").tolist()  # type: ignore[union-attr]
-        for step, loss in zip(steps, losses, strict=True):
-            if not math.isfinite(loss):
-                raise self._diverged(step, f"the loss is {loss}", module)
+        loss = trainer.strategy.reduce(module.step_loss.clone(), reduce_op="sum")
+        if not math.isfinite(loss):
+            raise self._diverged(f"the loss is {float(loss)}", module)
 
-    def _diverged(self, step: str, found: str, module: Any) -> ConfigError:
+    def _diverged(self, found: str, module: Any) -> ConfigError:
         return ConfigError(
-            f"training diverged at {step}: {found}; give a lower learning rate, "
+            f"training diverged at {self._step}: {found}; give a lower learning rate, "
             f"--model.learning_rate {module.hparams['learning_rate'] / 2:g}, or clip gradients"
         )

@@ -33,12 +33,12 @@ from graphormer_sepnorm.model.graphormer import count_parameters
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.averaging import AveragedWeights
 from graphormer_sepnorm.training.callbacks import (
-    DataAndModel,
     LogTraining,
     MetricsFile,
     RunRecord,
     Throughput,
     TrainingProgress,
+    print_data_and_model,
 )
 from graphormer_sepnorm.training.checkpoints import (
     DurableCheckpointIO,
@@ -261,7 +261,7 @@ def training_trainer(
         *checkpoint_callbacks(
             run.path, selected.name, config.early_stopping, config.checkpoint_minutes
         ),
-        *([] if alone else [DataAndModel()]),
+        *([] if alone else [LambdaCallback(on_fit_start=print_data_and_model)]),
         RunRecord(run, [Path(sys.argv[0]).name, *sys.argv[1:]]),
         StopBetweenSteps(),
         *([TrainingProgress(shown.name)] if config.trainer.enable_progress_bar else []),

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import torch
 from torch import Tensor
-from torch.optim.lr_scheduler import LambdaLR
 
 from graphormer_sepnorm.config import ModelConfig
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
@@ -380,12 +379,7 @@ class GraphormerModule(EvaluatedModule):
     def on_train_start(self) -> None:
         """Let the options of this run count, where a checkpoint brought those of an earlier one."""
         schedule: Any = self.trainer.lr_scheduler_configs[0].scheduler
-        if isinstance(schedule, LambdaLR):  # not in the trials of a LearningRateFinder
-            if self.hparams["learning_rate"] != self._optimizer_options[0]["lr"]:
-                # It has found another one, after the optimizer was made.
-                _, [made] = self.configure_optimizers()
-                schedule.lr_lambdas = made["scheduler"].lr_lambdas
-            renew_options(self.trainer.optimizers[0], schedule, self._optimizer_options)
+        renew_options(self.trainer.optimizers[0], schedule, self._optimizer_options)
 
     def on_validation_epoch_start(self) -> None:
         """Measure BatchNorm's statistics for the weights that are about to be validated."""
@@ -412,7 +406,6 @@ class GraphormerModule(EvaluatedModule):
                 "the learning-rate schedule needs to know where training ends: give "
                 "--trainer.max_epochs or --trainer.max_steps"
             )
-        # As they are now: a LearningRateFinder writes what it has found there.
         stored = {name: self.hparams[name] for name in ModelConfig.names() if name in self.hparams}
         options, total = ModelConfig(**stored), int(total)
         fixed = round(options.frozen_bn_fraction * total)

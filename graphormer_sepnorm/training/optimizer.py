@@ -32,6 +32,8 @@ from graphormer_sepnorm.kernels.library import integers, pointers
 from graphormer_sepnorm.model.ops import in_threads, products_usable
 
 if TYPE_CHECKING:
+    from lightning.pytorch import Trainer
+
     from graphormer_sepnorm.model.graphormer import Graphormer
 
 log = logging.getLogger(__name__)
@@ -155,8 +157,9 @@ def make_schedule(
     return LambdaLR(optimizer, factor)
 
 
-def rate_of_step(schedule: LambdaLR) -> float:
+def rate_of_step(trainer: Trainer) -> float:
     """Return the learning rate that the last step had; the optimizer has that of the next one."""
+    schedule: Any = trainer.lr_scheduler_configs[0].scheduler
     return float(schedule.base_lrs[0] * schedule.lr_lambdas[0](schedule.last_epoch - 1))
 
 
@@ -189,31 +192,24 @@ class MuonAdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def _orthogonal_step(self, group: dict[str, Any]) -> None:
-        # Lists of tensors take a few kernels on a GPU where a loop takes a few for each tensor.
-        shapes: dict[torch.Size, list[Tensor]] = {}
+        alike: dict[torch.Size, list[Tensor]] = {}
         for parameter in group["params"]:
             if parameter.grad is not None:
-                shapes.setdefault(parameter.shape, []).append(parameter)
-        parameters = [parameter for alike in shapes.values() for parameter in alike]
-        if not parameters:
-            return
-        for parameter in parameters:
-            state = self.state[parameter]
-            if not state:
-                state["momentum"] = torch.zeros_like(parameter)
-        gradients: list[Any] = [parameter.grad for parameter in parameters]
-        momenta = [self.state[parameter]["momentum"] for parameter in parameters]
-        torch._foreach_lerp_(momenta, gradients, 1 - _MOMENTUM)  # type: ignore[attr-defined]
-        # Nesterov's look ahead.
-        ahead = torch._foreach_lerp(gradients, momenta, _MOMENTUM)  # type: ignore[attr-defined]
-        updates: list[Tensor] = []
-        for shape, alike in shapes.items():
-            stacked = torch.stack(ahead[len(updates) : len(updates) + len(alike)])
-            update = orthogonalised(stacked)
+                alike.setdefault(parameter.shape, []).append(parameter)
+        for shape, parameters in alike.items():
+            # Lists of tensors take a few kernels on a GPU where a loop takes a few for each tensor.
+            gradients: list[Any] = [parameter.grad for parameter in parameters]
+            for parameter in parameters:
+                if not self.state[parameter]:
+                    self.state[parameter]["momentum"] = torch.zeros_like(parameter)
+            momenta = [self.state[parameter]["momentum"] for parameter in parameters]
+            torch._foreach_lerp_(momenta, gradients, 1 - _MOMENTUM)  # type: ignore[attr-defined]
+            # Nesterov's look ahead.
+            ahead = torch._foreach_lerp(gradients, momenta, _MOMENTUM)  # type: ignore[attr-defined]
+            update = orthogonalised(torch.stack(ahead))
             update *= _ADAMW_SIZE * max(shape) ** 0.5 * group["lr"]
-            updates += update.unbind()
-        torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])  # type: ignore[attr-defined]
-        torch._foreach_sub_(parameters, updates)  # type: ignore[attr-defined]
+            torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])  # type: ignore[attr-defined]
+            torch._foreach_sub_(parameters, update.unbind())  # type: ignore[attr-defined]
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import gzip
-import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -181,30 +180,6 @@ def test_folds_are_held_out_until_enough_is_known(
     assert found.rows["validation"].tolist() == np.flatnonzero(np.arange(85) % 5 < folds).tolist()
     # On all, and once without each fold, side by side.
     assert sorted(fits, reverse=True) == [85, *[68] * folds]
-
-
-@pytest.mark.parametrize("scale", [2.0**-60, 2.0**120])  # by which nothing is rounded
-def test_the_unit_of_a_target_makes_no_difference(scale: float) -> None:
-    table = made(1)
-    scaled = dataclasses.replace(table, labels=table.labels * scale)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        small, large = (fit_baselines(one, "regression") for one in (table, scaled))
-    for name in ("forest", "boosting"):
-        values = small.predictions[name]["test"]
-        assert values.std() > 0.1
-        np.testing.assert_allclose(large.predictions[name]["test"], values * scale, rtol=1e-6)
-
-
-def test_targets_that_trees_cannot_learn_have_no_values() -> None:
-    table = made(3, binary=True)
-    table.labels[:70, 0] = 1.0
-    table.labels[9:70, 1] = np.nan
-    found = fit_baselines(table, "binary")
-    assert [one is None for one in found.boosted] == [True, True, False]
-    for name in ("forest", "boosting"):
-        known = np.isfinite(found.predictions[name]["test"]).all(axis=0)
-        assert known.tolist() == [False, False, True]
 
 
 def bounded(monkeypatch: pytest.MonkeyPatch, **limits: int) -> Baselines:

@@ -115,31 +115,23 @@ def test_counts_in_three_molecules_and_quick_descriptors() -> None:
     np.testing.assert_array_equal(columns.of(alone), features)
 
 
-def test_undefined_descriptors_are_medians_of_training_and_large_ones_are_clipped() -> None:
+def test_what_is_undefined_is_the_median_of_training_and_large_descriptors_are_clipped() -> None:
     raw = compute_features(SMILES)
     descriptors = np.tile(np.arange(6, dtype=np.float32)[:, None], len(quick_descriptor_names()))
     descriptors[[0, 1], 0] = np.nan
     descriptors[:, 1] = np.nan
     descriptors[2, 2], descriptors[3, 2] = 1e30, -1e30
-    columns = FeatureColumns.fit(RawFeatures(raw.counts, descriptors))
+    descriptors[:, 3] = [np.nan, *[1e30] * 5]
+    of_table = np.array([[np.nan], *[[1e9]] * 5])  # which is not clipped
+    raw = RawFeatures(raw.counts, descriptors).with_columns(of_table)
+    columns = FeatureColumns.fit(raw, columns=["assay"])
     assert columns.medians[:2] == (3.5, 0.0)
-    features = columns.of(RawFeatures(raw.counts, descriptors))[:, len(columns.environments) :]
+    assert (columns.medians[3], columns.medians[-1]) == (1e6, 1e9)
+    features = columns.of(raw)[:, len(columns.environments) :]
     assert features[:, 0].tolist() == [3.5, 3.5, 2, 3, 4, 5]
     assert features[:, 1].tolist() == [0] * 6
     assert features[[2, 3], 2].tolist() == [1e6, -1e6]
-
-
-def test_columns_of_a_table_are_not_clipped_and_medians_of_descriptors_are() -> None:
-    raw = compute_features(SMILES)
-    descriptors = np.full((6, len(quick_descriptor_names())), 1e30, dtype=np.float32)
-    descriptors[0, 0] = np.nan
-    of_table = np.full((6, 1), 1e9)
-    of_table[0] = np.nan
-    raw = RawFeatures(raw.counts, descriptors).with_columns(of_table)
-    columns = FeatureColumns.fit(raw, columns=["assay"])
-    assert (columns.medians[0], columns.medians[-1]) == (1e6, 1e9)
-    features = columns.of(raw)
-    assert features[:, len(columns.environments)].tolist() == [1e6] * 6
+    assert features[:, 3].tolist() == [1e6] * 6
     assert features[:, -1].tolist() == [1e9] * 6
 
 
@@ -152,15 +144,3 @@ def test_several_processes_give_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
     assert told == [4, 6]
     np.testing.assert_array_equal(several.descriptors, alone.descriptors)
     np.testing.assert_array_equal(several.counts.toarray(), alone.counts.toarray())
-
-
-def test_of_a_smiles_that_cannot_be_read_nothing_is_known() -> None:
-    """RDKit does not take 7 of ogbg-molhiv's molecules, which have graphs and labels."""
-    known = compute_features([*SMILES[:5], "C"])
-    raw = compute_features([*SMILES[:5], "C1CC", "C"])
-    np.testing.assert_array_equal(np.delete(raw.descriptors, 5, axis=0), known.descriptors)
-    np.testing.assert_array_equal(
-        np.delete(raw.counts.toarray(), 5, axis=0), known.counts.toarray()
-    )
-    assert np.isnan(raw.descriptors[5]).all()
-    assert raw.counts[[5]].nnz == 0

@@ -18,6 +18,7 @@ from graphormer_sepnorm.chem.molecules import (
     parse_smiles,
 )
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
+from graphormer_sepnorm.chem.zinc_features import ZINC_1
 
 ETHANOL = Chem.MolToMolBlock(Chem.MolFromSmiles("CCO"))
 
@@ -90,10 +91,14 @@ def test_rdkits_log_is_as_loud_as_before(capfd):
 
 @settings(deadline=None)  # a busy machine is no failure
 @given(st.text(alphabet="CNOc1n2()[]=#@+-/\\.%BrHl 0|\u00e9\x00", max_size=25))
-def test_molecule_or_reason(text):
+def test_molecule_and_graph_or_reason(text):
     parsed = parse_smiles(text)
     assert (parsed.molecule is None) == bool(parsed.reason)
-    assert parsed.molecule is None or parsed.molecule.GetNumAtoms() > 0
+    if parsed.molecule is not None:
+        for featurizer in (MOLECULE_1, ZINC_1):
+            graphs, [reason] = featurizer.featurize_many([parsed.molecule])
+            assert bool(reason) or graphs.num_atoms == parsed.molecule.GetNumAtoms() > 0
+            assert "\n" not in reason + featurizer.remarks(parsed.molecule)
 
 
 def test_a_monstrous_smiles_is_not_tried():
@@ -103,12 +108,6 @@ def test_a_monstrous_smiles_is_not_tried():
         assert len(reason) < 100
     assert parse_smiles("C" * 2_000).readable
     assert len(parse_smiles("C" * 1000 + "(").reason) < 200
-
-
-def test_canonical_smiles_is_one_for_all_spellings():
-    spellings = ("C[C@H](N)C(=O)O", "OC(=O)[C@@H](N)C", "N[C@@H](C)C(O)=O")
-    assert {canonical_smiles(Chem.MolFromSmiles(text)) for text in spellings} == {"C[C@H](N)C(=O)O"}
-    assert canonical_smiles(Chem.MolFromSmiles("CC(N)C(=O)O")) == "CC(N)C(=O)O"
 
 
 def mapped(molecule):

@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rdkit import Chem
 
 from graphormer_sepnorm.chem.molecules import parse_smiles
-from graphormer_sepnorm.chem.scaffolds import murcko_scaffold, split_by_scaffold
+from graphormer_sepnorm.chem.scaffolds import (
+    fragment_smiles,
+    fragments_of,
+    murcko_scaffold,
+    split_by_scaffold,
+)
 
 EIGHTY = (0.8, 0.1, 0.1)
 
@@ -65,3 +71,23 @@ def test_shares_are_exact():
     # Of seven the first two sets have six: 6.3, rounded down once.
     splits = split_by_scaffold([str(number) for number in range(7)], EIGHTY)
     assert [len(split) for split in splits] == [5, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("smiles", "fragments"),
+    [
+        ("CC(=O)Oc1ccccc1C(=O)O", ["CC=O", "O", "c1ccccc1", "O=CO"]),
+        ("Cc1ccccc1", ["C", "c1ccccc1"]),
+        ("O=C1CCCCC1Cl", ["O=C1CCCCC1", "Cl"]),  # a double bond belongs to its ring
+        ("c1ccc2ccccc2c1", ["c1ccc2ccccc2c1"]),
+        ("c1ccccc1-c1ccccc1", ["c1ccccc1", "c1ccccc1"]),
+        ("CCCCCCO", ["CCCCCCO"]),
+        ("[Na+].CC(=O)[O-]", ["[Na+]", "CC(=O)[O-]"]),
+        ("C", ["C"]),
+    ],
+)
+def test_rings_and_what_is_between_them(smiles, fragments):
+    molecule = Chem.MolFromSmiles(smiles)
+    found = fragments_of(molecule)
+    assert sorted(atom for atoms in found for atom in atoms) == list(range(molecule.GetNumAtoms()))
+    assert [fragment_smiles(molecule, atoms) for atoms in found] == fragments

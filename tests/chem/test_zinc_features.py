@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 from collections import Counter
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from rdkit import Chem
 from reference.molecules import spellings
 
 from graphormer_sepnorm.chem.features import get_featurizer
-from graphormer_sepnorm.chem.molecules import parse_molblock, parse_smiles
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph
 
@@ -116,17 +114,6 @@ def test_remarks_count_the_types_that_a_flat_smiles_loses(smiles, flat):
     assert (ZINC_1.remarks(without).split() or ["0"])[0] == str(flat)
 
 
-def test_a_wavy_bond_is_no_configuration():
-    block = Chem.MolToMolBlock(Chem.MolFromSmiles("C[C@H](O)F"))
-    wavy = "\n".join(
-        line[:9] + "  4" if line.split()[3:] in (["1"], ["6"]) else line
-        for line in block.splitlines()
-    )
-    assert wavy != block
-    assert ZINC_1.remarks(parse_molblock(block).molecule) == ""
-    assert ZINC_1.remarks(parse_molblock(wavy).molecule).startswith("1 stereo center is")
-
-
 def test_spellings_of_one_molecule_give_one_graph():
     tautomers = ("CC1=CC2=C(C=C1)NC(=O)N2C", "c1ccc2c(c1)[nH]c1ccccc12", "O=c1[nH]cnc2ccsc12")
     for smiles in (*tautomers, *drugs()[:30]):
@@ -191,55 +178,8 @@ def test_a_graph_that_is_no_molecule_has_no_smiles():
     assert ZINC_1.smiles_of(nonsense) == ""
 
 
-def mutated(smiles: str, generator: random.Random) -> str:
-    """Insert, delete or replace a few characters."""
-    letters = list(smiles)
-    for _ in range(generator.randint(1, 2)):
-        place, new = (
-            generator.randrange(len(letters)),
-            generator.choice("CNOPSclos12()[]=#/+-@.*H%"),
-        )
-        letters[place] = generator.choice(["", new, letters[place] + new])
-    return "".join(letters)
-
-
-@pytest.mark.parametrize("name", ["molecule-1", "zinc-1"])
-def test_mutated_smiles_give_a_graph_or_a_reason(name):
-    featurizer, generator = get_featurizer(name), random.Random(1)
-    readable, refused = 0, 0
-    for smiles in 2 * drugs():
-        parsed = parse_smiles(mutated(smiles, generator))
-        assert bool(parsed.reason) == (parsed.molecule is None)
-        if parsed.molecule is None:
-            continue
-        readable += 1
-        try:
-            made = featurizer.featurize(parsed.molecule)
-        except DataError:  # the predictor makes it the row's reason
-            refused += 1
-            continue
-        assert made.num_atoms == parsed.molecule.GetNumAtoms()
-        assert len(featurizer.atom_labels(parsed.molecule)) == made.num_atoms
-        assert "\n" not in featurizer.remarks(parsed.molecule)
-    assert readable > 60
-    assert refused < 10
-
-
 def test_a_molecule_that_cannot_be_read_again_is_refused():
     molecule = Chem.MolFromSmiles("CC(C)(C)(C)C", sanitize=False)
     with pytest.raises(DataError, match="cannot be read again") as caught:
         ZINC_1.featurize(molecule)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["molecule-1", "zinc-1"])
-@pytest.mark.parametrize(
-    "smiles",
-    ["C" * 400, "C(" * 50 + "C" + ")" * 50, "*", "[Re]$[Re]", "CC |$R1;$|", "B1C=CC=C1"],
-)
-def test_odd_molecules_have_codes(name, smiles):
-    parsed = parse_smiles(smiles)
-    assert parsed.molecule is not None, parsed.reason
-    made = get_featurizer(name).featurize(parsed.molecule)
-    assert made.num_atoms == parsed.molecule.GetNumAtoms()
-    assert len(made.bond_codes) == 2 * parsed.molecule.GetNumBonds()

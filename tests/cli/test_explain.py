@@ -15,7 +15,7 @@ from reference.trees import boosted_trees
 from tiny_run import refused
 
 from graphormer_sepnorm.baselines.blend import Blend
-from graphormer_sepnorm.chem.fragments import fragment_smiles
+from graphormer_sepnorm.chem.scaffolds import fragment_smiles
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.inference.checkpoint import BLEND, KEY

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, PADDING_PAIR, TOKEN_PAIR, Collator
-from graphormer_sepnorm.graphs.structure import SHARE_UNIT
 
 
 @pytest.mark.parametrize("ids", [range(9), [2, 1, 4], [6], [1], [8, 0, 8, 3, 5]])
@@ -46,20 +45,6 @@ def test_blocks(stored, ids, attention_blocks):
     assert len(batch.blocks) == min(attention_blocks, len(ids))
     assert seen == order
     assert len(unpad) == len(ids) + sum(sizes)
-
-
-def test_paths(stored):
-    ids, (store, vocabulary) = [6, 2, 4], stored
-    batch = Collator(store, vocabulary)(ids)
-    parts = [store.pair_type[store.first_pair[i] : store.first_pair[i + 1]] for i in ids]
-    known = np.unique(np.concatenate(parts))
-    assert batch.type_distance.tolist() == store.type_distance[known].tolist()
-    expected = np.zeros((len(known), 5, len(store.bond_kinds)), np.float32)
-    for place, number in enumerate(known):
-        for entry in range(store.type_start[number], store.type_start[number + 1]):
-            share = store.type_share[entry] / SHARE_UNIT
-            expected[place, store.type_hop[entry], store.type_kind[entry]] = share
-    assert np.array_equal(batch.type_path.numpy(), expected)
 
 
 @pytest.mark.parametrize("ids", [range(9), [2, 1, 4], [1], [8, 0, 8, 3, 5]])

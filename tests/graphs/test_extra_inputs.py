@@ -88,8 +88,3 @@ def test_numbers_go_with_their_graphs(tmp_path: Path) -> None:
         for batch in (Collator(store, vocabulary)([2, 1]), resident):
             np.testing.assert_array_equal(batch.extra, values[[1, 0]])
             np.testing.assert_array_equal(batch.bounds, bounds[[1, 0]])
-    for name in ("extra", "bounds"):  # damaged, they are made anew
-        np.save(tmp_path / "store" / f"{name}.npy", np.ones((3, 2), np.float32))
-        store = GraphStore.open_or_build(tmp_path / "store", {}, lambda: [given], 3)
-        np.testing.assert_array_equal(store.extra, values[[2, 0, 1]])
-        np.testing.assert_array_equal(store.bounds, bounds[[2, 0, 1]])

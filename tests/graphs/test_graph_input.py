@@ -25,43 +25,30 @@ def changed(**attributes) -> Data:
 
 
 CONFLICT = graph(3, [(0, 1), (1, 2), (0, 1)], [1, 1, 2])
-BAD = {
-    "float atoms": (changed(x=torch.zeros(3, 1)), "x .*float32.*integer"),
-    "no atom features": (changed(x=None), "of the type Data, has no x"),
-    "float bonds": (changed(edge_attr=torch.zeros(4, 1)), "edge_attr .*float32.*integer"),
-    "atoms without a column": (changed(x=torch.zeros(3, 0).long()), "x has the shape"),
-    "one number for bonds": (changed(edge_attr=torch.tensor(3)), "edge_attr has the shape"),
-    "bond of no atom": (changed(edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 3, 1]])), "0..2"),
-    "transposed bonds": (
-        changed(edge_index=GOOD.edge_index.T),
-        r"edge_index must be .*\[2, edges\]",
-    ),
-    "bonds of floats": (changed(edge_index=GOOD.edge_index + 0.2), "edge_index are float32"),
-    "missing bonds": (Data(x=torch.zeros(3, 1).long(), y=torch.zeros(1)), "edge_index are object"),
-    "no atoms": (
-        Data(
-            x=torch.zeros(0, 1, dtype=torch.long),
-            edge_index=torch.zeros(2, 0, dtype=torch.long),
-            edge_attr=torch.zeros(0, 1, dtype=torch.long),
-            y=torch.zeros(1),
-        ),
-        "has 0 atoms",
-    ),
-    "too few bond features": (
-        changed(edge_attr=torch.zeros(3, 1).long()),
-        "4 edges and edge_attr of 3",
-    ),
-    "other number of atom features": (changed(x=torch.zeros(3, 2).long()), "agree"),
-    "other number of bond features": (changed(edge_attr=torch.zeros(4, 2).long()), "agree"),
-    "other number of targets": (changed(y=torch.zeros(2)), "agree"),
-    "codes of bonds on some graphs": (changed(edge_attr=None), "agree"),
-    "two bonds between two atoms": (CONFLICT, "two different bonds"),
-}
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_a_graph_of_another_form_is_a_data_error(name):
-    data, message = BAD[name]
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (changed(x=torch.zeros(3, 1)), r"x float32 \[3, 1\].*integers"),
+        (changed(x=None), "of the type Data, has x object"),
+        (changed(x=torch.zeros(3, 0).long()), r"x int64 \[3, 0\]"),
+        (Data(x=torch.zeros(0, 1), edge_index=torch.zeros(2, 0)), r"x float32 \[0, 1\]"),
+        (changed(edge_attr=torch.zeros(4, 1)), "edge_attr float32"),
+        (changed(edge_attr=torch.tensor(3)), r"edge_attr int64 \[\]"),
+        (changed(edge_attr=torch.zeros(3, 1).long()), r"edge_attr int64 \[3, 1\]"),
+        (changed(edge_index=GOOD.edge_index.T), r"edge_index int64 \[4, 2\]"),
+        (changed(edge_index=GOOD.edge_index + 0.2), "edge_index float32"),
+        (Data(x=torch.zeros(3, 1).long(), y=torch.zeros(1)), "edge_index object"),
+        (changed(edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 3, 1]])), "0..2"),
+        (changed(x=torch.zeros(3, 2).long()), "agree"),
+        (changed(edge_attr=torch.zeros(4, 2).long()), "agree"),
+        (changed(y=torch.zeros(2)), "agree"),
+        (changed(edge_attr=None), "agree"),
+        (CONFLICT, "two different bonds"),
+    ],
+)
+def test_a_graph_of_another_form_is_a_data_error(data, message):
     with pytest.raises(DataError, match=message) as caught:
         GraphStore.from_graphs([GOOD, GOOD, data, GOOD], 5)
     assert "\n" not in str(caught.value)

@@ -73,32 +73,6 @@ def test_real_molecules(zinc_graphs):
     assert_as_enumerated([molecule(C60)], 20)
 
 
-RINGS = {
-    "CCO": [[0, 0]] * 3,
-    "CC1CC1": [[0, 0], [3, 3], [3, 3], [3, 3]],
-    # Two rings that share a bond: shared atoms see both, by their other bonds.
-    "C1CC2CCCCC12": [[4, 4], [4, 4], [4, 6], [6, 6], [6, 6], [6, 6], [6, 6], [4, 6]],
-    # A bridge: each bond lies in a ring of five, none in one of six.
-    "C1CC2CCC1C2": [[5, 5], [5, 5], [5, 5], [5, 5], [5, 5], [5, 5], [5, 5]],
-    "C1CCCCCCCCCCCCCCC1": [[16, 16]] * 16,
-    "C1CC1.CCC": [[3, 3]] * 3 + [[0, 0]] * 3,
-}
-
-
-@pytest.mark.parametrize("smiles", RINGS)
-def test_ring_sizes_of_molecules(smiles):
-    store = GraphStore.from_graphs([molecule(smiles)], 3)
-    assert store.ring_sizes.tolist() == RINGS[smiles]
-
-
-def test_rings_of_directed_bonds_are_closed_the_way_the_bonds_lead():
-    around, back = [(0, 1), (1, 2), (2, 3), (3, 0)], [(1, 0)]
-    there = GraphStore.from_graphs([directed_graph(4, around)], 3)
-    assert there.ring_sizes.tolist() == [[4, 4]] * 4
-    open_end = GraphStore.from_graphs([directed_graph(4, around[:3] + back)], 3)
-    assert not open_end.ring_sizes.any()  # a bond and its own way back are no ring
-
-
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.lists(graphs_of_any_kind(), min_size=1, max_size=3), st.integers(1, 7))
 def test_any_graphs(graphs, hops):
@@ -187,18 +161,6 @@ def test_counts_that_vanish_beside_others(monkeypatch):
     assert store.type_distance[pair_type] == layers + 1
     path = slice(store.type_start[pair_type], store.type_start[pair_type + 1])
     assert store.type_share[path].tolist() == [structure.SHARE_UNIT] * 3
-
-
-def test_chain_of_500_atoms():
-    codes = random_codes(499)
-    data = graph(500, [(i, i + 1) for i in range(499)], codes)
-    store = GraphStore.from_graphs([data], 20)
-    types = pair_types(store, 0)
-    place = np.arange(500)
-    assert np.array_equal(store.type_distance[types], abs(place[:, None] - place))
-    for end in (1, 5, 20, 21, 499):
-        shares = type_shares(store, types[0, end])
-        assert shares == {(hop, (codes[hop],)): 1 for hop in range(min(end, 20))}
 
 
 def test_kinds_that_appear_only_in_a_later_block(monkeypatch):

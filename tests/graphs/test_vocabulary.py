@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.molecules import molecule
 
-from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
 
@@ -41,12 +39,6 @@ def test_rows_are_numbered_without_gaps_and_tell_all_seen_codes_apart(seen, aske
     for codes, own in zip(asked, found.tolist(), strict=True):
         for column in range(2):
             assert (own[column] > 0) == (codes[column] in vocabulary.seen[column])
-
-
-@pytest.mark.parametrize("columns", [1, 3])
-def test_another_number_of_columns_is_a_data_error(columns):
-    with pytest.raises(DataError, match=f"{columns} feature columns.*trained on 2"):
-        Vocabulary.fit(CODES).rows(np.zeros((4, columns), dtype=np.int64))
 
 
 def test_only_the_training_graphs_count():

@@ -27,6 +27,8 @@ from graphormer_sepnorm.kernels.library import (
     switched_off,
 )
 
+compiled = pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
+
 
 def test_they_are_there_where_they_can_be_compiled():
     if os.environ.get("GRAPHORMER_KERNELS") == "plain":
@@ -65,7 +67,7 @@ def test_structure_without_them_is_one_line(monkeypatch):
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
+@compiled
 def test_a_form_is_chosen_for_a_process():
     for form in compiled_forms():
         assert in_a_new_process(form) == form
@@ -73,18 +75,16 @@ def test_a_form_is_chosen_for_a_process():
     assert in_a_new_process("off").startswith("GRAPHORMER_KERNELS=off: give plain, basic")
 
 
+@compiled
 def test_a_form_that_the_processor_lacks_is_refused(monkeypatch):
-    if library() is None:
-        pytest.skip("the kernels are not compiled")
     monkeypatch.setenv("GRAPHORMER_KERNELS", "avx512")
     monkeypatch.setattr(kernels, "load_library", lambda *_: SimpleNamespace(best_form=lambda: 1))
     with pytest.raises(ConfigError, match="this processor has avx2; give auto"):
         kernels._load.__wrapped__()
 
 
+@compiled
 def test_forms_are_used_one_at_a_time():
-    if library() is None:
-        pytest.skip("the kernels are not compiled")
     used = library().form_in_use()
     for index, form in enumerate(compiled_forms()):
         with in_form(form):
@@ -92,32 +92,19 @@ def test_forms_are_used_one_at_a_time():
     assert library().form_in_use() == used
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    """A copy of the compiled functions with a source beside it."""
-    if library() is None:
-        pytest.skip("the kernels are not compiled")
-    file = tmp_path / "_kernels.so"
-    shutil.copy(library()._name, file)  # type: ignore[union-attr]
-    (tmp_path / "attention.c").write_text("int newer;")
-    os.utime(tmp_path / "attention.c", (1000, 1000))
-    return file
-
-
-def test_a_library_newer_than_its_source_is_used(copy, tmp_path):
+@compiled
+def test_a_library_is_used_if_it_is_whole_and_newer_than_its_source(tmp_path: Path):
+    copy, source = tmp_path / "_kernels.so", tmp_path / "attention.c"
+    shutil.copy(library()._name, copy)  # type: ignore[union-attr]
+    source.write_text("int newer;")
+    os.utime(source, (1000, 1000))
     assert load_library(copy, tmp_path) is not None
-
-
-def test_a_library_older_than_its_source_is_not(copy, tmp_path):
     os.utime(copy, (900, 900))
     with pytest.raises(ConfigError, match="is older than its source"):
         load_library(copy, tmp_path)
-
-
-def test_a_damaged_library_is_not(copy, tmp_path):
-    copy.write_bytes(b"nothing that could be loaded")
+    (damaged := tmp_path / "damaged.so").write_bytes(b"nothing that could be loaded")
     with pytest.raises(ConfigError, match="cannot be used"):
-        load_library(copy, tmp_path)
+        load_library(damaged, tmp_path)
 
 
 def test_the_last_installation_counts_whatever_its_file_is_called(tmp_path):
@@ -143,7 +130,7 @@ class Items(ctypes.Structure):
     )
 
 
-@pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
+@compiled
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("count", [0, 1, 8, 64, 1001])
 def test_threads_do_every_item_once(threads, count):

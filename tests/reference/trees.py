@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 
 from graphormer_sepnorm.baselines.features import FeatureColumns
-from graphormer_sepnorm.baselines.fit import Fitted, Kind, boost
+from graphormer_sepnorm.baselines.fit import Fitted, Kind
 from graphormer_sepnorm.baselines.trees import BoostedTrees
 
 # Environments of an aliphatic CH3, an OH and others; and two descriptors.
@@ -39,13 +39,12 @@ def boosted_trees(
     scaled: list[Any] = [Fitted((one,)) for one in models]
     for target in range(0 if models else targets):
         y = x @ random.normal(size=x.shape[1]) / 40
-        options: dict[str, Any] = {"n_estimators": count, "subsample": 0.5}
         if target == without:
             scaled.append(None)
-        elif kind == "binary":
-            of, labels = GradientBoostingClassifier(**options), y > np.quantile(y, 0.3)
-            scaled.append(Fitted(boost(of, 2, x, labels, None)))
-        else:
-            of, labels = GradientBoostingRegressor(**options), (y - y.mean()) / y.std()
-            scaled.append(Fitted(boost(of, 2, x, labels, None), 30.0, 7.0))
+            continue
+        of, labels, units = GradientBoostingRegressor, (y - y.mean()) / y.std(), (30.0, 7.0)
+        if kind == "binary":
+            of, labels, units = GradientBoostingClassifier, y > np.quantile(y, 0.3), ()
+        both = (of(n_estimators=count, subsample=0.5, random_state=state) for state in range(2))
+        scaled.append(Fitted(tuple(one.fit(x, labels) for one in both), *units))
     return BoostedTrees.from_fitted(COLUMNS, scaled, kind == "binary"), scaled

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, Trainer
 from reference.models import EVERYTHING
-from tiny_graphs import path_graphs
+from tiny_graphs import NO_DROPOUT, path_graphs
 
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
@@ -108,7 +108,6 @@ def train(
         **options,
     )
     sizes = {"layers": 2, "width": 8, "heads": 2, "ffn_width": 8, "max_path_length": 3}
-    dropouts = {"dropout": 0.0, "attention_dropout": 0.0, "input_dropout": 0.0}
     module = DoubleModule(
         norm=norm,
         learning_rate=3e-3,
@@ -118,7 +117,7 @@ def train(
         uniformity_weight=0.1 if accumulated and "bn" not in norm else 0.0,
         uniformity_on="both",
         **sizes,
-        **dropouts,
+        **NO_DROPOUT,
         **more,
     )
     data = MoleculeDataModule.from_splits(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_graphs import path_graphs
+from tiny_graphs import NO_DROPOUT, STILL, path_graphs
 
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import CheckpointError
@@ -61,9 +61,7 @@ def test_everything_but_the_read_out_is_taken_over(
     backbone: Path, other: DatasetSplits, tune: Callable
 ) -> None:
     weights = model_weights(read_checkpoint(backbone))
-    # A learning rate that moves nothing.
-    still = {"learning_rate": 1e-30, "final_learning_rate": 0.0, "precise_bn_graphs": 0}
-    module, _, _ = tune(other, **still)
+    module, _, _ = tune(other, precise_bn_graphs=0, **STILL)
     own = module.model.state_dict()
     old = GraphVocabulary.from_plain(read_checkpoint(backbone)[KEY]["vocabulary"])
     assert 9 in module.vocabulary.atoms.seen[0]
@@ -127,14 +125,6 @@ def test_a_backbone_that_lacks_a_weight_is_refused(backbone: Path) -> None:
         GraphormerModule(from_pretrained=str(backbone))
 
 
-def test_a_share_of_the_labels_is_drawn(train: Callable) -> None:
-    module, _, trainer = train(model={"label_fraction": 0.25}, max_epochs=1)
-    drawn = module._sampled(torch.zeros(400, 100))
-    kept = float((~drawn.isnan()).float().mean())
-    assert kept == pytest.approx(0.25, abs=0.01)
-    assert torch.isfinite(trainer.callback_metrics["train_loss_epoch"])
-
-
 def test_a_share_of_the_labels_has_on_average_the_loss_of_all(
     train: Callable, make_data: Callable, losses: Callable, splits: DatasetSplits
 ) -> None:
@@ -147,8 +137,7 @@ def test_a_share_of_the_labels_has_on_average_the_loss_of_all(
         task=Task("regression", names, ("",) * 50, "mae"),
         fingerprint="many",
     )
-    dropouts = {"dropout": 0.0, "attention_dropout": 0.0, "input_dropout": 0.0}
-    still = {"norm": "ln+ln", "learning_rate": 1e-30, "final_learning_rate": 0.0, **dropouts}
+    still = {"norm": "ln+ln", **NO_DROPOUT, **STILL}
     means = []
     for share in (1.0, 0.25):
         recorder = losses()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,8 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
-from tiny_graphs import path_graphs
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.graphs.loading import EpochBatches, make_loader
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.model.norms import MaskedBatchNorm
@@ -108,19 +105,6 @@ def test_validation_uses_measured_statistics_and_training_does_not(
     assert metrics[0] != metrics[1000]
 
 
-def test_validation_graphs_leave_no_trace_in_the_statistics(
-    train: Callable, make_data: Callable, splits: DatasetSplits
-) -> None:
-    others = dataclasses.replace(splits, validation=path_graphs(13, 99), fingerprint="others")
-    seen, metrics = [], []
-    for own in (splits, others):
-        module, _, trainer = train(model={"norm": "bn+bn"}, data=make_data(own), max_epochs=1)
-        seen.append([norm.running_mean.clone() for norm in batch_norms(module.model)])
-        metrics.append(trainer.callback_metrics["validation_mae"])
-    assert metrics[0] != metrics[1]
-    assert same(*seen)
-
-
 def test_validation_without_training_takes_the_statistics_as_they_are(
     tmp_path: Path, train: Callable, make_module: Callable, make_data: Callable
 ) -> None:
@@ -133,17 +117,6 @@ def test_validation_without_training_takes_the_statistics_as_they_are(
         [norm.running_mean for norm in batch_norms(one.model)] for one in (module, loaded)
     )
     assert same(before, after)
-
-
-def test_validation_stays_in_evaluation_mode(train: Callable) -> None:
-    training: list[bool] = []
-
-    class Modes(Callback):
-        def on_validation_batch_start(self, trainer: Trainer, module: Any, *_: Any) -> None:
-            training.append(any(part.training for part in module.model.modules()))
-
-    train(Modes(), model={"norm": "bn+bn"}, max_epochs=1)
-    assert training == [False] * 2
 
 
 def test_fixed_statistics_are_constants_in_training() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
+from tiny_graphs import NO_DROPOUT, StopAfter
 
 from graphormer_sepnorm.graphs.resident import BatchShape
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
@@ -24,22 +25,11 @@ from graphormer_sepnorm.training.module import GraphormerModule
 
 Fit = Callable[..., tuple[GraphormerModule, Trainer]]
 # Some gradients are rounding alone, as that of a key's bias: with this eps AdamW leaves them small.
-STEADY = {"dropout": 0.0, "attention_dropout": 0.0, "input_dropout": 0.0, "eps": 1e-2}
-
-
-class StopAfter(Callback):
-    """Interrupts training after some steps."""
-
-    def __init__(self, steps: int) -> None:
-        self.steps = steps
-
-    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
-        if trainer.global_step == self.steps:
-            raise KeyboardInterrupt
+STEADY = {**NO_DROPOUT, "eps": 1e-2}
 
 
 @pytest.fixture
-def fit(tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer: Callable) -> Fit:
+def fit(tmp_path: Path, train: Callable) -> Fit:
     """Train as the command line does, with captured steps (by that callback) or without."""
 
     def run(
@@ -50,25 +40,22 @@ def fit(tmp_path: Path, make_module: Callable, make_data: Callable, make_trainer
         trainer: dict | None = None,
         **model: Any,
     ) -> tuple[GraphormerModule, Trainer]:
-        directory = tmp_path / folder
-        metrics = MetricsFile(directory)
+        metrics = MetricsFile(tmp_path / folder)
         own = CapturedTraining(on_cpu=True) if captured is True else captured
-        callbacks = [
+        options = {"log_every_n_steps": 3, "gradient_clip_val": 1.0, "logger": [metrics]}
+        module, _, made = train(
             AveragedWeights(0.9),
             *([own] if own else []),
             LogTraining(metrics),
             StopWhenDiverged(),
             Throughput(),
             *more,
-            *checkpoint_callbacks(directory, "mae", 0),
-        ]
-        options = {"max_epochs": 2, "log_every_n_steps": 3, "gradient_clip_val": 1.0}
-        made = make_trainer(**options | (trainer or {}), callbacks=callbacks, logger=[metrics])
-        module = make_module(**STEADY | model)
-        try:
-            made.fit(module, make_data(batch_size=4), ckpt_path=resume, weights_only=True)
-        except SystemExit:
-            assert made.interrupted
+            *checkpoint_callbacks(tmp_path / folder, "mae", 0),
+            model=STEADY | model,
+            data={"batch_size": 4},
+            resume=resume,
+            **options | (trainer or {}),
+        )
         return module, made
 
     return run

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 import torch
 from reference.models import EVERYTHING
+from tiny_graphs import NO_DROPOUT
 
 from graphormer_sepnorm.config import ModelConfig, OptimizerName
 from graphormer_sepnorm.graphs.resident import BatchShape
-from graphormer_sepnorm.training import cuda_graphs as recording
 from graphormer_sepnorm.training.cuda_graphs import TrainingStep, resident_graphs
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.optimizer import make_optimizer
@@ -63,7 +62,7 @@ def test_batch_and_loss_are_one_graph_without_a_question(
 ) -> None:
     """A compiler that may not leave the graph refuses whatever depends on values."""
     torch.compiler.reset()
-    step, module, _ = make_step(dropout=0.0, attention_dropout=0.0, input_dropout=0.0, **options)
+    step, module, _ = make_step(**NO_DROPOUT, **options)
     module.double()  # in float32 a CPU may have kernels of its own, which no compiler sees through
     traced = torch.compile(step._loss, fullgraph=True, dynamic=False, backend="eager")
     with step.undone():
@@ -107,70 +106,3 @@ def test_first_calls_leave_no_trace(
         del after[len(before) - 1 : -1]
     assert len(before) == len(after)
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
-
-
-@pytest.mark.parametrize("name", ["adamw", "muon"])
-def test_step_is_torchs_own(name: OptimizerName, make_step: Callable) -> None:
-    """Loss, the optimizer with rates from a tensor, and the average, against plain torch."""
-    steady = {"dropout": 0.0, "attention_dropout": 0.0, "input_dropout": 0.0}
-    step, module, average = make_step(name, **steady)
-    twin, other, _ = make_step(name, **steady)
-    optimizer = make_optimizer(other.model, options_of(name))
-    start = [value.clone() for value in average]
-    loss, total, labels = step(GRAPHS, NUMBERS_OF[name], SHAPE)
-    expected, count = twin._loss(GRAPHS, SHAPE)
-    (expected / 4).backward()
-    optimizer.step()
-    assert labels == count == 4
-    assert total == expected
-    assert loss == expected / 4
-    weights = list(module.model.parameters())
-    for one, truth in zip(weights, other.model.parameters(), strict=True):
-        # In the tensor the rate is a float64; Muon's factor is rounded once, or twice.
-        torch.testing.assert_close(one, truth, rtol=0, atol=0 if name == "adamw" else 1e-8)
-    for one, was, weight in zip(average, start, weights, strict=True):
-        torch.testing.assert_close(one, 0.75 * was + 0.25 * weight.detach())
-    assert {group["lr"] for group in step.optimizer.param_groups} == {1e-2}
-
-
-class Stream:
-    """Stands for a stream of a GPU."""
-
-    def wait_stream(self, other: Stream) -> None:
-        pass
-
-
-class Recording:
-    """Stands for a CUDA graph: a replay repeats the calls that were made within it."""
-
-    def __init__(self) -> None:
-        self.replay = lambda: None
-
-
-def test_garbage_is_collected_before_a_recording_and_not_within(
-    make_step: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Memory of the device that is freed within a recording, but was made before, breaks it."""
-    order: list[str] = []
-
-    @contextmanager
-    def recorder(graph: Recording, **options: object) -> Iterator[None]:
-        order.append("recording")
-        yield
-        order.append("recorded")
-
-    monkeypatch.setattr(gc, "collect", lambda: order.append("collected"))
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", Recording)
-    monkeypatch.setattr(torch.cuda, "Stream", Stream)
-    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
-    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
-    monkeypatch.setattr(torch.cuda, "graph", recorder)
-    step, module, _ = make_step()
-    before = {name: value.clone() for name, value in module.model.state_dict().items()}
-    recording.CapturedStep(step, (GRAPHS, NUMBERS), SHAPE, None)
-    assert order == ["collected", "recording", "recorded"]
-    # The stand-in takes the step that a real recording would only write down; no other was kept.
-    twin, other, _ = make_step()
-    twin(GRAPHS, NUMBERS, SHAPE)
-    assert not torch.equal(before["readout.weight"], module.model.readout.weight)
-    assert torch.equal(other.model.readout.weight, module.model.readout.weight)

@@ -19,17 +19,6 @@ ROWS = [
 ]
 
 
-def test_rows_are_written_at_once(tmp_path: Path) -> None:
-    own = MetricsFile(tmp_path)
-    for rows, (metrics, step) in enumerate(ROWS, start=1):
-        own.log_metrics(metrics, step)
-        with (tmp_path / "metrics.csv").open(newline="") as file:
-            found = list(csv.DictReader(file))
-        assert len(found) == rows == own.rows
-        expected = {**metrics, "step": step}
-        assert {k: float(v) for k, v in found[-1].items() if v} == expected
-
-
 def test_the_rate_that_is_logged_is_that_of_the_step(tmp_path: Path, train: Callable) -> None:
     had: list[float] = []
 
@@ -45,14 +34,6 @@ def test_the_rate_that_is_logged_is_that_of_the_step(tmp_path: Path, train: Call
     assert [float(rate) for rate in rates] == had
     assert len(had) == 6
     assert had[0] < had[1] > had[-1]
-
-
-def test_every_so_many_steps_one_is_logged(tmp_path: Path, train: Callable) -> None:
-    logger = MetricsFile(tmp_path)
-    train(LogTraining(logger), logger=logger, log_every_n_steps=3)
-    with (tmp_path / "metrics.csv").open(newline="") as file:
-        steps = [int(row["step"]) for row in csv.DictReader(file) if row["train_loss_step"]]
-    assert steps == [2, 5, 8]  # counted from 0, of ten
 
 
 def test_a_file_that_was_cut_is_continued_to_the_same(tmp_path: Path) -> None:

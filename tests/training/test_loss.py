@@ -15,15 +15,10 @@ BINARY = Task("binary", ("active",), ("",), "auroc")
 REGRESSION = Task("regression", ("y",), ("",), "mae")
 
 
-def mean_loss(
-    name: LossName,
-    outputs: torch.Tensor,
-    targets: torch.Tensor,
-    weights: torch.Tensor | None = None,
-) -> torch.Tensor:
+def mean_loss(name: LossName, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """As the module forms it."""
-    total, labels = summed_loss(name, outputs, targets, weights)
-    return total / labels.clamp(min=1)
+    total, labels = summed_loss(name, outputs, targets)
+    return total / labels
 
 
 def literal_loss(name: str, outputs: list[list[float]], targets: list[list[float]]) -> float:
@@ -84,37 +79,6 @@ def test_an_output_that_is_no_number_shows_where_only_a_bound_is_known(bounds: l
     total, labels = summed_loss("l1", gap, gap, None, torch.tensor([bounds]))
     assert labels == 1
     assert total.isnan()
-
-
-@pytest.mark.parametrize("name", ["l1", "mse", "bce"])
-def test_weights_multiply_the_terms_of_a_graph(name: str) -> None:
-    outputs = torch.tensor([[0.3, -1.2], [2.0, 0.1], [-0.4, 0.9]])
-    targets = torch.tensor([[1.0, math.nan], [0.0, 1.0], [1.0, 0.0]])
-    labels = [1, 2, 2]
-    terms = [mean_loss(name, outputs[i : i + 1], targets[i : i + 1]) for i in range(3)]
-    weights = [2.0, 0.25, 0.0]
-    expected = sum(w * n * term for w, n, term in zip(weights, labels, terms, strict=True)) / 5
-    loss = mean_loss(name, outputs, targets, torch.tensor(weights))
-    assert loss.item() == pytest.approx(float(expected), rel=1e-6)
-    same = mean_loss(name, outputs, targets, torch.ones(3))
-    assert torch.equal(same, mean_loss(name, outputs, targets))
-
-
-@pytest.mark.parametrize("name", ["l1", "mse", "bce"])
-def test_missing_labels_give_no_gradient_and_no_nan(name: str) -> None:
-    outputs = torch.tensor([[0.5, 0.5]], requires_grad=True)
-    mean_loss(name, outputs, torch.tensor([[1.0, math.nan]])).backward()
-    assert outputs.grad is not None
-    assert outputs.grad[0, 0] != 0
-    assert outputs.grad[0, 1] == 0
-
-
-def test_batch_without_labels_gives_zero() -> None:
-    outputs = torch.ones(2, 1, requires_grad=True)
-    loss = mean_loss("l1", outputs, torch.full((2, 1), torch.nan))
-    loss.backward()
-    assert loss.item() == 0
-    assert torch.equal(outputs.grad, torch.zeros(2, 1))
 
 
 def test_loss_is_formed_in_float32_from_bfloat16() -> None:

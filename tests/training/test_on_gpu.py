@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from lightning.pytorch import Callback, Trainer
-from tiny_graphs import path_graphs
+from lightning.pytorch import Callback
+from tiny_graphs import NO_DROPOUT, path_graphs
 
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.training.averaging import AveragedWeights
@@ -20,22 +20,16 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
 ]
 STEPS = 50
-STEADY = {"dropout": 0.0, "attention_dropout": 0.0, "input_dropout": 0.0, "eps": 1e-2}
-
-
-class StepLosses(Callback):
-    """Records the loss of every step."""
-
-    def __init__(self) -> None:
-        self.values: list[float] = []
-
-    def on_train_batch_end(self, trainer: Trainer, module: Any, outputs: dict, *_: Any) -> None:
-        self.values.append(float(outputs["loss"]))
+STEADY = {**NO_DROPOUT, "eps": 1e-2}
 
 
 @pytest.fixture
 def losses_of(
-    make_module: Callable, make_data: Callable, make_trainer: Callable, splits: DatasetSplits
+    make_module: Callable,
+    make_data: Callable,
+    make_trainer: Callable,
+    splits: DatasetSplits,
+    losses: Callable,
 ) -> Callable[..., torch.Tensor]:
     """Train `STEPS` steps, with an average of the weights and clipping; return their losses."""
     own = dataclasses.replace(splits, train=path_graphs(203, 1), fingerprint="paths-203")
@@ -47,7 +41,7 @@ def losses_of(
         steps: int = STEPS,
         **model: Any,
     ) -> torch.Tensor:
-        recorder = StepLosses()
+        recorder = losses()
         trainer = make_trainer(
             accelerator=accelerator,
             devices=1,

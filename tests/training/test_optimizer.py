@@ -51,16 +51,6 @@ def test_what_decays(everything: bool, train: Callable) -> None:
     assert others == trained - decayed
 
 
-def test_rows_of_embeddings_without_a_gradient_are_left_alone() -> None:
-    model = Model()
-    before = model.table.weight.detach().clone()
-    optimizer = make_optimizer(model, options_of())
-    model.table(torch.tensor([0])).sum().backward()
-    optimizer.step()
-    assert not torch.equal(model.table.weight[0], before[0])
-    assert torch.equal(model.table.weight[1:], before[1:])
-
-
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("mixed", [False, True])

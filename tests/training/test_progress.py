@@ -19,10 +19,8 @@ class StepLosses(Callback):
     def __init__(self) -> None:
         self.values: list[float] = []
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        if step_in_epoch(trainer, batch_idx) is not None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
+        if step_in_epoch(trainer) is not None:
             self.values.append(float(pl_module.step_loss))
 
 

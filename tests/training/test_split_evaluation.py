@@ -31,12 +31,6 @@ def test_rows_of_all_batches_come_back_by_graph(size: int) -> None:
         assert torch.equal(torch.tensor(array).nan_to_num(), expected.double().nan_to_num())
 
 
-def test_one_graph_with_one_target_stays_a_table() -> None:
-    collected = SplitPredictions()
-    collected.update(torch.ones(1, 1), torch.zeros(1, 1), torch.tensor([5]))
-    assert [array.tolist() for array in collected.compute()] == [[[0.0]], [[1.0]]]
-
-
 def test_graph_that_two_processes_evaluated_counts_once() -> None:
     collected = SplitPredictions()
     collected.update(torch.tensor([[1.0], [5.0]]), torch.zeros(2, 1), torch.tensor([0, 1]))

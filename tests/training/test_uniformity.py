@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from graphormer_sepnorm.compare.geometry import uniformity
-from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.training.loss import mean_inner_product
+from graphormer_sepnorm.training.loss import mean_inner_product, uniformity_loss
 
 
 def literal_mean(rows: torch.Tensor) -> torch.Tensor:
@@ -29,31 +28,13 @@ def test_single_embedding_has_no_pair() -> None:
     assert mean_inner_product(torch.ones(1, 3)) == 0
 
 
-@pytest.fixture
-def same_label(splits: DatasetSplits) -> DatasetSplits:
-    """Graphs that a model has no other reason to tell apart."""
-    for part in splits.parts.values():
-        for graph in part:
-            graph.y[:] = 1.0
-    return splits
-
-
-def test_it_pushes_apart_what_it_is_told_to(same_label: DatasetSplits, train: Callable) -> None:
-    def spread(weight: float, on: str) -> list[float]:
-        # BatchNorm would have taken away the mean of the batch, and with it the products, already.
-        model = {"norm": "ln+ln", "uniformity_weight": weight, "uniformity_on": on}
-        options = {"data": {"batch_size": 37}, "max_epochs": 20, "limit_val_batches": 0}
-        module, data, _ = train(model=model, **options)
-        (batch,) = data.statistics_batches(37)
-        with torch.no_grad():
-            return [uniformity(cloud) for cloud in module.model.eval().encode(batch)]
-
-    token, atoms = spread(0.0, "both")
-    assert spread(1.0, "graph_token")[0] < token - 0.1
-    assert spread(1.0, "atoms")[1] < atoms - 0.1
-    both = spread(1.0, "both")
-    assert both[0] < token - 0.1
-    assert both[1] < atoms - 0.1
+def test_it_is_of_what_it_is_told_to() -> None:
+    token, atoms = torch.randn(4, 5), torch.randn(9, 5)
+    real = torch.arange(9) < 7
+    means = literal_mean(token), literal_mean(atoms[:7])
+    for on, expected in (("graph_token", means[0]), ("atoms", means[1]), ("both", sum(means))):
+        batch = SimpleNamespace(real_atoms=real)
+        torch.testing.assert_close(uniformity_loss(token, atoms, batch, on), expected)
 
 
 def test_its_weight_multiplies_it(train: Callable, losses: Callable) -> None:

@@ -1,9 +1,31 @@
-"""Graphs small enough to train on in a moment."""
+"""Graphs small enough to train on in a moment, and how the tests train on them."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from lightning.pytorch import Callback, Trainer
 from torch_geometric.data import Data
+
+NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "input_dropout": 0.0}
+# Trains, and leaves all weights as they are.
+STILL = {"learning_rate": 1e-30, "final_learning_rate": 0.0}
+
+
+class StopAfter(Callback):
+    """Interrupts training after some steps, as Ctrl-C does; of an epoch's last one at its end."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        if trainer.global_step == self.steps and not trainer.is_last_batch:
+            raise KeyboardInterrupt
+
+    def on_train_epoch_end(self, trainer: Trainer, *_: Any) -> None:
+        if trainer.global_step == self.steps:
+            raise KeyboardInterrupt
 
 
 def path_graphs(count: int, seed: int, targets: int = 1) -> list[Data]:
