@@ -97,7 +97,13 @@ class LazyGraphs(raw_graphs.MadeGraphs):
         Raises:
             DataError: A text is no molecule, though it was one when the data set was loaded.
         """
-        with closing(self._computed_descriptors()) as computed:
+        if not self._descriptors:
+            yield from self._blocks()
+            return
+        size = raw_graphs.AT_ONCE
+        chunks = [self.texts[start : start + size] for start in range(0, len(self), size)]
+        compute = partial(_descriptors_of, parse=self._parse, names=self._descriptors)
+        with closing(in_chunks(compute, chunks)) as computed:
             for block, descriptors in zip(self._blocks(), computed, strict=True):
                 yield replace(block, extra=np.hstack([descriptors, block.extra]))
 
@@ -120,16 +126,6 @@ class LazyGraphs(raw_graphs.MadeGraphs):
             bounds=self._bounds[chosen],
         )
 
-    def _computed_descriptors(self) -> Generator[np.ndarray, None, None]:
-        """Give the descriptors of each block, ``[n, K]``."""
-        size = raw_graphs.AT_ONCE
-        blocks = [self.texts[start : start + size] for start in range(0, len(self), size)]
-        if not self._descriptors:
-            yield from map(no_numbers, map(len, blocks))
-            return
-        compute = partial(_descriptors_of, parse=self._parse, names=self._descriptors)
-        yield from in_chunks(compute, blocks)
-
     def digest(self) -> str:
         """Hash all that the graphs, and what stands beside each, are made of."""
         digest = hashlib.sha256(json.dumps([_VERSION, RDKIT_VERSION, self._descriptors]).encode())
@@ -147,13 +143,17 @@ def _descriptors_of(
 
 
 def in_chunks(
-    function: Callable[[Sequence[str]], Made], chunks: Sequence[Sequence[str]]
+    function: Callable[[Sequence[str]], Made],
+    chunks: Sequence[Sequence[str]],
+    done: int = 0,
+    total: int | None = None,
 ) -> Generator[Made, None, None]:
     """Give what a function makes of each chunk of molecules, showing how far that is.
 
-    All cores compute where there are many; so it is one of a module.
+    All cores compute where there are many; so it is one of a module. The chunks are a part of
+    `total` molecules, of which others are `done`; None: they are all.
     """
-    total, done, line = sum(map(len, chunks)), 0, StatusLine()
+    total, line = total or sum(map(len, chunks)), StatusLine()
     try:
         with in_processes(function, chunks, cores() if total >= _MANY else 1) as computed:
             for chunk, made in zip(chunks, computed, strict=True):

@@ -18,21 +18,18 @@ from graphormer_sepnorm.tables.reader import Layout, Row, TableReader
 from graphormer_sepnorm.tables.text import open_binary
 from graphormer_sepnorm.tables.writer import WholeFileWriter
 
+try:
+    import openpyxl
+    from openpyxl.cell import WriteOnlyCell
+except ImportError:
+    raise DataError("Excel files need openpyxl: pip install openpyxl, or use CSV") from None
+
 _MOST_ROWS = 1_048_576  # of a sheet
 _FIRST_YEAR = 1900
 _LARGEST_INTEGER = 10**15  # of larger ones Excel makes the digits after the fifteenth zeros
 _OF_EXCEL = (bool, int, float, Decimal, date, time, timedelta)
 # Control characters, which cannot stand in a cell.
 _ILLEGAL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-
-
-def _openpyxl() -> Any:
-    try:
-        import openpyxl
-        import openpyxl.cell
-    except ImportError:
-        raise DataError("Excel files need openpyxl: pip install openpyxl, or use CSV") from None
-    return openpyxl
 
 
 class ExcelReader(TableReader):
@@ -48,16 +45,15 @@ class ExcelReader(TableReader):
     """
 
     format = "xlsx"
-    _kind = "a workbook"
+    _kind, _blank = "a workbook", None
 
     def __init__(self, source: str | Path, layout: Layout) -> None:
         self.name = str(source)
-        library = _openpyxl()
         self._raw = open_binary(Path(source))
         try:
             # It warns of styles that it does not know.
             with self._explained(), warnings.catch_warnings(action="ignore"):
-                self._book = library.load_workbook(self._raw, read_only=True, data_only=True)
+                self._book = openpyxl.load_workbook(self._raw, read_only=True, data_only=True)
             header = self._find_sheet(layout)
         except BaseException:
             self._raw.close()
@@ -125,10 +121,6 @@ class ExcelReader(TableReader):
             filled = (*cells[:width], *[None] * (width - len(cells)))
             yield line, filled if any(map(_there, cells)) else (), problem
 
-    @property
-    def _empty(self) -> tuple[Any, ...]:
-        return (None,) * len(self.columns)
-
     def close(self) -> None:
         """Close the file."""
         self._book.close()
@@ -147,10 +139,8 @@ class ExcelWriter(WholeFileWriter):
     """
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
-        library = _openpyxl()
         super().__init__(path)
-        self._cell = library.cell.WriteOnlyCell
-        self._book = library.Workbook(write_only=True)
+        self._book = openpyxl.Workbook(write_only=True)
         self._sheet = self._book.create_sheet("predictions")
         self._written = 0
         self.write([columns])
@@ -182,7 +172,7 @@ class ExcelWriter(WholeFileWriter):
         )
         if isinstance(value, _OF_EXCEL) and not none_for_it:
             return value
-        cell = self._cell(self._sheet, value=_ILLEGAL.sub("\ufffd", str(value)))
+        cell = WriteOnlyCell(self._sheet, value=_ILLEGAL.sub("\ufffd", str(value)))
         cell.data_type = "s"
         return cell
 

@@ -56,7 +56,7 @@ class TableReader(ABC):
 
     Attributes:
         name: What the table is called in messages.
-        format: One of `formats.FORMATS`.
+        format: One of `opening.FORMATS`.
         columns: Names of the columns; a name may occur twice.
         delimiter: What separates the cells of text; a comma where nothing does.
         marked: Whether text begins with a byte-order mark, without which Excel takes it for
@@ -71,6 +71,7 @@ class TableReader(ABC):
     marked: bool = False
     decimal_comma: bool = False
     _unit, _kind = "row", "a table"
+    _blank: Any = ""  # a cell in which nothing stands
     _done = 0  # rows that have been read
 
     @abstractmethod
@@ -120,13 +121,9 @@ class TableReader(ABC):
                 blank.append(line)
                 continue
             for earlier in blank:
-                yield self._row(earlier, self._empty)
+                yield self._row(earlier, (self._blank,) * len(self.columns))
             blank.clear()
             yield self._row(line, cells, problem)
-
-    @property
-    def _empty(self) -> tuple[Any, ...]:
-        return ("",) * len(self.columns)
 
     @abstractmethod
     def close(self) -> None:

@@ -24,12 +24,7 @@ from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Layout, Row, TableR
 
 _GZIP = b"\x1f\x8b"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-# How Parquet, zip (as Excel), old Excel, bzip2, xz and Zstandard files begin. The name of a column
-# may begin so too, but has none of the other bytes that they have.
-_NOT_TEXT = (b"PAR1", b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"BZh", b"\xfd7zX", b"\x28\xb5\x2f\xfd")
-_NO_LETTERS, _START = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]"), 64
-# The fourth line of a record of an SD file (CTfile formats, BIOVIA: the counts line).
-_COUNTS = re.compile(rb"(?:[^\r\n]*(?:\r\n?|\n)){3}[ \d]{6}[^\r\n]{0,40}V[23]000\s")
+_NO_TEXT, _START = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]"), 64  # control characters
 _LONGEST_CELL = 10_000_000  # a longer one is an unclosed quote that swallows the rest of the table
 _COMMA_LINES = 1000  # in which numbers with a decimal comma are looked for
 
@@ -72,9 +67,8 @@ class TextSource:
             # Not buffered once more: a buffer loses what stands before the end of a cut-off file.
             stream = gzip.GzipFile(fileobj=stream)
         start = stream.peek(_START)[:_START]
-        self._sd_file = _COUNTS.match(stream.peek(1000)) is not None
         self.marked = start.startswith((*_UTF16, codecs.BOM_UTF8))
-        if start.startswith(_NOT_TEXT) and _NO_LETTERS.search(start):
+        if not start.startswith(_UTF16) and _NO_TEXT.search(start):
             raise DataError(
                 f"{self.name} is not text (Excel, Parquet, another compression?): convert or "
                 "rename it"
@@ -85,7 +79,8 @@ class TextSource:
 
     def _read(self) -> Iterator[str]:
         with self._explained():
-            yield from self._wrapper
+            while line := self._wrapper.readline():  # yield from would close the file with this
+                yield line
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -98,24 +93,12 @@ class TextSource:
         self._ahead.extend(islice(self._lines, max(0, count - len(self._ahead))))
         return list(islice(self._ahead, count))
 
-    def announced_format(self) -> str:
-        """Return the format that the first lines leave no doubt about; empty if there is none."""
-        if self._sd_file:
-            return "sdf"
-        line = "".join(self.peek(1)).strip()
-        for delimiter in "\t,;|":
-            cells = _names(line, delimiter)
-            if len(cells) > 1 and any(map(is_smiles_name, cells)):
-                return "tsv" if delimiter == "\t" else "csv"
-        return ""
-
-    def guessed_format(self) -> str:
-        """Return the format of text that announces none: one column or a file of SMILES."""
-        line, below, *_ = (one.strip() for one in (*self.peek(2), "", ""))
-        # "smiles zinc_id" may be one name or two: the line below it tells.
-        if len(below.split()) > 1 and is_smiles_name(line.partition(" ")[0]):
-            return "smi"
-        return "csv" if is_smiles_name(line.strip('"')) else "smi"
+    def rewind(self) -> None:
+        """Begin again; not of standard input."""
+        self._wrapper.detach()  # or collecting the wrapper would close the file
+        self._raw.seek(0)
+        self._wrapper = self._decoded()
+        self._lines = self._read()
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -180,7 +163,7 @@ class DelimitedReader(_TextReader):
         header = "".join(text.peek(1))
         self.delimiter = _find_delimiter(header, format)
         if self.delimiter == ";":
-            cells = (cell for line in text.peek(_COMMA_LINES) for cell in _names(line, ";"))
+            cells = (cell for line in text.peek(_COMMA_LINES) for cell in split_line(line, ";"))
             self.decimal_comma = any(
                 isinstance(with_decimal_comma(cell), DecimalComma) for cell in cells
             )
@@ -263,11 +246,12 @@ def _find_delimiter(header: str, format: str) -> str:
     # A bar is rare, and may be a part of a name.
     possible = found or [mark for mark in "|" if mark in outside]
     # smiles;logS (mol/L, 25 C) has another comma.
-    named = [mark for mark in possible if any(map(is_smiles_name, _names(header, mark)))]
+    named = [mark for mark in possible if any(map(is_smiles_name, split_line(header, mark)))]
     return next(iter([*named, *found]), ",")
 
 
-def _names(line: str, delimiter: str) -> list[str]:
+def split_line(line: str, delimiter: str) -> list[str]:
+    """Return the names in the first line of a table, without quotes."""
     return [name.strip().strip('"') for name in line.strip("\r\n").split(delimiter)]
 
 

@@ -51,12 +51,14 @@ def test_duplicates_and_conflicts() -> None:
         "test": valid_rows(["B", "D", "A"], [[1, 2.1], [0, 0], [1 + 1e-9, 2]]),
     }
     found = find_duplicates(splits, "regression")
-    assert (found.molecules, found.rows, found.conflicting) == (2, 5, 1)
-    conflicting, agreeing = found.examples
-    assert conflicting.smiles == "B"
-    assert conflicting.rows == (("train", 2), ("test", 1))
-    assert conflicting.labels == ((1, 2), (1, 2.1))
-    assert agreeing.labels == ((1, 2), (1, None), (1 + 1e-9, 2))
+    conflicting, agreeing = found.pop("examples")
+    assert found == {"molecules": 2, "rows": 5, "conflicting": 1}
+    assert conflicting == {
+        "smiles": "B",
+        "rows": [("train", 2), ("test", 1)],
+        "labels": [(1, 2), (1, 2.1)],
+    }
+    assert agreeing["smiles"] == "A"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +73,7 @@ def test_duplicates_and_conflicts() -> None:
 )
 def test_when_labels_contradict(kind: str, first: float, second: float, conflict: int) -> None:
     splits = {"train": valid_rows(["A", "A"], [[first], [second]])}
-    assert find_duplicates(splits, kind).conflicting == conflict
+    assert find_duplicates(splits, kind)["conflicting"] == conflict
 
 
 @pytest.mark.parametrize(
@@ -80,8 +82,8 @@ def test_when_labels_contradict(kind: str, first: float, second: float, conflict
 )
 def test_bounds_contradict_too(tmp_path: Path, cells: list[str], conflict: int) -> None:
     rows = [*((smiles, n / 2) for n, smiles in enumerate(RINGS)), *(("CCCN", one) for one in cells)]
-    report = reported(write_csv(tmp_path / "a.csv", rows))
-    assert (report.duplicates.molecules, report.duplicates.conflicting) == (1, conflict)
+    found = reported(write_csv(tmp_path / "a.csv", rows)).to_plain()["duplicates"]
+    assert (found["molecules"], found["conflicting"]) == (1, conflict)
 
 
 def test_leakage_of_each_pair() -> None:
@@ -90,18 +92,18 @@ def test_leakage_of_each_pair() -> None:
         "validation": valid_rows(["B", "D"], [[0]] * 2, ["s", ""]),
         "test": valid_rows(["C", "B", "B"], [[0]] * 3, ["", "s", "s"]),
     }
-    leaks = {leak.splits: leak for leak in find_leakage(splits)}
-    assert {pair: (leak.molecules, leak.scaffolds) for pair, leak in leaks.items()} == {
+    leaks = {leak["splits"]: leak for leak in find_leakage(splits)}
+    assert {pair: (leak["molecules"], leak["scaffolds"]) for pair, leak in leaks.items()} == {
         ("train", "validation"): (1, 1),
         ("train", "test"): (2, 1),
         ("validation", "test"): (1, 1),
     }
-    assert leaks["train", "test"].examples == ("B", "C")
+    assert leaks["train", "test"]["examples"] == ["B", "C"]
 
 
 def test_unremarkable_table(tmp_path: Path) -> None:
     report = reported(write_csv(tmp_path / "fine.csv", plain_rows()))
-    assert (report.rows, report.valid, report.invalid) == (12, 12, ())
+    assert (report.valid, report.invalid) == (12, [])
     assert report.atoms == (3, 5.75, 10)
     text = report_text(report)
     assert_fits(text)

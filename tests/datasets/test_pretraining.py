@@ -11,7 +11,7 @@ import pytest
 from rdkit import Chem
 
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
-from graphormer_sepnorm.datasets import pretraining
+from graphormer_sepnorm.datasets import lazy_graphs, pretraining
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.pretraining import CLIPPED, load_pretraining
 from graphormer_sepnorm.errors import DataError
@@ -20,7 +20,7 @@ from graphormer_sepnorm.resources import sample_path
 
 @pytest.fixture(autouse=True)
 def _one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pretraining, "cores", lambda: 1)
+    monkeypatch.setattr(lazy_graphs, "cores", lambda: 1)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,6 @@ def test_an_interrupted_computation_continues_after_the_stored_parts(
     plain = load_pretraining(path, root)
     monkeypatch.setattr(pretraining, "_PART", 40)
     monkeypatch.setattr(pretraining, "_CHUNK", 20)
-    monkeypatch.setattr(pretraining, "cores", lambda: 1)
     calls: list[int] = []
     whole = pretraining._of_chunk
 
@@ -81,17 +80,11 @@ def test_an_interrupted_computation_continues_after_the_stored_parts(
     monkeypatch.setattr(pretraining, "_of_chunk", failing)
     with pytest.raises(KeyboardInterrupt):
         load_pretraining(path, tmp_path)
-    pools: list[int] = []
-    processes = pretraining.in_processes
-    monkeypatch.setattr(
-        pretraining, "in_processes", lambda *given: pools.append(1) or processes(*given)
-    )
     shown: list[str] = []
-    monkeypatch.setattr(pretraining.StatusLine, "is_due", lambda line: True)
-    monkeypatch.setattr(pretraining.StatusLine, "show", lambda line, text: shown.append(text))
+    monkeypatch.setattr(lazy_graphs.StatusLine, "is_due", lambda line: True)
+    monkeypatch.setattr(lazy_graphs.StatusLine, "show", lambda line, text: shown.append(text))
     resumed = load_pretraining(path, tmp_path)
     assert len(calls) == 6 + 4  # of 8 chunks 4 were in stored parts
-    assert pools == [1]  # though two parts were missing
     assert shown[-1] == "descriptors: 152 of 152 molecules"
     np.testing.assert_array_equal(resumed.train.y.numpy(), plain.train.y.numpy())
 

@@ -74,7 +74,7 @@ def test_column_names_in_latin_1(tmp_path: Path) -> None:
     splits = load(path, target_columns=("L\xf6slichkeit",))
     assert splits.task.targets == load(path).task.targets == ("L\xf6slichkeit",)
     report = report_of(splits)
-    assert report.unread == ("Gr\xf6\xdfe", "F\xfcr")
+    assert report.to_plain()["unread"] == ("Gr\xf6\xdfe", "F\xfcr")
     text = report_text(report)
     assert "not read    Gr\xf6\xdfe, F\xfcr" in text
     assert "L\xf6slichkeit" in text

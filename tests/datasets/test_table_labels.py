@@ -98,19 +98,19 @@ def test_bounds_are_no_labels_and_go_with_their_graphs(tmp_path: Path) -> None:
     np.testing.assert_array_equal(packed.targets[:, 0], np.float32([0.1, nan, nan, 0.4]))
     np.testing.assert_array_equal(packed.bounds, [[nan] * 2, [2, nan], [nan, -1.5], [nan] * 2])
     report = report_of(splits)
-    assert report.bounds == report.to_plain()["bounds"] == {"value": (3, 2)}
+    assert report.sides == report.to_plain()["bounds"] == {"value": (3, 2)}
     text = " ".join(report_text(report).split())
     assert "bounds value 3 at least (>) and 2 at most (<): learned from one side, left out" in text
     data = MoleculeDataModule(table=str(path), root=str(tmp_path), **OF_COLUMN)
     sides = [[[nan, nan]], [[2, nan]], [[nan, -1.5]], [[nan, nan]]]
     np.testing.assert_array_equal(data.sides(data.indices("train")), sides)
-    assert data.labels_per_graph().tolist() == [1] * 11
+    assert data.labels_per_graph.tolist() == [1] * 11
 
 
 def test_several_targets_have_their_own_bounds(tmp_path: Path) -> None:
     rows = [(smiles, n, f">{n}" if n % 3 else n) for n, smiles in enumerate(RINGS)]
     splits = load(write_csv(tmp_path / "a.csv", rows, "smiles,a,b"), **BOTH)
-    assert report_of(splits).bounds == {"b": (8, 0)}
+    assert report_of(splits).sides == {"b": (8, 0)}
     for packed in splits.train.packed():
         has_label = packed.targets[:, 0] % 3 == 0
         np.testing.assert_array_equal(
@@ -188,7 +188,7 @@ def test_each_class_is_a_target_of_0_and_1(tmp_path: Path) -> None:
     assert splits.train.y.tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0], [0, 1, 0]]
     assert splits.test.y.tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
     report = report_of(splits)
-    assert [target.splits["train"].positives for target in report.targets] == [1, 2, 1]
+    assert [target["splits"]["train"]["positives"] for target in report.targets] == [1, 2, 1]
     assert [row.reason for row in report.invalid] == ["no label in tier"] * 2
     values = [10, "2.0", 1, 2, *["10", 1, "02", "1.0"] * 2]  # in the order of numbers
     splits = load(four_each(tmp_path, values, TIERS), **OPTIONS)

@@ -90,9 +90,9 @@ def test_numbers_are_read(cell: object, number: float) -> None:
 
 @pytest.mark.parametrize(
     "cell",
-    [*("active", "1,5", "1_000", ">10", "29%", "inf", "-Infinity", math.inf, "9" * 400, "\udc80")],
+    ["active", "1,5", "1_000", ">10", "29%", "\udc80"],
 )
-def test_what_is_no_finite_number_is_refused(cell: object) -> None:
+def test_what_is_no_number_is_refused(cell: object) -> None:
     with pytest.raises(ValueError, match=r"^.+$"):
         parse_number(cell)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import math
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,7 @@ def test_without_openpyxl_there_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = book(tmp_path / "t.xlsx", [["smiles"], ["C"]])
-    monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    monkeypatch.delitem(sys.modules, excel.__name__)
     with refused("Excel files need openpyxl: pip install openpyxl, or use CSV"):
         open_table(path)

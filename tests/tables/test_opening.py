@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from tables_io import read, read_cells, refused, saved, standard_stream
 
-from graphormer_sepnorm.tables.formats import format_of
-from graphormer_sepnorm.tables.opening import open_table
+from graphormer_sepnorm.tables.opening import format_of, open_table
 
 _SDF = "title\n\n\n  0  0  0  0  0  0  0  0  0  0999 V2000\nM  END\n>  <y>\n1\n\n$$$$\n"
 
