@@ -101,11 +101,9 @@ def test_a_part_that_is_cut_short_is_made_again(
     np.testing.assert_array_equal(again.train.y.numpy(), plain.train.y.numpy())
 
 
-@pytest.mark.parametrize("count", [0, 50])
-def test_too_few_molecules_are_refused(tmp_path: Path, molecules: list[str], count: int) -> None:
-    path = tmp_path / "m.smi"
-    path.write_text("".join(f"{one}\n" for one in molecules[2 : 2 + count]))
-    with pytest.raises(DataError, match=f"{count} of its {count} molecules can be used: give 100"):
+def test_too_few_molecules_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.smi", [f"{'C' * n}O" for n in range(1, 51)])
+    with pytest.raises(DataError, match="50 of its 50 molecules can be used: give 100"):
         load_pretraining(path, tmp_path)
 
 
@@ -130,11 +128,6 @@ def test_the_column_of_a_table_can_be_named(
     path = write(
         tmp_path / "m.csv", ["id,compound", *(f"{n},{m}" for n, m in enumerate(molecules))]
     )
-    with pytest.raises(DataError, match=r"name it with --data\.smiles_column"):
-        load_pretraining(path, root)
     options = {"dataset": "pretraining", "molecules": str(path), "root": str(root)}
-    wrong = MoleculeDataModule(**options, smiles_column="id")
-    with pytest.raises(DataError, match=r"0 of its 152 molecules can be used"):
-        wrong.setup("fit")
     named = MoleculeDataModule(**options, smiles_column="compound")
     assert sum(len(part) for part in named.splits.parts.values()) == 150

@@ -143,12 +143,6 @@ def test_raw_file_of_wrong_contents_is_named(
     assert f"{file} {said}" in message
 
 
-def test_the_whole_set_needs_no_positions(tiny_zinc: Write) -> None:
-    root = tiny_zinc()
-    (root / "ZINC" / "raw" / "train.index").write_text("cut sho")
-    assert len(load_dataset("zinc", root).train) == ZINC_SIZES["train"]
-
-
 def test_what_is_known_does_not_depend_on_place_or_time_and_is_not_read_again(
     tiny_zinc: Write, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:

