@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,25 @@ class Layout:
     header_row: int | None = None
     smiles_column: str | None = None
     options: str = "--"
+
+
+@contextlib.contextmanager
+def explained(name: str, kind: str, place: Callable[[], str]) -> Iterator[None]:
+    """Turn what fails while a file is read into a DataError that names it, and how far it is read.
+
+    Args:
+        name: The file.
+        kind: What it should be.
+        place: Says how far it has been read: ``after row 7``.
+    """
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:  # what is no such file can fail in nearly any way
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
+        message = f"{name} is cut off, damaged or not {kind} {place()} ({reason})"
+        raise DataError(message) from error
 
 
 class TableReader(ABC):
@@ -98,15 +117,8 @@ class TableReader(ABC):
         """How far the table has been read, for messages."""
         return f"after {self._unit} {self._done}" if self._done else "at its beginning"
 
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:  # what is no such file can fail in nearly any way
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
-            raise DataError(
-                f"{self.name} is cut off, damaged or not {self._kind} {self._place()} ({reason})"
-            ) from error
+    def _explained(self) -> contextlib.AbstractContextManager[None]:
+        return explained(self.name, self._kind, self._place)
 
     def _row(self, line: int, cells: tuple[Any, ...], problem: str = "") -> Row:
         """Count a row and return it."""

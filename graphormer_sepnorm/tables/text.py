@@ -10,7 +10,6 @@ import io
 import os
 import re
 import sys
-import zlib
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -20,11 +19,14 @@ from typing import Any
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.columns import DecimalComma, is_smiles_name, with_decimal_comma
-from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Layout, Row, TableReader
+from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Layout, Row, TableReader, explained
 
 _GZIP = b"\x1f\x8b"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_NO_TEXT, _START = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]"), 64  # control characters
+# How Parquet, zip (as Excel), old Excel, bzip2, xz and Zstandard files begin. The name of a column
+# may begin so too, but has none of the other bytes that they have.
+_NOT_TEXT = (b"PAR1", b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"BZh", b"\xfd7zX", b"\x28\xb5\x2f\xfd")
+_NO_LETTERS, _START = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]"), 64
 _LONGEST_CELL = 10_000_000  # a longer one is an unclosed quote that swallows the rest of the table
 _COMMA_LINES = 1000  # in which numbers with a decimal comma are looked for
 
@@ -68,11 +70,8 @@ class TextSource:
             stream = gzip.GzipFile(fileobj=stream)
         start = stream.peek(_START)[:_START]
         self.marked = start.startswith((*_UTF16, codecs.BOM_UTF8))
-        if not start.startswith(_UTF16) and _NO_TEXT.search(start):
-            raise DataError(
-                f"{self.name} is not text (Excel, Parquet, another compression?): convert or "
-                "rename it"
-            )
+        if start.startswith(_NOT_TEXT) and _NO_LETTERS.search(start):
+            raise ValueError("Excel, Parquet, another compression? Convert or rename it")
         encoding = "utf-16" if start.startswith(_UTF16) else "utf-8-sig"
         # newline="": line ends inside quotes stay what they are.
         return io.TextIOWrapper(stream, encoding, errors="surrogateescape", newline="")
@@ -100,15 +99,8 @@ class TextSource:
         self._wrapper = self._decoded()
         self._lines = self._read()
 
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except EOFError as error:
-            raise DataError(f"{self.name} is cut off {self.place()}: it ends too early") from error
-        except (zlib.error, UnicodeError, OSError) as error:  # gzip has errors of OSError, too
-            reason = getattr(error, "strerror", None) or error
-            raise DataError(f"{self.name} is damaged {self.place()} ({reason})") from error
+    def _explained(self) -> contextlib.AbstractContextManager[None]:
+        return explained(self.name, "text", lambda: self.place())  # which a reader sets
 
     def fraction(self) -> float | None:
         """Share of the file's bytes that have been read."""

@@ -34,14 +34,6 @@ def test_graphs_labels_and_smiles_follow_the_split(tiny_molhiv: Path) -> None:
     assert (splits.task.kind, splits.task.metric) == ("binary", "auroc")
 
 
-def test_missing_files_without_a_network(tmp_path: Path, network_attempts: list[str]) -> None:
-    message = failure("ogbg-molhiv", tmp_path)
-    assert network_attempts == ["snap.stanford.edu"]
-    assert f"no raw files in {tmp_path / 'ogbg_molhiv'}" in message
-    assert all(name in message for name in RAW_FILES)
-    assert URL in message
-
-
 def test_archive_is_unpacked_in_place(
     tiny_molhiv: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,36 +9,28 @@ from pathlib import Path
 import pytest
 from reference.processes import REPOSITORY
 
+from graphormer_sepnorm.datasets.catalog import load_dataset
 
-@pytest.fixture(scope="module")
-def script():
+
+def test_all_but_test_molecules_are_listed(
+    tiny_molhiv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = REPOSITORY / "data" / "make_pretraining_molecules.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture
-def zinc(tmp_path: Path) -> list[str]:
-    """One list of SMILES, one table: as others give them."""
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
     (tmp_path / "train.txt").write_text("CCN\nCCO\n")
-    with gzip.open(tmp_path / "valid.csv.gz", "wt") as file:
-        file.write("y,smiles\n1,CCCl\n2,\n")
-    return [str(tmp_path / "train.txt"), str(tmp_path / "valid.csv.gz")]
-
-
-def test_all_but_test_molecules_are_listed(script, zinc, tiny_molhiv, tmp_path, capsys) -> None:
-    from graphormer_sepnorm.datasets.catalog import load_dataset
-
+    (tmp_path / "valid.csv.gz").write_bytes(gzip.compress(b"y,smiles\n1,CCCl\n2,\n"))
     smiles = load_dataset("ogbg-molhiv", tiny_molhiv).smiles
     output = tmp_path / "molecules.smi"
-    script.main([str(output), "--zinc", *zinc, "--root", str(tiny_molhiv)])
+    files = [str(tmp_path / "train.txt"), str(tmp_path / "valid.csv.gz")]
+    words = [str(output), "--zinc", *files, "--root", str(tiny_molhiv)]
+    script.main(words)
     listed = output.read_text().splitlines()
     assert listed == ["CCN", "CCO", "CCCl", *smiles["train"], *smiles["validation"]]
     assert not set(listed) & set(smiles["test"])
     assert f"{len(listed)} molecules" in capsys.readouterr().out
-    script.main([str(output), "--zinc", *zinc, "--root", str(tiny_molhiv), "--draw", "3"])
+    script.main([*words, "--draw", "3"])
     drawn = output.read_text().splitlines()
     assert len(drawn) == 3
     assert set(drawn) <= set(listed)

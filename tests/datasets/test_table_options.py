@@ -38,21 +38,6 @@ def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    ("given", "split"),
-    [
-        ({}, "scaffold"),
-        ({"split_column": "set"}, "column"),
-        ({"group_column": "series"}, "group"),
-        ({"time_column": "date"}, "time"),
-        ({"validation_table": "b", "test_table": "c"}, "files"),
-        ({"split": "random"}, "random"),
-    ],
-)
-def test_auto_split(given: dict[str, Any], split: str) -> None:
-    assert DataConfig(table="a", **given).resolved_split == split
-
-
-@pytest.mark.parametrize(
     ("given", "named"),
     [
         ({"task": "regresion"}, "--data.task is 'regresion'.*did you mean 'regression'"),

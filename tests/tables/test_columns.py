@@ -15,7 +15,6 @@ from graphormer_sepnorm.tables.columns import (
     parse_class_name,
     parse_number,
     parse_or_missing,
-    split_bound,
     with_decimal_comma,
 )
 
@@ -113,17 +112,6 @@ def test_words_for_no_value_are_missing_everywhere(word: object) -> None:
     assert math.isnan(*parse_or_missing([word], ["temperature"]))
     # Of classes these may be one.
     assert parse_class_name(word) == (word if word in ("nt", "none", "-") else "")
-
-
-@pytest.mark.parametrize(
-    ("cell", "number"),
-    [("1,5", 1.5), (" -11,01 ", -11.01), ("+0,5e-3", 0.0005), ("\N{MINUS SIGN}2,5", -2.5)],
-)
-def test_a_decimal_comma_that_is_known_for_one_is_read(cell: str, number: float) -> None:
-    marked = with_decimal_comma(cell)
-    assert marked == cell
-    assert parse_number(marked) == number
-    assert parse_number(split_bound(with_decimal_comma(f">={cell}"))[1]) == number
 
 
 @pytest.mark.parametrize("cell", ["1,2,3", "1.234,5", "a,5", ",5", "5,", "1,5 nM", "~1,5", ">", ""])

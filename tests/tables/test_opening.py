@@ -19,18 +19,15 @@ _SDF = "title\n\n\n  0  0  0  0  0  0  0  0  0  0999 V2000\nM  END\n>  <y>\n1\n\
 
 @pytest.mark.parametrize(
     ("name", "format"),
-    [
-        *(("a.csv", "csv"), ("a.b.CSV.GZ", "csv"), ("a.tab", "tsv"), ("a.tsv.gz", "tsv")),
-        *(("a.ism", "smi"), ("a.txt", "smi"), ("a.sd", "sdf"), ("a.SDF.gz", "sdf")),
-        *(("a.pq", "parquet"), ("a.XLSX", "xlsx")),
-        *((name, "") for name in ("table", "t.ods", "t.xlsx.gz", "t.gz", ".csv/x", "-")),
-    ],
+    [("a.CSV.GZ", "csv"), ("a.tab", "tsv"), ("a.txt", "smi"), ("a.sd", "sdf"), ("a.pq", "parquet")],
 )
 def test_the_name_says_the_format(name: str, format: str) -> None:
-    if format:
-        assert format_of(f"some.folder/{name}") == format
-        return
-    with refused(name, "what format", ".csv", "save another spreadsheet as .xlsx or .csv"):
+    assert format_of(f"some.folder/{name}") == format
+
+
+@pytest.mark.parametrize("name", ["table", "t.ods", "t.xlsx.gz", "t.gz", ".csv/x", "-"])
+def test_a_name_that_says_no_format_is_refused(name: str) -> None:
+    with refused(name, "what format", ".csv"):
         format_of(name)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import itertools
 import math
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,7 @@ import numpy as np
 
 from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.datasets.user_table.rows import InvalidRow, TableContents, ValidRow
-from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import replacing, sha256_of
+from graphormer_sepnorm.files import sha256_of, write_columns
 from graphormer_sepnorm.formatting import aligned, count, in_a_line, listed, shortened
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import Kind
@@ -170,40 +168,36 @@ class DataReport:
 
     def write_invalid(self, path: str | Path) -> None:
         """Write the rows that cannot be used, or of which only a label cannot, as CSV."""
-        used = "; the other labels of the row are used"
-        rows = []
+        found: list[tuple[Any, ...]] = []
         for table in self.tables.values():
-            found = [*((one, "") for one in table.invalid), *((one, used) for one in table.cells)]
-            for one, more in sorted(found, key=lambda pair: pair[0].row):
-                row = (one.file, one.row, one.line or "", one.smiles, one.reason + more)
-                rows.append(row + (one.id,) * len(self._id_column))
-        _write_csv(path, ("file", "row", "line", "smiles", "reason", *self._id_column), rows)
+            left_out = [(one, "") for one in table.invalid]
+            left_out += [(one, "; the other labels of the row are used") for one in table.cells]
+            found += sorted(left_out, key=lambda pair: pair[0].row)
+        columns = {
+            "file": [one.file for one, _ in found],
+            "row": [one.row for one, _ in found],
+            "line": [one.line or "" for one, _ in found],
+            "smiles": [one.smiles for one, _ in found],
+            "reason": [one.reason + more for one, more in found],
+        }
+        columns |= {name: [one.id for one, _ in found] for name in self._id_column}
+        write_columns(Path(path), columns)
 
     def write_splits(self, path: str | Path) -> None:
         """Write the rows that are used as CSV: row, split, smiles and identifiers.
 
         They stand in the order of the file; of separate files one after the other.
         """
-        rows = [
-            (row.number, name, row.smiles, *[row.id] * len(self._id_column))
-            for name, part in self.splits.items()
-            for row in part
-        ]
+        rows = [(row, name) for name, part in self.splits.items() for row in part]
         if len(self.tables) == 1:
-            rows.sort()
-        _write_csv(path, ("row", "split", "smiles", *self._id_column), rows)
-
-
-def _write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    try:
-        # Bytes of the table that are no UTF-8 go back as they were.
-        with (
-            replacing(Path(path)) as partial,
-            partial.open("w", encoding="utf-8", errors="surrogateescape", newline="") as handle,
-        ):
-            csv.writer(handle, lineterminator="\n").writerows([header, *rows])
-    except OSError as error:
-        raise DataError(f"{path} cannot be written ({error.strerror or error})") from error
+            rows.sort(key=lambda pair: pair[0].number)
+        columns = {
+            "row": [row.number for row, _ in rows],
+            "split": [name for _, name in rows],
+            "smiles": [row.smiles for row, _ in rows],
+        }
+        columns |= {name: [row.id for row, _ in rows] for name in self._id_column}
+        write_columns(Path(path), columns)
 
 
 def _summarized(values: np.ndarray, kind: Kind) -> dict[str, Any]:
