@@ -154,7 +154,7 @@ def test_damaged_gzip(tmp_path: Path) -> None:
     data[-6] ^= 1
     path = tmp_path / "t.csv.gz"
     path.write_bytes(data)
-    with open_table(path) as table, refused(str(path), "damaged after row 4"):
+    with open_table(path) as table, refused(str(path), "not text after row 4"):
         list(table)
     path.write_bytes(data[:5])
     with refused(str(path), "not text at its beginning"):
