@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -41,7 +42,7 @@ class ParquetReader(TableReader):
         while True:
             with self._explained():
                 batch = next(batches, None)
-                columns = () if batch is None else [column.to_pylist() for column in batch.columns]
+                columns = () if batch is None else [*map(_cells, batch.columns)]
             if batch is None:
                 return
             for cells in zip(*columns, strict=True):
@@ -60,6 +61,13 @@ class ParquetReader(TableReader):
         """Close the file."""
         self._file.close()
         self._raw.close()
+
+
+def _cells(column: Any) -> list[Any]:
+    if str(column.type) in ("binary", "large_binary"):
+        with contextlib.suppress(pa.ArrowInvalid):  # text that some programs write so is text
+            column = column.cast("string")
+    return column.to_pylist()
 
 
 class ParquetWriter(WholeFileWriter):
