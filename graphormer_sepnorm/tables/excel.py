@@ -14,7 +14,7 @@ from typing import Any
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.tables.columns import is_smiles_name, readable
-from graphormer_sepnorm.tables.reader import Layout, Row, TableReader
+from graphormer_sepnorm.tables.reader import Layout, Row, TableReader, names_of
 from graphormer_sepnorm.tables.text import open_binary
 from graphormer_sepnorm.tables.writer import WholeFileWriter
 
@@ -59,10 +59,7 @@ class ExcelReader(TableReader):
             self._raw.close()
             raise
         last = max(at for at, cell in enumerate(header) if _there(cell))
-        self.columns = tuple(
-            ("" if cell is None else str(cell).strip()) or f"column_{at}"
-            for at, cell in enumerate(header[: last + 1], start=1)
-        )
+        self.columns = names_of(header[: last + 1])
 
     def _find_sheet(self, layout: Layout) -> Sequence[Any]:
         """Find the sheet whose rows are read; return its header."""
@@ -109,17 +106,13 @@ class ExcelReader(TableReader):
     def __iter__(self) -> Iterator[Row]:
         return self._counted(self._parsed())
 
-    def _parsed(self) -> Iterator[tuple[int, tuple[Any, ...], str]]:
-        width = len(self.columns)
+    def _parsed(self) -> Iterator[tuple[int, Sequence[Any]]]:
         while True:
             with self._explained():
                 line, cells = next(self._rows, (0, None))
             if cells is None:
                 return
-            more = sum(map(_there, cells[width:]))
-            problem = f"{width + more} cells for {width} columns" if more else ""
-            filled = (*cells[:width], *[None] * (width - len(cells)))
-            yield line, filled if any(map(_there, cells)) else (), problem
+            yield line, cells if any(map(_there, cells)) else ()
 
     def close(self) -> None:
         """Close the file."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,12 @@ def explained(name: str, kind: str, place: Callable[[], str]) -> Iterator[None]:
         raise DataError(message) from error
 
 
+def names_of(header: Iterable[Any]) -> tuple[str, ...]:
+    """Return the names of columns; one without a name is called ``column_3`` by its index."""
+    shown = ("" if name is None else str(name).strip() for name in header)
+    return tuple(name or f"column_{at}" for at, name in enumerate(shown, start=1))
+
+
 class TableReader(ABC):
     """A table that is read once from its first to its last row, in little memory.
 
@@ -125,17 +131,24 @@ class TableReader(ABC):
         self._done += 1
         return Row(self._done, line, cells, problem)
 
-    def _counted(self, rows: Iterator[tuple[int, tuple[Any, ...], str]]) -> Iterator[Row]:
-        """Give rows of line, cells and problem; those without cells are empty, none at the end."""
+    def _counted(self, rows: Iterator[tuple[int, Sequence[Any]]]) -> Iterator[Row]:
+        """Give rows of line and cells, as wide as the header.
+
+        Those without cells are empty rows, or none at the end.
+        """
+        width = len(self.columns)
         blank: list[int] = []
-        for line, cells, problem in rows:
+        for line, cells in rows:
             if not cells:
                 blank.append(line)
                 continue
             for earlier in blank:
-                yield self._row(earlier, (self._blank,) * len(self.columns))
+                yield self._row(earlier, (self._blank,) * width)
             blank.clear()
-            yield self._row(line, cells, problem)
+            more = any(cell not in (None, "") for cell in cells[width:])
+            problem = f"the row has {len(cells)} cells, the header names {width}" if more else ""
+            missing = [self._blank] * (width - len(cells))
+            yield self._row(line, (*cells[:width], *missing), problem)
 
     @abstractmethod
     def close(self) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.columns import free_name
-from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Row, TableReader
-from graphormer_sepnorm.tables.text import TextSource, open_binary, standard_input
+from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Row
+from graphormer_sepnorm.tables.text import TextReader, TextSource, open_binary, standard_input
 
 _END = "$$$$"
 _NAMED = re.compile(r"^>.*?<(.*)>")  # a data header
@@ -41,7 +41,7 @@ def _fields(record: Sequence[str]) -> dict[str, str]:
     }
 
 
-class SDFReader(TableReader):
+class SDFReader(TextReader):
     """An SD file. Its columns are the names of all data fields, found in a first pass over it.
 
     The title line of the records is a column too, ``title``, if any record has one. The molecule
@@ -59,8 +59,7 @@ class SDFReader(TableReader):
         elif path.is_fifo():
             with open_binary(path) as pipe:
                 spool = _spooled(pipe)
-        self._text = TextSource(source, spool)
-        self.name, self._text.place = self._text.name, self._place
+        super().__init__(TextSource(source, spool))
         names: dict[str, None] = {}
         titled = molecules = False
         try:
@@ -100,14 +99,6 @@ class SDFReader(TableReader):
             title = ((record[0] if record else "").strip(),) * len(self._title)
             cells = (*title, *(values.get(name, "") for name in self._names))
             yield Row(self._done, start, cells, record="".join(record))
-
-    def fraction(self) -> float | None:
-        """Share of the file's bytes that have been read, the first pass not counted."""
-        return self._text.fraction()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._text.close()
 
 
 def _spooled(stream: Any) -> Any:

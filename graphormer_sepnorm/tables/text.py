@@ -10,16 +10,22 @@ import io
 import os
 import re
 import sys
-from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.columns import DecimalComma, is_smiles_name, with_decimal_comma
-from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Layout, Row, TableReader, explained
+from graphormer_sepnorm.tables.reader import (
+    STANDARD_INPUT,
+    Layout,
+    Row,
+    TableReader,
+    explained,
+    names_of,
+)
 
 _GZIP = b"\x1f\x8b"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -117,32 +123,28 @@ class TextSource:
                 self._wrapper.detach()  # or collecting the wrapper would close standard input
 
 
-class _TextReader(TableReader):
+class TextReader(TableReader):
+    """A table whose rows come from the lines of a text."""
+
     def __init__(self, text: TextSource) -> None:
         self.name = text.name
         self._text = text
         text.place = self._place
 
-    @abstractmethod
-    def _parsed(self) -> Iterator[tuple[int, tuple[str, ...], str]]:
-        """Give line, cells and problem of each row; no cells: an empty line."""
-
-    def __iter__(self) -> Iterator[Row]:
-        return self._counted(self._parsed())
-
     def fraction(self) -> float | None:
+        """Share of the file's bytes that have been read."""
         return self._text.fraction()
 
     def close(self) -> None:
+        """Close the file."""
         self._text.close()
 
 
-class DelimitedReader(_TextReader):
+class DelimitedReader(TextReader):
     """CSV and TSV (RFC 4180), read by Python's csv module.
 
-    A column without a name is called ``column_3`` by its index. Rows that are too short are filled
-    up with empty cells. Rows that are too long have a `Row.problem`, unless what is too much is
-    empty.
+    Rows that are too short are filled up with empty cells. Rows that are too long have a
+    `Row.problem`, unless what is too much is empty.
     """
 
     def __init__(self, text: TextSource, format: str, layout: Layout) -> None:
@@ -165,24 +167,18 @@ class DelimitedReader(_TextReader):
         names = self._next_row()
         if not names:
             raise DataError(f"{self.name} has no header: line {above + 1} must name the columns")
-        self.columns = tuple(
-            name.strip() or f"column_{at}" for at, name in enumerate(names, start=1)
-        )
+        self.columns = names_of(names)
 
-    def _parsed(self) -> Iterator[tuple[int, tuple[str, ...], str]]:
-        width = len(self.columns)
+    def __iter__(self) -> Iterator[Row]:
+        return self._counted(self._parsed())
+
+    def _parsed(self) -> Iterator[tuple[int, Sequence[str]]]:
         while True:
             line = self._line()
             cells = self._next_row()
             if cells is None:
                 return
-            problem = ""
-            if any(cells[width:]):
-                problem = f"the row has {len(cells)} cells, the header names {width}"
-            if self.delimiter == ";":
-                cells = [with_decimal_comma(cell) for cell in cells]
-            missing = width - len(cells) if cells else 0
-            yield line, (*cells[:width], *[""] * missing), problem
+            yield line, [*map(with_decimal_comma, cells)] if self.delimiter == ";" else cells
 
     def _next_row(self) -> list[str] | None:
         """Return the cells of the next row, [] for an empty line, None at the end."""
@@ -208,7 +204,7 @@ class DelimitedReader(_TextReader):
         self._ended = True
 
 
-class SmilesReader(_TextReader):
+class SmilesReader(TextReader):
     """Files of SMILES: one on each line, and after white space a name.
 
     A CXSMILES extension (``|...|``) belongs to the SMILES. There is no header, unless the first
@@ -218,7 +214,10 @@ class SmilesReader(_TextReader):
     format = "smi"
     columns = ("smiles", "name")
 
-    def _parsed(self) -> Iterator[tuple[int, tuple[str, ...], str]]:
+    def __iter__(self) -> Iterator[Row]:
+        return self._counted(self._parsed())
+
+    def _parsed(self) -> Iterator[tuple[int, Sequence[str]]]:
         for line, content in enumerate(self._text, start=1):
             smiles, _, rest = content.strip().replace("\t", " ").partition(" ")
             rest = rest.strip()
@@ -227,7 +226,7 @@ class SmilesReader(_TextReader):
             if rest.startswith("|") and "|" in rest[1:]:
                 end = rest.index("|", 1) + 1
                 smiles, rest = f"{smiles} {rest[:end]}", rest[end:].strip()
-            yield line, (smiles, rest) if smiles else (), ""
+            yield line, (smiles, rest) if smiles else ()
 
 
 def _find_delimiter(header: str, format: str) -> str:

@@ -56,7 +56,7 @@ def test_values_have_their_types_and_empty_rows_stay_in_between(tmp_path: Path) 
         ("O", True, None, None),
     ]
     assert [(row.number, row.line) for row in rows] == [(1, 3), (2, 4), (3, 5), (4, 6)]
-    assert [row.problem for row in rows] == ["", "", "", "5 cells for 4 columns"]
+    assert [row.problem for row in rows] == ["", "", "", "the row has 5 cells, the header names 4"]
 
 
 def test_what_is_written_is_read_again_and_no_text_becomes_a_formula(tmp_path: Path) -> None:
