@@ -173,10 +173,15 @@ hints_of = functools.cache(typing.get_type_hints)
 def write_columns(path: Path, columns: Mapping[str, Iterable[object]]) -> None:
     """Write columns of one length as CSV, under a temporary name, and rename the file.
 
+    Bytes of a table that are no UTF-8 go back as they were.
+
     Raises:
         OSError: It cannot be written.
     """
-    with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+    with (
+        replacing(path) as partial,
+        partial.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file,
+    ):
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(zip(*columns.values(), strict=True))

@@ -165,9 +165,7 @@ LAZY = {
     "model/config.py": {"torch"},
     "cli/compare.py": {"torch", "lightning", "numpy"},
     "cli/predict.py": {"torch", "lightning", "numpy", "rdkit"},
-    "tables/parquet.py": {"pyarrow"},
     "inference/ray_engine.py": {"pyarrow", "ray"},
-    "tables/excel.py": {"openpyxl"},
     "metrics.py": {"numpy", "scipy", "sklearn"},
 }
 

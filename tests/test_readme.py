@@ -50,10 +50,10 @@ ROWS = 200  # of the sample
 FIRST = """
 from pathlib import Path
 from graphormer_sepnorm.baselines import fit as baselines
-from graphormer_sepnorm.datasets import sample
+from graphormer_sepnorm.datasets import catalog
 for trees in (baselines.BOOSTED, baselines.FOREST):
     trees.update(dict.fromkeys(trees, 5))
-sample.sample_path = lambda: Path({!r})
+catalog.sample_path = lambda: Path({!r})
 """
 
 

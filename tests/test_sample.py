@@ -15,7 +15,7 @@ import pytest
 from penalized_logp import penalized_logp
 from rdkit import Chem
 
-from graphormer_sepnorm.datasets.sample import load_sample
+from graphormer_sepnorm.datasets.catalog import load_dataset
 from graphormer_sepnorm.resources import sample_path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -29,7 +29,7 @@ def rows() -> list[tuple[str, float]]:
 
 @pytest.fixture(scope="module")
 def splits():
-    return load_sample()
+    return load_dataset("sample", Path())
 
 
 def test_remade_rows_are_the_files_first_rows(rows):

@@ -15,7 +15,7 @@ from graphormer_sepnorm.errors import ConfigError, Interrupted
 from graphormer_sepnorm.pipeline.first_look import look_at_columns, look_at_device
 from graphormer_sepnorm.process import command
 from graphormer_sepnorm.runs.directory import find_checkpoint
-from graphormer_sepnorm.tables.formats import FORMATS
+from graphormer_sepnorm.tables.opening import FORMATS
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.inference.predictor import Predictor

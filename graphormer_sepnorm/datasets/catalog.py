@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.resources import sample_path
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.datasets.splits import DatasetSplits
@@ -24,11 +26,21 @@ def _loader(module: str, **options: Any) -> Callable[[Path], DatasetSplits]:
     return load
 
 
+def _sample(root: Path) -> DatasetSplits:
+    """Load the bundled 7,000 recombined drugs with penalized logP; no data root is needed."""
+    from graphormer_sepnorm.datasets.user_table.load import load_table
+
+    del root
+    options = {"target_columns": ["penalized_logp"], "task": "regression", "on_invalid": "error"}
+    splits = load_table(DataConfig(table=str(sample_path()), **options))
+    return replace(splits, name="sample", report=None)
+
+
 DATASETS: dict[str, Callable[[Path], DatasetSplits]] = {
     "zinc-subset": _loader("zinc", subset=True),
     "zinc": _loader("zinc", subset=False),
     "ogbg-molhiv": _loader("molhiv"),
-    "sample": _loader("sample"),
+    "sample": _sample,
 }
 # Those of the user's, which have options of their own: a table, and molecules without labels.
 TABLE, PRETRAINING = "table", "pretraining"

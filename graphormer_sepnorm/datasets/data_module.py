@@ -8,6 +8,7 @@ import json
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +76,12 @@ class MoleculeDataModule(LightningDataModule):
         self.eval_batch_size = config.eval_batch_size or config.batch_size
         self.max_path_length = plain(max_path_length)
         self.seed = plain(seed)
-        self.num_workers = config.num_workers
-        self.attention_blocks = config.attention_blocks
         self.member_folds: MemberFolds | None = None
         self._splits, self._given = splits, splits is not None
         if splits is not None:
             self.dataset = splits.name
         self._store: GraphStore | None = None
         self._numbers: GraphIndices | None = None
-        self._labels: np.ndarray | None = None
         self._position = (0, 0)
         # Training batches are indices of graphs, where the graphs themselves are on the device.
         self.numbers_only = False
@@ -148,7 +146,7 @@ class MoleculeDataModule(LightningDataModule):
 
     def learn_logarithms(self, names: Sequence[str]) -> None:
         """Let ``label_transform`` auto stand for some targets; what was made of labels goes."""
-        self._store = self._numbers = self._labels = None
+        self._store = self._numbers = None
         self.config = replace(self.config, label_transform=list(names))
         if self.table_options is not None:
             self.table_options = self.config.of_table()
@@ -291,12 +289,11 @@ class MoleculeDataModule(LightningDataModule):
             return np.full((*self.store.targets[indices].shape, 2), np.nan)
         return np.stack(np.split(known, 2, axis=1), axis=2)
 
+    @cached_property
     def labels_per_graph(self) -> np.ndarray:
         """How many labels each graph of the store has, bounds too, int64 ``[G]``."""
-        if self._labels is None:
-            known = np.hstack([self.store.targets, self.store.bounds])
-            self._labels = np.asarray((~np.isnan(known)).sum(axis=1))
-        return self._labels
+        known = np.hstack([self.store.targets, self.store.bounds])
+        return np.asarray((~np.isnan(known)).sum(axis=1))
 
     def statistics_batches(self, graphs: int) -> Iterable[GraphBatch]:
         """Give random training graphs on which BatchNorm's statistics can be measured.
@@ -311,7 +308,7 @@ class MoleculeDataModule(LightningDataModule):
         options = min(self.batch_size, len(chosen)), self.seed, (0, 0), *self._processes()
         order = EpochBatches(chosen, *options)
         return make_loader(
-            self.store, self._vocabulary(), order, attention_blocks=self.attention_blocks
+            self.store, self._vocabulary(), order, attention_blocks=self.config.attention_blocks
         )
 
     def state_dict(self) -> dict[str, int]:
@@ -338,11 +335,11 @@ class MoleculeDataModule(LightningDataModule):
 
     def val_dataloader(self) -> DataLoader:
         """Validation graphs, each once."""
-        return self._loader(self._evaluation_batches("validation"))
+        return self._evaluated("validation")
 
     def test_dataloader(self) -> DataLoader:
         """Test graphs, each once."""
-        return self._loader(self._evaluation_batches("test"))
+        return self._evaluated("test")
 
     def predict_dataloader(self) -> DataLoader:
         """The test graphs, for ``trainer.predict(model, data)``; their labels are not used.
@@ -356,9 +353,10 @@ class MoleculeDataModule(LightningDataModule):
         warnings.filterwarnings("ignore", ".*custom batch sampler `GivenBatches` for prediction")
         return self.test_dataloader()
 
-    def _evaluation_batches(self, split: str) -> list[list[int]]:
+    def _evaluated(self, split: str) -> DataLoader:
         indices = self._require(split, self.indices(split))
-        return in_order(self.store, indices, self.eval_batch_size, *self._processes())
+        options = self.eval_batch_size, *self._processes()
+        return self._loader(in_order(self.store, indices, *options))
 
     def _require(self, split: str, indices: np.ndarray) -> np.ndarray:
         if not len(indices):
@@ -379,9 +377,9 @@ class MoleculeDataModule(LightningDataModule):
             self.store,
             self._vocabulary(),
             batches,
-            num_workers=self.num_workers,
+            num_workers=self.config.num_workers,
             pin_memory=on_gpu,
-            attention_blocks=self.attention_blocks,
+            attention_blocks=self.config.attention_blocks,
         )
 
     def _vocabulary(self) -> GraphVocabulary:

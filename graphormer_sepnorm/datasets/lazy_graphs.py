@@ -62,7 +62,6 @@ class LazyGraphs(raw_graphs.MadeGraphs):
         columns: np.ndarray | None = None,
         bounds: np.ndarray | None = None,
     ) -> None:
-        super().__init__(len(texts), self._graphs)
         self.texts = texts
         targets = np.asarray(targets, np.float32)
         self.y = torch.from_numpy(targets if targets.ndim == 2 else targets[:, None])
@@ -71,6 +70,9 @@ class LazyGraphs(raw_graphs.MadeGraphs):
         none = no_numbers(len(texts))
         self._columns = none if columns is None else np.asarray(columns, np.float32)
         self._bounds = none if bounds is None else np.asarray(bounds, np.float32)
+
+    def __len__(self) -> int:
+        return len(self.texts)
 
     @property
     def labels(self) -> np.ndarray:
@@ -88,47 +90,42 @@ class LazyGraphs(raw_graphs.MadeGraphs):
         changed.y = torch.from_numpy(np.asarray(change(self.labels), np.float32))
         if self.sides:
             changed._bounds = np.hstack([change(side) for side in self.sides]).astype(np.float32)
-        changed._make = changed._graphs
         return changed
 
     def packed(self) -> Iterator[PackedGraphs]:
-        """Make all graphs in order, with their extra inputs, many at once: for the store.
+        """Make all graphs in order, with their extra inputs, many at once: for the store."""
+        if not self._descriptors:
+            yield from super().packed()
+            return
+        size = raw_graphs.AT_ONCE
+        chunks = [self.texts[start : start + size] for start in range(0, len(self), size)]
+        compute = partial(_descriptors_of, parse=self._parse, names=self._descriptors)
+        with closing(in_chunks(compute, chunks)) as computed:
+            for block, descriptors in zip(super().packed(), computed, strict=True):
+                yield replace(block, extra=np.hstack([descriptors, block.extra]))
+
+    def make(self, some: slice) -> PackedGraphs:
+        """Make some of the graphs, without descriptors.
 
         Raises:
             DataError: A text is no molecule, though it was one when the data set was loaded.
         """
-        with closing(self._computed_descriptors()) as computed:
-            for block, descriptors in zip(self._blocks(), computed, strict=True):
-                yield replace(block, extra=np.hstack([descriptors, block.extra]))
-
-    def _graphs(self, some: range) -> PackedGraphs:
-        chosen = slice(some.start, some.stop)
-        parsed = [self._parse(text) for text in self.texts[chosen]]
+        parsed = [self._parse(text) for text in self.texts[some]]
         molecules = [one.molecule for one in parsed if one.molecule is not None]
         graphs, reasons = None, [one.reason * (one.molecule is None) for one in parsed]
         if len(molecules) == len(parsed):
             graphs, reasons = self._featurizer.featurize_many(molecules)
-        for index, reason in zip(some, reasons, strict=True):
+        for index, reason in enumerate(reasons, start=some.start):
             if reason:
                 raise DataError(f"graph {index}: {reason}")
         assert graphs is not None  # there is a molecule, and each has a graph
         return replace(
             graphs,
-            targets=self.y[chosen].numpy(),
-            weights=self.weights[chosen].numpy(),
-            extra=self._columns[chosen],
-            bounds=self._bounds[chosen],
+            targets=self.y[some].numpy(),
+            weights=self.weights[some].numpy(),
+            extra=self._columns[some],
+            bounds=self._bounds[some],
         )
-
-    def _computed_descriptors(self) -> Generator[np.ndarray, None, None]:
-        """Give the descriptors of each block, ``[n, K]``."""
-        size = raw_graphs.AT_ONCE
-        blocks = [self.texts[start : start + size] for start in range(0, len(self), size)]
-        if not self._descriptors:
-            yield from map(no_numbers, map(len, blocks))
-            return
-        compute = partial(_descriptors_of, parse=self._parse, names=self._descriptors)
-        yield from in_chunks(compute, blocks)
 
     def digest(self) -> str:
         """Hash all that the graphs, and what stands beside each, are made of."""
@@ -147,13 +144,17 @@ def _descriptors_of(
 
 
 def in_chunks(
-    function: Callable[[Sequence[str]], Made], chunks: Sequence[Sequence[str]]
+    function: Callable[[Sequence[str]], Made],
+    chunks: Sequence[Sequence[str]],
+    done: int = 0,
+    total: int | None = None,
 ) -> Generator[Made, None, None]:
     """Give what a function makes of each chunk of molecules, showing how far that is.
 
-    All cores compute where there are many; so it is one of a module.
+    All cores compute where there are many; so it is one of a module. The chunks are a part of
+    `total` molecules, of which others are `done`; None: they are all.
     """
-    total, done, line = sum(map(len, chunks)), 0, StatusLine()
+    total, line = total or sum(map(len, chunks)), StatusLine()
     try:
         with in_processes(function, chunks, cores() if total >= _MANY else 1) as computed:
             for chunk, made in zip(chunks, computed, strict=True):

@@ -8,10 +8,8 @@ replication.
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import gzip
-from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
 
@@ -19,7 +17,7 @@ import numpy as np
 from torch_geometric.data import download_url, extract_zip
 
 from graphormer_sepnorm.datasets.raw_graphs import RawGraphs
-from graphormer_sepnorm.datasets.sources import one_line, require_files
+from graphormer_sepnorm.datasets.sources import readable, require_files
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_numbers
@@ -67,7 +65,10 @@ def load_molhiv(root: Path) -> DatasetSplits:
     instead = f"put {', '.join(RAW_FILES)} (from {URL}) into {folder}"
     digest = require_files("ogbg-molhiv", folder, RAW_FILES, _download, instead, PUBLISHED)
     path = folder / SMILES
-    with _damage_is_named(path), gzip.open(path, "rt", encoding="utf-8", newline="") as lines:
+    with (
+        readable("ogbg-molhiv", path, _AGAIN),
+        gzip.open(path, "rt", encoding="utf-8", newline="") as lines,
+    ):
         smiles = [row["smiles"] for row in csv.DictReader(lines)]
     indices = {name: _integers(folder / file, 1)[:, 0] for name, file in SPLIT_FILES.items()}
     everything = np.sort(np.concatenate(list(indices.values())))
@@ -133,16 +134,8 @@ def read_graphs(folder: Path, molecules: int) -> PackedGraphs:
 
 
 def _integers(path: Path, columns: int) -> np.ndarray:
-    with _damage_is_named(path):
+    with readable("ogbg-molhiv", path, _AGAIN):
         table = np.loadtxt(path, np.int64, delimiter=",", ndmin=2)
         if table.shape[1] != columns:
             raise ValueError(f"{table.shape[1]} columns instead of {columns}")
     return table
-
-
-@contextlib.contextmanager
-def _damage_is_named(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:  # gzip, zlib, the parser and the conversion each raise their own
-        raise DataError(f"ogbg-molhiv: {path} is damaged ({one_line(error)}); {_AGAIN}") from error

@@ -8,7 +8,8 @@ one molecule of a hundred at least. All are standardized and clipped to six devi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -18,15 +19,13 @@ from graphormer_sepnorm.chem.descriptors import compute_descriptors, descriptor_
 from graphormer_sepnorm.chem.features import OF_SMILES, get_featurizer
 from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS, morgan_counts
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, is_smiles, parse_smiles
-from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
+from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs, in_chunks
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.splitting import random_split
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import cannot_be_written, replacing
-from graphormer_sepnorm.formatting import StatusLine
 from graphormer_sepnorm.graphs.extra_inputs import CLIPPED, standardization
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.process import cores, in_processes
 from graphormer_sepnorm.tables.columns import find_smiles_column
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.reader import Layout
@@ -113,42 +112,36 @@ def _features(smiles: list[str], folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """
     descriptors = np.empty((len(smiles), len(descriptor_names())), np.float32)
     counts = np.empty((len(smiles), ENVIRONMENTS), np.uint8)
-    line, missing = StatusLine(), []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.with_suffix(".lock")):
-            for part in _slices(slice(0, len(smiles)), _PART):
-                try:
-                    with (folder / f"{part.start}.npz").open("rb") as file:
-                        stored = np.load(file)
-                        descriptors[part], counts[part] = stored["descriptors"], stored["counts"]
-                except Exception:  # not there, or cut short, which fails in many ways
-                    missing.append(part)
-            chunks = (smiles[chunk] for part in missing for chunk in _slices(part, _CHUNK))
-            with in_processes(_of_chunk, chunks, cores() if missing else 1) as computed:
-                for part in missing:
-                    for chunk in _slices(part, _CHUNK):
-                        descriptors[chunk], counts[chunk] = next(computed)
-                        if line.is_due():
-                            line.show(f"descriptors: {chunk.stop:,} of {len(smiles):,} molecules")
-                    file = folder / f"{part.start}.npz"
-                    made = {"descriptors": descriptors[part], "counts": counts[part]}
+            for start in range(0, len(smiles), _PART):
+                part, file = slice(start, start + _PART), folder / f"{start}.npz"
+                found = _stored(file)
+                if found is None:
+                    some = smiles[part]
+                    chunks = [some[at : at + _CHUNK] for at in range(0, len(some), _CHUNK)]
+                    with closing(in_chunks(_of_chunk, chunks, start, len(smiles))) as computed:
+                        found = tuple(map(np.concatenate, zip(*computed, strict=True)))
                     with replacing(file) as partial, partial.open("wb") as stream:
-                        np.savez_compressed(stream, **made)
+                        np.savez_compressed(stream, descriptors=found[0], counts=found[1])
+                descriptors[part], counts[part] = found
     except OSError as error:
         what = f"the folder of descriptors {folder}"
         raise DataError(cannot_be_written(what, error, "give another --data.root")) from error
-    finally:
-        line.clear()
     return descriptors, counts
 
 
-def _slices(of: slice, size: int) -> Iterator[slice]:
-    for start in range(of.start, of.stop, size):
-        yield slice(start, min(start + size, of.stop))
+def _stored(file: Path) -> tuple[np.ndarray, ...] | None:
+    try:
+        with file.open("rb") as stream:
+            stored = np.load(stream)
+            return stored["descriptors"], stored["counts"]
+    except Exception:  # not there, or cut short, which fails in many ways
+        return None
 
 
-def _of_chunk(smiles: list[str]) -> tuple[np.ndarray, np.ndarray]:
+def _of_chunk(smiles: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Descriptors, nan for what cannot be used, and counts, up to 255, of some molecules."""
     parsed = [parse_smiles(text).molecule for text in smiles]
     used = [one if one is not None and one.GetNumAtoms() <= MAX_ATOMS else None for one in parsed]

@@ -5,6 +5,7 @@ They are needed once, when the graph store is built; later starts find the store
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -18,23 +19,19 @@ from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 AT_ONCE = 512  # graphs made together
 
 
-class MadeGraphs:
-    """A sequence of PyG ``Data`` objects.
+class MadeGraphs(ABC):
+    """A sequence of PyG ``Data`` objects."""
 
-    Args:
-        size: How many.
-        make: Makes those of some indices.
-    """
+    @abstractmethod
+    def __len__(self) -> int: ...
 
-    def __init__(self, size: int, make: Callable[[range], PackedGraphs]) -> None:
-        self._size, self._make = size, make
-
-    def __len__(self) -> int:
-        return self._size
+    @abstractmethod
+    def make(self, some: slice) -> PackedGraphs:
+        """Make some of the graphs; at least one."""
 
     def __getitem__(self, index: int, /) -> Data:
-        at = range(self._size)[index]
-        block = self._make(range(at, at + 1))
+        at = range(len(self))[index]
+        block = self.make(slice(at, at + 1))
         graph = block[0]
         return Data(
             x=torch.from_numpy(graph.atom_codes),
@@ -45,15 +42,12 @@ class MadeGraphs:
         )
 
     def __iter__(self) -> Iterator[Data]:
-        return map(self.__getitem__, range(self._size))
+        return map(self.__getitem__, range(len(self)))
 
     def packed(self) -> Iterator[PackedGraphs]:
         """Give all graphs in order, many at once: for the graph store."""
-        return self._blocks()
-
-    def _blocks(self) -> Iterator[PackedGraphs]:
-        for start in range(0, self._size, AT_ONCE):
-            yield self._make(range(self._size)[start : start + AT_ONCE])
+        for start in range(0, len(self), AT_ONCE):
+            yield self.make(slice(start, start + AT_ONCE))
 
 
 class RawGraphs(MadeGraphs):
@@ -62,8 +56,14 @@ class RawGraphs(MadeGraphs):
     def __init__(
         self, read: Callable[[], PackedGraphs], indices: Sequence[int] | np.ndarray
     ) -> None:
-        chosen = np.asarray(indices, np.int64)
-        super().__init__(len(chosen), lambda some: read().take(chosen[some.start : some.stop]))
+        self._read, self._indices = read, np.asarray(indices, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def make(self, some: slice) -> PackedGraphs:
+        """Read some of the graphs."""
+        return self._read().take(self._indices[some])
 
 
 class SmilesOfGraphs(Sequence[str]):
@@ -86,5 +86,5 @@ class SmilesOfGraphs(Sequence[str]):
     def _write(self, at: int) -> str:
         from graphormer_sepnorm.chem.features import get_featurizer  # RDKit is for those who ask
 
-        graph = self._graphs._make(range(at, at + 1))[0]
+        graph = self._graphs.make(slice(at, at + 1))[0]
         return get_featurizer(self._featurizer).smiles_of(graph)

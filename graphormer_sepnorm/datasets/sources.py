@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import os
 import socket
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from filelock import FileLock
@@ -23,6 +24,16 @@ def one_line(error: BaseException) -> str:
     """Return an exception as ``Type: first line of its message``."""
     first = next(iter(str(error).strip().splitlines()), "")
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+@contextlib.contextmanager
+def readable(label: str, files: object, again: str) -> Iterator[None]:
+    """Turn what fails while the files of a data set are read into a DataError with advice."""
+    try:
+        yield
+    except Exception as error:  # unpackers, parsers and pickles raise nearly anything
+        message = f"{label}: {files} cannot be read ({one_line(error)}); {again}"
+        raise DataError(message) from error
 
 
 def require_files(

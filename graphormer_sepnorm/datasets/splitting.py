@@ -125,14 +125,9 @@ def split_rows(
     found = {name: [rows[at] for at in chosen] for name, chosen in zip(SPLITS, parts, strict=True)}
     if empty := [name for name in SPLITS[: 1 if split == "column" else 3] if not found[name]]:
         sizes = ", ".join(f"{len(part):,} {name}" for name, part in found.items())
-        unusable = ""
-        if invalid := tables["train"].invalid:
-            unusable = f"; the first of {len(invalid):,} rows that cannot be used is "
-            unusable += f"{invalid[0].place}: {invalid[0].reason}"
         raise DataError(
             f"{config.table}: the {split} split of {different} leaves none for "
-            f"{' and '.join(empty)} ({sizes}){unusable}; give more molecules, or another "
-            "--data.split"
+            f"{' and '.join(empty)} ({sizes}); give more molecules, or another --data.split"
         )
     return found
 

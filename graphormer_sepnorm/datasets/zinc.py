@@ -25,10 +25,9 @@ from torch._utils import _rebuild_tensor_v2 as rebuild_tensor
 from torch_geometric.datasets import ZINC
 
 from graphormer_sepnorm.datasets.raw_graphs import RawGraphs, SmilesOfGraphs
-from graphormer_sepnorm.datasets.sources import one_line, require_files
+from graphormer_sepnorm.datasets.sources import readable, require_files
 from graphormer_sepnorm.datasets.splits import SPLITS as SPLIT_NAMES
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import read_json, write_json
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_numbers
 from graphormer_sepnorm.graphs.task import Task
@@ -159,7 +158,8 @@ def _read(name: str, raw: Path, subset: bool, split: str) -> PackedGraphs:
     path, index = raw / f"{split}.pickle", raw / f"{split}.index"
     if not subset:
         print(f"Reading {path}: half a minute, 2 GB of memory", file=sys.stderr, flush=True)
-    try:
+    again = f"put it there again, or remove {raw} to download everything"
+    with readable(name, f"{path} or {index.name}" if subset else path, again):
         with path.open("rb") as file:
             molecules = _Tensors(file).load()
         chosen: Iterable[int] = range(len(molecules))
@@ -170,12 +170,6 @@ def _read(name: str, raw: Path, subset: bool, split: str) -> PackedGraphs:
                 raise ValueError(f"{index.name} is cut short, it has to end with a newline")
             chosen = map(int, text.strip().split(","))
         return _packed([molecules[at] for at in chosen])
-    except Exception as error:  # a damaged pickle can raise nearly anything
-        what = f"{path} or {index.name}" if subset else path
-        raise DataError(
-            f"{name}: {what} cannot be read ({one_line(error)}); put it there again, or remove "
-            f"{raw} to download everything"
-        ) from error
 
 
 def _packed(molecules: Sequence[dict[str, Any]]) -> PackedGraphs:

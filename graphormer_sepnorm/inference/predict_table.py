@@ -54,7 +54,7 @@ from graphormer_sepnorm.tables.columns import (
     is_empty,
     parse_or_missing,
 )
-from graphormer_sepnorm.tables.formats import format_to_write
+from graphormer_sepnorm.tables.opening import format_to_write
 from graphormer_sepnorm.tables.progress import TableProgress
 from graphormer_sepnorm.tables.reader import Row, TableReader
 from graphormer_sepnorm.tables.writer import create_table

@@ -19,8 +19,7 @@ from graphormer_sepnorm.inference.predict_table import Columns, find_columns, pr
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob
 from graphormer_sepnorm.process import cores, trim_now_and_then
-from graphormer_sepnorm.tables.formats import format_of
-from graphormer_sepnorm.tables.opening import open_table
+from graphormer_sepnorm.tables.opening import format_of, open_table
 
 # For Ray, where the user does not set them. On a busy machine its processes take longer than a
 # minute to start; it would kill them, and start over for ever.

@@ -22,8 +22,7 @@ from graphormer_sepnorm.files import (
     write_json,
 )
 from graphormer_sepnorm.inference.limits import BATCH_SIZE, MAX_ATOMS
-from graphormer_sepnorm.tables.formats import format_of
-from graphormer_sepnorm.tables.opening import open_table
+from graphormer_sepnorm.tables.opening import format_of, open_table
 from graphormer_sepnorm.tables.reader import Layout, TableReader
 
 if TYPE_CHECKING:

@@ -27,6 +27,7 @@ _CLASS_NAMES = {"none", "-", "nt"}  # as no value they are words of people, who 
 _BOUND = re.compile(r"\s*([<>≤≥])=?\s*(?=\S)")
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")  # how tables are read: a byte each
 _SHOWN = 40  # characters of a cell in a message
+_EXACT = 1e15  # up to here Python's numbers hold all digits
 LARGEST = 3.4e38  # what 32-bit numbers hold
 # Pairs of words that labels of two classes are written as, class 1 first.
 CLASS_WORDS = (("true", "false"), ("yes", "no"), ("active", "inactive"), ("positive", "negative"))
@@ -172,7 +173,12 @@ def is_empty(cell: object) -> bool:
     return cell is None or "".join(str(cell).lower().replace(".", " ").split()) in _NO_VALUE
 
 
-def _parse(cell: object) -> float:
+def parse_number(cell: object) -> float:
+    """Return the number in a cell: nan where it is missing, 1 and 0 for true and false.
+
+    Raises:
+        ValueError: Something else stands there; it says what.
+    """
     if is_empty(cell):
         return math.nan
     text = str(cell).strip().lower().replace("\N{MINUS SIGN}", "-")
@@ -183,19 +189,8 @@ def _parse(cell: object) -> float:
     try:
         return float(text.replace("_", "x"))  # Python takes 1_000 for a number; a table does not
     except ValueError:
-        raise ValueError(f"{cell!r} is not a number, nor true or false") from None
-
-
-def parse_number(cell: object) -> float:
-    """Return the number in a cell: nan where it is missing, 1 and 0 for true and false.
-
-    Raises:
-        ValueError: Something else stands there, or an infinity.
-    """
-    number = _parse(cell)
-    if math.isinf(number):
-        raise ValueError(f"{cell!r} is not finite")
-    return number
+        shown = shortened(readable(str(cell)), _SHOWN)
+        raise ValueError(f"{shown!r}: not a number, nor true or false") from None
 
 
 def parse_class(cell: object) -> float:
@@ -210,20 +205,14 @@ def parse_or_missing(cells: Sequence[object], names: Sequence[str]) -> tuple[flo
     Raises:
         ValueError: Something else stands there; it names the column, one of `names`, and the cell.
     """
-    numbers = []
+    numbers: list[float] = []
     for name, cell in zip(names, cells, strict=True):
         try:
-            number = _parse(cell)
+            number = parse_number(cell)
         except ValueError as error:
-            raise ValueError(no_number(name, cell, error)) from None
+            raise ValueError(f"{name} is {error}") from None
         numbers.append(number if abs(number) <= LARGEST else math.nan)
     return tuple(numbers)
-
-
-def no_number(what: str, cell: object, error: ValueError) -> str:
-    """Say why a cell cannot be used, with the reason of `parse_number`."""
-    why = str(error).rpartition(" is ")[2]  # "not a number", "not finite"
-    return f"{what} is {shortened(readable(str(cell)), _SHOWN)!r}: {why}"
 
 
 def parse_class_name(cell: object) -> str:
@@ -236,13 +225,13 @@ def parse_class_name(cell: object) -> str:
         return ""
     if class_word(text):  # or true would be 1
         return text
-    if text.isascii() and text.isdecimal():  # of any length, which a number has not
-        return text.lstrip("0") or "0"
     try:
         number = parse_number(text)
     except ValueError:
         return text
-    return text if math.isnan(number) else str(int(number) if number.is_integer() else number)
+    if not abs(number) < _EXACT:  # nan too
+        return text
+    return str(int(number) if number.is_integer() else number)
 
 
 def split_bound(cell: object) -> tuple[str, object]:

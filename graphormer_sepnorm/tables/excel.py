@@ -14,9 +14,15 @@ from typing import Any
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.tables.columns import is_smiles_name, readable
-from graphormer_sepnorm.tables.reader import Layout, Row, TableReader
+from graphormer_sepnorm.tables.reader import Layout, Row, TableReader, names_of
 from graphormer_sepnorm.tables.text import open_binary
 from graphormer_sepnorm.tables.writer import WholeFileWriter
+
+try:
+    import openpyxl
+    from openpyxl.cell import WriteOnlyCell
+except ImportError:
+    raise DataError("Excel files need openpyxl: pip install openpyxl, or use CSV") from None
 
 _MOST_ROWS = 1_048_576  # of a sheet
 _FIRST_YEAR = 1900
@@ -24,15 +30,6 @@ _LARGEST_INTEGER = 10**15  # of larger ones Excel makes the digits after the fif
 _OF_EXCEL = (bool, int, float, Decimal, date, time, timedelta)
 # Control characters, which cannot stand in a cell.
 _ILLEGAL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-
-
-def _openpyxl() -> Any:
-    try:
-        import openpyxl
-        import openpyxl.cell
-    except ImportError:
-        raise DataError("Excel files need openpyxl: pip install openpyxl, or use CSV") from None
-    return openpyxl
 
 
 class ExcelReader(TableReader):
@@ -48,25 +45,21 @@ class ExcelReader(TableReader):
     """
 
     format = "xlsx"
-    _kind = "a workbook"
+    _kind, _blank = "a workbook", None
 
     def __init__(self, source: str | Path, layout: Layout) -> None:
         self.name = str(source)
-        library = _openpyxl()
         self._raw = open_binary(Path(source))
         try:
             # It warns of styles that it does not know.
             with self._explained(), warnings.catch_warnings(action="ignore"):
-                self._book = library.load_workbook(self._raw, read_only=True, data_only=True)
+                self._book = openpyxl.load_workbook(self._raw, read_only=True, data_only=True)
             header = self._find_sheet(layout)
         except BaseException:
             self._raw.close()
             raise
         last = max(at for at, cell in enumerate(header) if _there(cell))
-        self.columns = tuple(
-            ("" if cell is None else str(cell).strip()) or f"column_{at}"
-            for at, cell in enumerate(header[: last + 1], start=1)
-        )
+        self.columns = names_of(header[: last + 1])
 
     def _find_sheet(self, layout: Layout) -> Sequence[Any]:
         """Find the sheet whose rows are read; return its header."""
@@ -113,21 +106,13 @@ class ExcelReader(TableReader):
     def __iter__(self) -> Iterator[Row]:
         return self._counted(self._parsed())
 
-    def _parsed(self) -> Iterator[tuple[int, tuple[Any, ...], str]]:
-        width = len(self.columns)
+    def _parsed(self) -> Iterator[tuple[int, Sequence[Any]]]:
         while True:
             with self._explained():
                 line, cells = next(self._rows, (0, None))
             if cells is None:
                 return
-            more = sum(map(_there, cells[width:]))
-            problem = f"{width + more} cells for {width} columns" if more else ""
-            filled = (*cells[:width], *[None] * (width - len(cells)))
-            yield line, filled if any(map(_there, cells)) else (), problem
-
-    @property
-    def _empty(self) -> tuple[Any, ...]:
-        return (None,) * len(self.columns)
+            yield line, cells if any(map(_there, cells)) else ()
 
     def close(self) -> None:
         """Close the file."""
@@ -147,10 +132,8 @@ class ExcelWriter(WholeFileWriter):
     """
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
-        library = _openpyxl()
         super().__init__(path)
-        self._cell = library.cell.WriteOnlyCell
-        self._book = library.Workbook(write_only=True)
+        self._book = openpyxl.Workbook(write_only=True)
         self._sheet = self._book.create_sheet("predictions")
         self._written = 0
         self.write([columns])
@@ -182,7 +165,7 @@ class ExcelWriter(WholeFileWriter):
         )
         if isinstance(value, _OF_EXCEL) and not none_for_it:
             return value
-        cell = self._cell(self._sheet, value=_ILLEGAL.sub("\ufffd", str(value)))
+        cell = WriteOnlyCell(self._sheet, value=_ILLEGAL.sub("\ufffd", str(value)))
         cell.data_type = "s"
         return cell
 

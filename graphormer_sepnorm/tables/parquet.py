@@ -8,6 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.reader import Row, TableReader
 from graphormer_sepnorm.tables.text import open_binary
@@ -16,18 +19,8 @@ from graphormer_sepnorm.tables.writer import WholeFileWriter
 _BATCH_ROWS = 4096
 
 
-def _pyarrow() -> Any:
-    import pyarrow
-    import pyarrow.parquet
-
-    return pyarrow
-
-
 class ParquetReader(TableReader):
-    """A Parquet file; cells are values of Python's types.
-
-    Text that the file does not call text, but bytes, as some programs write it, is text.
-    """
+    """A Parquet file; cells are values of Python's types."""
 
     format = "parquet"
     _kind = "Parquet"
@@ -37,7 +30,7 @@ class ParquetReader(TableReader):
         self._raw = open_binary(Path(source))
         try:
             with self._explained():
-                self._file = _pyarrow().parquet.ParquetFile(self._raw)
+                self._file = pq.ParquetFile(self._raw)
         except DataError:
             self._raw.close()
             raise
@@ -71,16 +64,10 @@ class ParquetReader(TableReader):
 
 
 def _cells(column: Any) -> list[Any]:
-    cells = column.to_pylist()
-    return [*map(_text, cells)] if "binary" in str(column.type) else cells
-
-
-def _text(cell: Any) -> Any:
-    """Return bytes that can be text as that; `_value` makes the same bytes of it again."""
-    if isinstance(cell, bytes) and b"\0" not in cell:
-        with contextlib.suppress(UnicodeDecodeError):
-            return cell.decode()
-    return cell
+    if str(column.type) in ("binary", "large_binary"):
+        with contextlib.suppress(pa.ArrowInvalid):  # text that some programs write so is text
+            column = column.cast("string")
+    return column.to_pylist()
 
 
 class ParquetWriter(WholeFileWriter):
@@ -93,17 +80,16 @@ class ParquetWriter(WholeFileWriter):
     def __init__(
         self, path: Path, columns: Sequence[str], types: Mapping[str, str], like: TableReader | None
     ) -> None:
-        self._arrow = arrow = _pyarrow()
         given = list(like.schema) if isinstance(like, ParquetReader) else []
         added = [
-            arrow.field(_utf8(name), getattr(arrow, types.get(name, "string"))())
+            pa.field(_utf8(name), getattr(pa, types.get(name, "string"))())
             for name in columns[len(given) :]
         ]
-        self._schema, self._given = arrow.schema([*given, *added]), len(given)
+        self._schema, self._given = pa.schema([*given, *added]), len(given)
         super().__init__(path)
         try:
             with self._explained():
-                self._writer = arrow.parquet.ParquetWriter(self._file, self._schema)
+                self._writer = pq.ParquetWriter(self._file, self._schema)
         except BaseException:
             self.close()
             raise
@@ -112,14 +98,14 @@ class ParquetWriter(WholeFileWriter):
         """Write a row group."""
         columns = list(zip(*rows, strict=True)) or [()] * len(self._schema)
         arrays = [
-            self._arrow.array(
+            pa.array(
                 [_value(cell, str(field.type), ours=at >= self._given) for cell in column],
                 type=field.type,
             )
             for at, (column, field) in enumerate(zip(columns, self._schema, strict=True))
         ]
         with self._explained():
-            self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
+            self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
 
     def _finish(self) -> Any:
         self._writer.close()
@@ -133,8 +119,6 @@ def _value(cell: object, kind: str, ours: bool) -> object:
     """Return a cell for a column of this kind; of `ours` nan is missing, others' stays."""
     if cell is None or (ours and isinstance(cell, float) and math.isnan(cell)):
         return None
-    if isinstance(cell, str) and "binary" in kind:
-        return cell.encode()
     return _utf8(str(cell)) if kind in ("string", "large_string") else cell
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,12 +51,37 @@ class Layout:
     options: str = "--"
 
 
+@contextlib.contextmanager
+def explained(name: str, kind: str, place: Callable[[], str]) -> Iterator[None]:
+    """Turn what fails while a file is read into a DataError that names it, and how far it is read.
+
+    Args:
+        name: The file.
+        kind: What it should be.
+        place: Says how far it has been read: ``after row 7``.
+    """
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:  # what is no such file can fail in nearly any way
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
+        message = f"{name} is cut off, damaged or not {kind} {place()} ({reason})"
+        raise DataError(message) from error
+
+
+def names_of(header: Iterable[Any]) -> tuple[str, ...]:
+    """Return the names of columns; one without a name is called ``column_3`` by its index."""
+    shown = ("" if name is None else str(name).strip() for name in header)
+    return tuple(name or f"column_{at}" for at, name in enumerate(shown, start=1))
+
+
 class TableReader(ABC):
     """A table that is read once from its first to its last row, in little memory.
 
     Attributes:
         name: What the table is called in messages.
-        format: One of `formats.FORMATS`.
+        format: One of `opening.FORMATS`.
         columns: Names of the columns; a name may occur twice.
         delimiter: What separates the cells of text; a comma where nothing does.
         marked: Whether text begins with a byte-order mark, without which Excel takes it for
@@ -71,6 +96,7 @@ class TableReader(ABC):
     marked: bool = False
     decimal_comma: bool = False
     _unit, _kind = "row", "a table"
+    _blank: Any = ""  # a cell in which nothing stands
     _done = 0  # rows that have been read
 
     @abstractmethod
@@ -97,36 +123,32 @@ class TableReader(ABC):
         """How far the table has been read, for messages."""
         return f"after {self._unit} {self._done}" if self._done else "at its beginning"
 
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:  # what is no such file can fail in nearly any way
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
-            raise DataError(
-                f"{self.name} is cut off, damaged or not {self._kind} {self._place()} ({reason})"
-            ) from error
+    def _explained(self) -> contextlib.AbstractContextManager[None]:
+        return explained(self.name, self._kind, self._place)
 
     def _row(self, line: int, cells: tuple[Any, ...], problem: str = "") -> Row:
         """Count a row and return it."""
         self._done += 1
         return Row(self._done, line, cells, problem)
 
-    def _counted(self, rows: Iterator[tuple[int, tuple[Any, ...], str]]) -> Iterator[Row]:
-        """Give rows of line, cells and problem; those without cells are empty, none at the end."""
+    def _counted(self, rows: Iterator[tuple[int, Sequence[Any]]]) -> Iterator[Row]:
+        """Give rows of line and cells, as wide as the header.
+
+        Those without cells are empty rows, or none at the end.
+        """
+        width = len(self.columns)
         blank: list[int] = []
-        for line, cells, problem in rows:
+        for line, cells in rows:
             if not cells:
                 blank.append(line)
                 continue
             for earlier in blank:
-                yield self._row(earlier, self._empty)
+                yield self._row(earlier, (self._blank,) * width)
             blank.clear()
-            yield self._row(line, cells, problem)
-
-    @property
-    def _empty(self) -> tuple[Any, ...]:
-        return ("",) * len(self.columns)
+            more = any(cell not in (None, "") for cell in cells[width:])
+            problem = f"the row has {len(cells)} cells, the header names {width}" if more else ""
+            missing = [self._blank] * (width - len(cells))
+            yield self._row(line, (*cells[:width], *missing), problem)
 
     @abstractmethod
     def close(self) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import shutil
 import tempfile
@@ -14,8 +12,8 @@ from typing import Any
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.columns import free_name
-from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Row, TableReader
-from graphormer_sepnorm.tables.text import TextSource, open_binary, standard_input
+from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Row
+from graphormer_sepnorm.tables.text import TextReader, TextSource, open_binary, standard_input
 
 _END = "$$$$"
 _NAMED = re.compile(r"^>.*?<(.*)>")  # a data header
@@ -43,7 +41,7 @@ def _fields(record: Sequence[str]) -> dict[str, str]:
     }
 
 
-class SDFReader(TableReader):
+class SDFReader(TextReader):
     """An SD file. Its columns are the names of all data fields, found in a first pass over it.
 
     The title line of the records is a column too, ``title``, if any record has one. The molecule
@@ -56,39 +54,35 @@ class SDFReader(TableReader):
 
     def __init__(self, source: str | Path) -> None:
         path, spool = Path(source), None
+        if str(source) == STANDARD_INPUT:
+            spool = _spooled(standard_input())
+        elif path.is_fifo():
+            with open_binary(path) as pipe:
+                spool = _spooled(pipe)
+        super().__init__(TextSource(source, spool))
         names: dict[str, None] = {}
         titled = molecules = False
-        with contextlib.ExitStack() as closing:
-            if str(source) == STANDARD_INPUT:
-                spool = closing.enter_context(_spooled(standard_input()))
-            elif path.is_fifo():
-                spool = closing.enter_context(_spooled(closing.enter_context(open_binary(path))))
-            with contextlib.closing(self._open(path, spool)) as text:
-                for _, record in self._records(text):
-                    titled = titled or bool(record and record[0].strip())
-                    molecules = molecules or any(line.startswith("M  END") for line in record)
-                    names |= dict.fromkeys(_fields(record))
+        try:
+            for _, record in self._records():
+                titled = titled or bool(record and record[0].strip())
+                molecules = molecules or any(line.startswith("M  END") for line in record)
+                names |= dict.fromkeys(_fields(record))
             if titled and not molecules:
                 raise DataError(f"{self.name} is not an SD file: no record in it has a mol block")
-            self._text = self._open(path, spool)
+            self._text.rewind()
+        except BaseException:
+            self._text.close()
+            raise
         self._names = tuple(names)
         self._title = (free_name("title", names),) * titled
         self.columns = (*self._title, *names)
 
-    def _open(self, path: Path, spool: Any) -> TextSource:
-        copy = None if spool is None else os.fdopen(os.dup(spool.fileno()), "rb")
-        if copy is not None:
-            copy.seek(0)
-        text = TextSource(path, copy)
-        self.name, text.place = text.name, self._place
-        return text
-
-    def _records(self, text: TextSource) -> Iterator[tuple[int, list[str]]]:
+    def _records(self) -> Iterator[tuple[int, list[str]]]:
         """Give the records, without their last lines, and the line where each begins."""
         self._done = 0
         lines: list[str] = []
         start = 1
-        for number, line in enumerate(text, start=1):
+        for number, line in enumerate(self._text, start=1):
             if not line.startswith(_END):
                 lines.append(line)
                 continue
@@ -100,19 +94,11 @@ class SDFReader(TableReader):
             yield start, lines
 
     def __iter__(self) -> Iterator[Row]:
-        for start, record in self._records(self._text):
+        for start, record in self._records():
             values = _fields(record)
             title = ((record[0] if record else "").strip(),) * len(self._title)
             cells = (*title, *(values.get(name, "") for name in self._names))
             yield Row(self._done, start, cells, record="".join(record))
-
-    def fraction(self) -> float | None:
-        """Share of the file's bytes that have been read, the first pass not counted."""
-        return self._text.fraction()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._text.close()
 
 
 def _spooled(stream: Any) -> Any:
@@ -120,7 +106,7 @@ def _spooled(stream: Any) -> Any:
     try:
         spool = tempfile.TemporaryFile()  # noqa: SIM115
         shutil.copyfileobj(stream, spool)
-        spool.flush()
+        spool.seek(0)
     except OSError as error:
         raise DataError(
             f"the input cannot be kept in {tempfile.gettempdir()} "

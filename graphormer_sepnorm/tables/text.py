@@ -10,17 +10,22 @@ import io
 import os
 import re
 import sys
-import zlib
-from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.columns import DecimalComma, is_smiles_name, with_decimal_comma
-from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Layout, Row, TableReader
+from graphormer_sepnorm.tables.reader import (
+    STANDARD_INPUT,
+    Layout,
+    Row,
+    TableReader,
+    explained,
+    names_of,
+)
 
 _GZIP = b"\x1f\x8b"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -28,8 +33,6 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 # may begin so too, but has none of the other bytes that they have.
 _NOT_TEXT = (b"PAR1", b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"BZh", b"\xfd7zX", b"\x28\xb5\x2f\xfd")
 _NO_LETTERS, _START = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]"), 64
-# The fourth line of a record of an SD file (CTfile formats, BIOVIA: the counts line).
-_COUNTS = re.compile(rb"(?:[^\r\n]*(?:\r\n?|\n)){3}[ \d]{6}[^\r\n]{0,40}V[23]000\s")
 _LONGEST_CELL = 10_000_000  # a longer one is an unclosed quote that swallows the rest of the table
 _COMMA_LINES = 1000  # in which numbers with a decimal comma are looked for
 
@@ -72,20 +75,17 @@ class TextSource:
             # Not buffered once more: a buffer loses what stands before the end of a cut-off file.
             stream = gzip.GzipFile(fileobj=stream)
         start = stream.peek(_START)[:_START]
-        self._sd_file = _COUNTS.match(stream.peek(1000)) is not None
         self.marked = start.startswith((*_UTF16, codecs.BOM_UTF8))
         if start.startswith(_NOT_TEXT) and _NO_LETTERS.search(start):
-            raise DataError(
-                f"{self.name} is not text (Excel, Parquet, another compression?): convert or "
-                "rename it"
-            )
+            raise ValueError("Excel, Parquet, another compression? Convert or rename it")
         encoding = "utf-16" if start.startswith(_UTF16) else "utf-8-sig"
         # newline="": line ends inside quotes stay what they are.
         return io.TextIOWrapper(stream, encoding, errors="surrogateescape", newline="")
 
     def _read(self) -> Iterator[str]:
         with self._explained():
-            yield from self._wrapper
+            while line := self._wrapper.readline():  # yield from would close the file with this
+                yield line
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -98,34 +98,15 @@ class TextSource:
         self._ahead.extend(islice(self._lines, max(0, count - len(self._ahead))))
         return list(islice(self._ahead, count))
 
-    def announced_format(self) -> str:
-        """Return the format that the first lines leave no doubt about; empty if there is none."""
-        if self._sd_file:
-            return "sdf"
-        line = "".join(self.peek(1)).strip()
-        for delimiter in "\t,;|":
-            cells = _names(line, delimiter)
-            if len(cells) > 1 and any(map(is_smiles_name, cells)):
-                return "tsv" if delimiter == "\t" else "csv"
-        return ""
+    def rewind(self) -> None:
+        """Begin again; not of standard input."""
+        self._wrapper.detach()  # or collecting the wrapper would close the file
+        self._raw.seek(0)
+        self._wrapper = self._decoded()
+        self._lines = self._read()
 
-    def guessed_format(self) -> str:
-        """Return the format of text that announces none: one column or a file of SMILES."""
-        line, below, *_ = (one.strip() for one in (*self.peek(2), "", ""))
-        # "smiles zinc_id" may be one name or two: the line below it tells.
-        if len(below.split()) > 1 and is_smiles_name(line.partition(" ")[0]):
-            return "smi"
-        return "csv" if is_smiles_name(line.strip('"')) else "smi"
-
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except EOFError as error:
-            raise DataError(f"{self.name} is cut off {self.place()}: it ends too early") from error
-        except (zlib.error, UnicodeError, OSError) as error:  # gzip has errors of OSError, too
-            reason = getattr(error, "strerror", None) or error
-            raise DataError(f"{self.name} is damaged {self.place()} ({reason})") from error
+    def _explained(self) -> contextlib.AbstractContextManager[None]:
+        return explained(self.name, "text", lambda: self.place())  # which a reader sets
 
     def fraction(self) -> float | None:
         """Share of the file's bytes that have been read."""
@@ -142,32 +123,28 @@ class TextSource:
                 self._wrapper.detach()  # or collecting the wrapper would close standard input
 
 
-class _TextReader(TableReader):
+class TextReader(TableReader):
+    """A table whose rows come from the lines of a text."""
+
     def __init__(self, text: TextSource) -> None:
         self.name = text.name
         self._text = text
         text.place = self._place
 
-    @abstractmethod
-    def _parsed(self) -> Iterator[tuple[int, tuple[str, ...], str]]:
-        """Give line, cells and problem of each row; no cells: an empty line."""
-
-    def __iter__(self) -> Iterator[Row]:
-        return self._counted(self._parsed())
-
     def fraction(self) -> float | None:
+        """Share of the file's bytes that have been read."""
         return self._text.fraction()
 
     def close(self) -> None:
+        """Close the file."""
         self._text.close()
 
 
-class DelimitedReader(_TextReader):
+class DelimitedReader(TextReader):
     """CSV and TSV (RFC 4180), read by Python's csv module.
 
-    A column without a name is called ``column_3`` by its index. Rows that are too short are filled
-    up with empty cells. Rows that are too long have a `Row.problem`, unless what is too much is
-    empty.
+    Rows that are too short are filled up with empty cells. Rows that are too long have a
+    `Row.problem`, unless what is too much is empty.
     """
 
     def __init__(self, text: TextSource, format: str, layout: Layout) -> None:
@@ -180,7 +157,7 @@ class DelimitedReader(_TextReader):
         header = "".join(text.peek(1))
         self.delimiter = _find_delimiter(header, format)
         if self.delimiter == ";":
-            cells = (cell for line in text.peek(_COMMA_LINES) for cell in _names(line, ";"))
+            cells = (cell for line in text.peek(_COMMA_LINES) for cell in split_line(line, ";"))
             self.decimal_comma = any(
                 isinstance(with_decimal_comma(cell), DecimalComma) for cell in cells
             )
@@ -190,24 +167,18 @@ class DelimitedReader(_TextReader):
         names = self._next_row()
         if not names:
             raise DataError(f"{self.name} has no header: line {above + 1} must name the columns")
-        self.columns = tuple(
-            name.strip() or f"column_{at}" for at, name in enumerate(names, start=1)
-        )
+        self.columns = names_of(names)
 
-    def _parsed(self) -> Iterator[tuple[int, tuple[str, ...], str]]:
-        width = len(self.columns)
+    def __iter__(self) -> Iterator[Row]:
+        return self._counted(self._parsed())
+
+    def _parsed(self) -> Iterator[tuple[int, Sequence[str]]]:
         while True:
             line = self._line()
             cells = self._next_row()
             if cells is None:
                 return
-            problem = ""
-            if any(cells[width:]):
-                problem = f"the row has {len(cells)} cells, the header names {width}"
-            if self.delimiter == ";":
-                cells = [with_decimal_comma(cell) for cell in cells]
-            missing = width - len(cells) if cells else 0
-            yield line, (*cells[:width], *[""] * missing), problem
+            yield line, [*map(with_decimal_comma, cells)] if self.delimiter == ";" else cells
 
     def _next_row(self) -> list[str] | None:
         """Return the cells of the next row, [] for an empty line, None at the end."""
@@ -233,7 +204,7 @@ class DelimitedReader(_TextReader):
         self._ended = True
 
 
-class SmilesReader(_TextReader):
+class SmilesReader(TextReader):
     """Files of SMILES: one on each line, and after white space a name.
 
     A CXSMILES extension (``|...|``) belongs to the SMILES. There is no header, unless the first
@@ -243,7 +214,10 @@ class SmilesReader(_TextReader):
     format = "smi"
     columns = ("smiles", "name")
 
-    def _parsed(self) -> Iterator[tuple[int, tuple[str, ...], str]]:
+    def __iter__(self) -> Iterator[Row]:
+        return self._counted(self._parsed())
+
+    def _parsed(self) -> Iterator[tuple[int, Sequence[str]]]:
         for line, content in enumerate(self._text, start=1):
             smiles, _, rest = content.strip().replace("\t", " ").partition(" ")
             rest = rest.strip()
@@ -252,7 +226,7 @@ class SmilesReader(_TextReader):
             if rest.startswith("|") and "|" in rest[1:]:
                 end = rest.index("|", 1) + 1
                 smiles, rest = f"{smiles} {rest[:end]}", rest[end:].strip()
-            yield line, (smiles, rest) if smiles else (), ""
+            yield line, (smiles, rest) if smiles else ()
 
 
 def _find_delimiter(header: str, format: str) -> str:
@@ -263,11 +237,12 @@ def _find_delimiter(header: str, format: str) -> str:
     # A bar is rare, and may be a part of a name.
     possible = found or [mark for mark in "|" if mark in outside]
     # smiles;logS (mol/L, 25 C) has another comma.
-    named = [mark for mark in possible if any(map(is_smiles_name, _names(header, mark)))]
+    named = [mark for mark in possible if any(map(is_smiles_name, split_line(header, mark)))]
     return next(iter([*named, *found]), ",")
 
 
-def _names(line: str, delimiter: str) -> list[str]:
+def split_line(line: str, delimiter: str) -> list[str]:
+    """Return the names in the first line of a table, without quotes."""
     return [name.strip().strip('"') for name in line.strip("\r\n").split(delimiter)]
 
 

@@ -25,7 +25,7 @@ from graphormer_sepnorm.files import (
 from graphormer_sepnorm.formatting import in_a_line
 from graphormer_sepnorm.streams import standard_output
 from graphormer_sepnorm.tables.columns import DecimalComma, with_decimal_comma
-from graphormer_sepnorm.tables.formats import WHOLE_FILES, format_to_write
+from graphormer_sepnorm.tables.opening import WHOLE_FILES, format_to_write
 from graphormer_sepnorm.tables.reader import TableReader
 
 _WITH_POINT = re.compile(r"-?\d+\.\d+(e[-+]?\d+)?")

@@ -363,7 +363,7 @@ class GraphormerModule(EvaluatedModule):
             self._labels_epoch = self.current_epoch
             trainer: Any = self.trainer
             order = trainer.train_dataloader.batch_sampler
-            labels = order.counts(trainer.datamodule.labels_per_graph())
+            labels = order.counts(trainer.datamodule.labels_per_graph)
             labels = labels[: int(trainer.num_training_batches)]
             steps = np.arange(0, len(labels), trainer.accumulate_grad_batches)
             self._labels_per_step = np.add.reduceat(labels, steps)

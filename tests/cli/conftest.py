@@ -19,7 +19,7 @@ from tiny_run import TINY, Run
 from graphormer_sepnorm.baselines import fit as baselines
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.cli.train import main
-from graphormer_sepnorm.datasets import data_module, sample
+from graphormer_sepnorm.datasets import catalog, data_module
 from graphormer_sepnorm.inference import predict_table
 from graphormer_sepnorm.pipeline import calibrate
 from graphormer_sepnorm.pipeline import fit as learning_curve
@@ -47,7 +47,7 @@ def small_sample(
     load = functools.cache(data_module.load_dataset)
 
     def take(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(sample, "sample_path", lambda: small)
+        patch.setattr(catalog, "sample_path", lambda: small)
         patch.setattr(data_module, "load_dataset", load)
 
     return take

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,24 +14,14 @@ from graphormer_sepnorm.datasets.splits import DatasetSplits
 
 
 @pytest.fixture
-def tiny_zinc(tmp_path: Path) -> Callable[..., Path]:
-    """Write raw files of ZINC and return the data root; `subset_only` leaves gaps in them."""
-
-    def write(subset_only: bool = False) -> Path:
-        raw = tmp_path / "ZINC" / "raw"
-        raw.mkdir(parents=True)
-        for split, size in ZINC_SIZES.items():
-            wanted = ZINC_INDICES[split]
-            molecules: object = [zinc_molecule(i) for i in range(size)]
-            if subset_only:
-                molecules = {i: zinc_molecule(i) for i in wanted if i != 0} | {99: zinc_molecule(0)}
-            with open(raw / f"{split}.pickle", "wb") as handle:
-                pickle.dump(molecules, handle)
-            positions = [p if p or not subset_only else 99 for p in wanted]
-            (raw / f"{split}.index").write_text(",".join(map(str, positions)) + "\n")
-        return tmp_path
-
-    return write
+def tiny_zinc(tmp_path: Path) -> Path:
+    """A data root with raw files of ZINC."""
+    raw = tmp_path / "ZINC" / "raw"
+    raw.mkdir(parents=True)
+    for split, size in ZINC_SIZES.items():
+        (raw / f"{split}.pickle").write_bytes(pickle.dumps([zinc_molecule(i) for i in range(size)]))
+        (raw / f"{split}.index").write_text(",".join(map(str, ZINC_INDICES[split])) + "\n")
+    return tmp_path
 
 
 @pytest.fixture

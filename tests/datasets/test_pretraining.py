@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from rdkit import Chem
+from reference.processes import REPOSITORY
 
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
-from graphormer_sepnorm.datasets import pretraining
+from graphormer_sepnorm.datasets import lazy_graphs, pretraining
+from graphormer_sepnorm.datasets.catalog import load_dataset
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.pretraining import CLIPPED, load_pretraining
 from graphormer_sepnorm.errors import DataError
@@ -20,7 +23,7 @@ from graphormer_sepnorm.resources import sample_path
 
 @pytest.fixture(autouse=True)
 def _one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pretraining, "cores", lambda: 1)
+    monkeypatch.setattr(lazy_graphs, "cores", lambda: 1)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +71,6 @@ def test_an_interrupted_computation_continues_after_the_stored_parts(
     plain = load_pretraining(path, root)
     monkeypatch.setattr(pretraining, "_PART", 40)
     monkeypatch.setattr(pretraining, "_CHUNK", 20)
-    monkeypatch.setattr(pretraining, "cores", lambda: 1)
     calls: list[int] = []
     whole = pretraining._of_chunk
 
@@ -81,17 +83,11 @@ def test_an_interrupted_computation_continues_after_the_stored_parts(
     monkeypatch.setattr(pretraining, "_of_chunk", failing)
     with pytest.raises(KeyboardInterrupt):
         load_pretraining(path, tmp_path)
-    pools: list[int] = []
-    processes = pretraining.in_processes
-    monkeypatch.setattr(
-        pretraining, "in_processes", lambda *given: pools.append(1) or processes(*given)
-    )
     shown: list[str] = []
-    monkeypatch.setattr(pretraining.StatusLine, "is_due", lambda line: True)
-    monkeypatch.setattr(pretraining.StatusLine, "show", lambda line, text: shown.append(text))
+    monkeypatch.setattr(lazy_graphs.StatusLine, "is_due", lambda line: True)
+    monkeypatch.setattr(lazy_graphs.StatusLine, "show", lambda line, text: shown.append(text))
     resumed = load_pretraining(path, tmp_path)
     assert len(calls) == 6 + 4  # of 8 chunks 4 were in stored parts
-    assert pools == [1]  # though two parts were missing
     assert shown[-1] == "descriptors: 152 of 152 molecules"
     np.testing.assert_array_equal(resumed.train.y.numpy(), plain.train.y.numpy())
 
@@ -108,11 +104,9 @@ def test_a_part_that_is_cut_short_is_made_again(
     np.testing.assert_array_equal(again.train.y.numpy(), plain.train.y.numpy())
 
 
-@pytest.mark.parametrize("count", [0, 50])
-def test_too_few_molecules_are_refused(tmp_path: Path, molecules: list[str], count: int) -> None:
-    path = tmp_path / "m.smi"
-    path.write_text("".join(f"{one}\n" for one in molecules[2 : 2 + count]))
-    with pytest.raises(DataError, match=f"{count} of its {count} molecules can be used: give 100"):
+def test_too_few_molecules_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.smi", [f"{'C' * n}O" for n in range(1, 51)])
+    with pytest.raises(DataError, match="50 of its 50 molecules can be used: give 100"):
         load_pretraining(path, tmp_path)
 
 
@@ -137,11 +131,30 @@ def test_the_column_of_a_table_can_be_named(
     path = write(
         tmp_path / "m.csv", ["id,compound", *(f"{n},{m}" for n, m in enumerate(molecules))]
     )
-    with pytest.raises(DataError, match=r"name it with --data\.smiles_column"):
-        load_pretraining(path, root)
     options = {"dataset": "pretraining", "molecules": str(path), "root": str(root)}
-    wrong = MoleculeDataModule(**options, smiles_column="id")
-    with pytest.raises(DataError, match=r"0 of its 152 molecules can be used"):
-        wrong.setup("fit")
     named = MoleculeDataModule(**options, smiles_column="compound")
     assert sum(len(part) for part in named.splits.parts.values()) == 150
+
+
+def test_all_but_test_molecules_are_listed(
+    tiny_molhiv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = REPOSITORY / "data" / "make_pretraining_molecules.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    (tmp_path / "train.txt").write_text("CCN\nCCO\n")
+    (tmp_path / "valid.csv.gz").write_bytes(gzip.compress(b"y,smiles\n1,CCCl\n2,\n"))
+    smiles = load_dataset("ogbg-molhiv", tiny_molhiv).smiles
+    output = tmp_path / "molecules.smi"
+    files = [str(tmp_path / "train.txt"), str(tmp_path / "valid.csv.gz")]
+    words = [str(output), "--zinc", *files, "--root", str(tiny_molhiv)]
+    script.main(words)
+    listed = output.read_text().splitlines()
+    assert listed == ["CCN", "CCO", "CCCl", *smiles["train"], *smiles["validation"]]
+    assert not set(listed) & set(smiles["test"])
+    assert f"{len(listed)} molecules" in capsys.readouterr().out
+    script.main([*words, "--draw", "3"])
+    drawn = output.read_text().splitlines()
+    assert len(drawn) == 3
+    assert set(drawn) <= set(listed)

@@ -1,4 +1,4 @@
-"""Raw files: what is taken as it is, and several processes that want them at once."""
+"""Data sets by name, and their raw files, which several processes may want at once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from graphormer_sepnorm.datasets.catalog import DATASETS, load_dataset
 from graphormer_sepnorm.datasets.sources import require_files
-from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.errors import ConfigError, DataError
 
 
 def at_once(work: Callable[[], Any]) -> list[Any]:
@@ -56,3 +57,13 @@ def test_a_download_leaves_what_else_lies_there(tmp_path: Path) -> None:
         require_files("data", tmp_path, ("a", "b"), fetch, "fetch them")
     (tmp_path / "a").write_text("changed")
     assert require_files("data", tmp_path, ("a",), fetch, "fetch them") != first
+
+
+def test_capitals_and_underscores_of_a_name_do_not_matter(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(DATASETS, "My_set", lambda root: root)  # type: ignore[arg-type]
+    for spelling in ("My_set", " my-set ", "MY_SET"):
+        assert load_dataset(spelling, tmp_path) == tmp_path
+    with pytest.raises(ConfigError, match=r"'my-sett' \(did you mean 'My_set'\?\); .*ogbg-molhiv"):
+        load_dataset("my-sett", tmp_path)

@@ -20,36 +20,27 @@ MOLECULES = st.lists(st.sampled_from("abcdefghijklmnopqrstuvwxyz"), max_size=60)
 
 
 @settings(deadline=None)
-@given(MOLECULES, SHARES, st.integers(0, 9))
+@given(MOLECULES, SHARES, st.integers(0, 9), st.randoms(use_true_random=False))
 def test_random_split_is_a_partition_that_keeps_equal_molecules_together(
-    molecules: list[str], shares: tuple[float, float, float], seed: int
+    molecules: list[str],
+    shares: tuple[float, float, float],
+    seed: int,
+    shuffler: random.Random,
 ) -> None:
     parts = random_split(molecules, shares, seed)
     assert sorted(np.concatenate(parts).tolist()) == list(range(len(molecules)))
     assert all(part.tolist() == sorted(part.tolist()) for part in parts)
     members = [{molecules[at] for at in part} for part in parts]
-    assert not members[0] & members[1]
-    assert not members[0] & members[2]
-    assert not members[1] & members[2]
+    assert sum(map(len, members)) == len(set(molecules))
     # Each boundary is off by half of the largest group at most.
     largest = max(Counter(molecules).values(), default=0)
     assert abs(len(parts[0]) - shares[0] * len(molecules)) <= largest / 2 + 1e-9
     assert abs(len(parts[2]) - shares[2] * len(molecules)) <= largest / 2 + 1e-9
-
-
-@settings(deadline=None)
-@given(MOLECULES, st.randoms(use_true_random=False))
-def test_random_split_does_not_depend_on_the_order_of_rows(
-    molecules: list[str], shuffler: random.Random
-) -> None:
-    def members(given: list[str]) -> list[list[str]]:
-        return [
-            sorted(given[at] for at in part) for part in random_split(given, (0.6, 0.2, 0.2), 1)
-        ]
-
+    # Not by the order of the rows.
     shuffled = list(molecules)
     shuffler.shuffle(shuffled)
-    assert members(shuffled) == members(molecules)
+    again = random_split(shuffled, shares, seed)
+    assert [{shuffled[at] for at in part} for part in again] == members
 
 
 @settings(deadline=None)
@@ -179,9 +170,6 @@ def test_folds_of_a_table(tmp_path: Path, split: str) -> None:
     tested = [value for splits in found for value in values(splits)["test"]]
     assert sorted(tested) == [float(value) for _, value in rows]
     for number, splits in enumerate(found):
-        members = {name: set(smiles) for name, smiles in splits.smiles.items()}
-        assert not members["test"] & (members["train"] | members["validation"])
-        assert not members["train"] & members["validation"]
         assert report_of(splits).split == f"fold {number} of 4 ({split}, seed 3)"
     other = load(path, **options | {"split_seed": 4}, folds=4, fold=0)
     assert len({splits.fingerprint for splits in (*found, other)}) == 5
@@ -190,8 +178,6 @@ def test_folds_of_a_table(tmp_path: Path, split: str) -> None:
 
 def test_too_many_folds(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "a.csv", [(f"c1ccccc1{'C' * n}", n + 0.5) for n in range(8)])
-    said = failure(path, task="regression", folds=5, fold=0)
-    assert "1 different scaffolds cannot be assigned to 5 folds" in said
     said = failure(path, task="regression", folds=9, fold=0, split="random")
     assert "8 different molecules cannot be assigned to 9 folds" in said
     rings = write_csv(tmp_path / "b.csv", [("C1CC1", 0.5), ("C1CCC1", 1.5)])

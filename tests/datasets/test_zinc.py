@@ -7,7 +7,6 @@ import io
 import pickle
 import shutil
 from collections import OrderedDict
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +23,9 @@ from graphormer_sepnorm.datasets.zinc import _note
 from graphormer_sepnorm.files import sha256_of
 from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, packed_blocks
 
-Write = Callable[..., Path]
 
-
-def test_whole_set_is_read_as_written(tiny_zinc: Write) -> None:
-    splits = load_dataset("zinc", tiny_zinc())
+def test_whole_set_is_read_as_written(tiny_zinc: Path) -> None:
+    splits = load_dataset("zinc", tiny_zinc)
     assert [len(part) for part in splits.parts.values()] == list(ZINC_SIZES.values())
     for part, size in zip(splits.parts.values(), ZINC_SIZES.values(), strict=True):
         for number in range(size):
@@ -61,9 +58,8 @@ def test_smiles_are_written_when_they_are_asked_for() -> None:
         texts[2]
 
 
-@pytest.mark.parametrize("subset_only", [False, True])
-def test_subset_follows_the_index_files(tiny_zinc: Write, subset_only: bool) -> None:
-    splits = load_dataset("zinc-subset", tiny_zinc(subset_only))
+def test_subset_follows_the_index_files(tiny_zinc: Path) -> None:
+    splits = load_dataset("zinc-subset", tiny_zinc)
     values = [[float(graph.y) for graph in part] for part in splits.parts.values()]
     assert values == [[p / 2 for p in positions] for positions in ZINC_INDICES.values()]
 
@@ -78,9 +74,9 @@ def test_missing_files_without_a_network(tmp_path: Path, network_attempts: list[
 
 
 def test_download_is_put_in_place(
-    tiny_zinc: Write, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    tiny_zinc: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served = tiny_zinc() / "ZINC" / "raw"
+    served = tiny_zinc / "ZINC" / "raw"
 
     def download(self: ZINC) -> None:
         for path in served.iterdir():
@@ -135,24 +131,18 @@ class Malicious:
     ],
 )
 def test_raw_file_of_wrong_contents_is_named(
-    tiny_zinc: Write, name: str, file: str, content: bytes, said: str
+    tiny_zinc: Path, name: str, file: str, content: bytes, said: str
 ) -> None:
-    root = tiny_zinc()
+    root = tiny_zinc
     (root / "ZINC" / "raw" / file).write_bytes(content)
     message = failure(name, root)
     assert f"{file} {said}" in message
 
 
-def test_the_whole_set_needs_no_positions(tiny_zinc: Write) -> None:
-    root = tiny_zinc()
-    (root / "ZINC" / "raw" / "train.index").write_text("cut sho")
-    assert len(load_dataset("zinc", root).train) == ZINC_SIZES["train"]
-
-
 def test_what_is_known_does_not_depend_on_place_or_time_and_is_not_read_again(
-    tiny_zinc: Write, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+    tiny_zinc: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root = tiny_zinc()
+    root = tiny_zinc
     first = load_dataset("zinc", root)
     assert capsys.readouterr().err.count("Reading") == 3
     moved = tmp_path_factory.mktemp("moved") / "root"

@@ -15,7 +15,6 @@ from graphormer_sepnorm.tables.columns import (
     parse_class_name,
     parse_number,
     parse_or_missing,
-    split_bound,
     with_decimal_comma,
 )
 
@@ -46,8 +45,6 @@ def test_a_column_of_smiles_that_cannot_be_told_is_refused() -> None:
     for several in (["smiles", "SMILES"], ["canonical_smiles", "isomeric_smiles"]):
         with refused(", ".join(map(repr, several)), "--data.smiles_column"):
             find_smiles_column(several, None, "a.csv")
-    with refused("c11 and 8 more"):
-        find_smiles_column([f"c{number}" for number in range(20)], None, "a.csv")
 
 
 def test_ids_are_known_by_their_names() -> None:
@@ -73,8 +70,6 @@ def test_capitals_of_a_column_matter_only_if_they_have_to() -> None:
         find_column(["GAP", "gap"], "Gap", "a.csv")
     with refused("a.csv", "no column 'gab'", "did you mean 'gap'", "homo, gap"):
         find_column(["homo", "gap"], "gab", "a.csv")
-    with refused("no column 'gap'"):
-        find_column(["g\nap"], "gap", "a.csv")
 
 
 @pytest.mark.parametrize(
@@ -88,12 +83,9 @@ def test_numbers_are_read(cell: object, number: float) -> None:
     assert parse_number(cell) == number
 
 
-@pytest.mark.parametrize(
-    "cell",
-    [*("active", "1,5", "1_000", ">10", "29%", "inf", "-Infinity", math.inf, "9" * 400, "\udc80")],
-)
-def test_what_is_no_finite_number_is_refused(cell: object) -> None:
-    with pytest.raises(ValueError, match=r"^.+$"):
+@pytest.mark.parametrize("cell", ["active", "1,5", "1_000", ">10", "29%", "\udc80"])
+def test_what_is_no_number_is_refused(cell: object) -> None:
+    with pytest.raises(ValueError, match="not a number"):
         parse_number(cell)
 
 
@@ -120,17 +112,6 @@ def test_words_for_no_value_are_missing_everywhere(word: object) -> None:
     assert math.isnan(*parse_or_missing([word], ["temperature"]))
     # Of classes these may be one.
     assert parse_class_name(word) == (word if word in ("nt", "none", "-") else "")
-
-
-@pytest.mark.parametrize(
-    ("cell", "number"),
-    [("1,5", 1.5), (" -11,01 ", -11.01), ("+0,5e-3", 0.0005), ("\N{MINUS SIGN}2,5", -2.5)],
-)
-def test_a_decimal_comma_that_is_known_for_one_is_read(cell: str, number: float) -> None:
-    marked = with_decimal_comma(cell)
-    assert marked == cell
-    assert parse_number(marked) == number
-    assert parse_number(split_bound(with_decimal_comma(f">={cell}"))[1]) == number
 
 
 @pytest.mark.parametrize("cell", ["1,2,3", "1.234,5", "a,5", ",5", "5,", "1,5 nM", "~1,5", ">", ""])

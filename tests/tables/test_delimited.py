@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import tempfile
-import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -65,13 +64,8 @@ def test_ragged_rows(tmp_path: Path) -> None:
     path = saved(tmp_path / "t.csv", "a,b\n1\n1,2,\n1,2,3\n1,2,,\n1,2,3,4\n")
     rows = read(path)[1]
     assert [row.cells for row in rows] == [("1", ""), *[("1", "2")] * 4]
-    assert [row.problem for row in rows] == [
-        "",
-        "",
-        "the row has 3 cells, the header names 2",
-        "",
-        "the row has 4 cells, the header names 2",
-    ]
+    problem = "the row has {} cells, the header names 2".format
+    assert [row.problem for row in rows] == ["", "", problem(3), "", problem(4)]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -147,7 +141,7 @@ def test_a_gzipped_file_that_is_cut_off_gives_the_rows_before(tmp_path: Path, mi
     complete = unpacked.splitlines(keepends=True)[1:]
     if not unpacked.endswith("\n"):
         complete.pop()
-    with open_table(path) as table, refused(str(path), f"is cut off after row {len(complete)}:"):
+    with open_table(path) as table, refused(str(path), f"not text after row {len(complete)} "):
         for row in table:
             rows.append(",".join(row.cells) + "\n")
     assert len(rows) > 100
@@ -155,37 +149,23 @@ def test_a_gzipped_file_that_is_cut_off_gives_the_rows_before(tmp_path: Path, mi
 
 
 def test_damaged_gzip(tmp_path: Path) -> None:
-    data = bytearray(gzip.compress(b"smiles,b\n1,2\n"))
+    data = bytearray(gzip.compress(b"smiles,b\n1,2\n" + b"3,4\n" * 3))
     data[-6] ^= 1
     path = tmp_path / "t.csv.gz"
     path.write_bytes(data)
-    with open_table(path) as table, refused(str(path), "damaged after row 1"):
+    with open_table(path) as table, refused(str(path), "not text after row 4"):
         list(table)
     path.write_bytes(data[:5])
-    with refused(str(path), "cut off at its beginning"):
+    with refused(str(path), "not text at its beginning"):
         open_table(path)
 
 
-def test_a_large_table_is_read_in_little_memory(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    with path.open("w") as file:
-        file.write("smiles,name,y\n")
-        file.writelines(f"CCOC(=O)c1ccccc1,molecule {number},0.5\n" for number in range(50_000))
-    tracemalloc.start()
-    try:
-        with open_table(path) as table:
-            last = 0.0
-            for row in table:
-                if row.number % 10_000 == 0:
-                    share = table.fraction()
-                    assert share is not None
-                    assert last < share <= 1
-                    last = share
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert row.number == 50_000
-    assert peak < 2_000_000
+def test_the_share_that_has_been_read_grows(tmp_path: Path) -> None:
+    path = saved(tmp_path / "t.csv", "smiles,name\n" + "CCO,ethanol\n" * 10_000)
+    with open_table(path) as table:
+        shares = [table.fraction() for row in table if row.number % 2_000 == 0]
+    assert 0 < shares[0] < shares[-1] <= 1
+    assert shares == sorted(shares)
 
 
 def test_files_of_smiles(tmp_path: Path) -> None:

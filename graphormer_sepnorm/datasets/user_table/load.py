@@ -21,7 +21,7 @@ from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs, fingerprint_of
 from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits
 from graphormer_sepnorm.datasets.splitting import split_rows, times_of
-from graphormer_sepnorm.datasets.user_table.report import LoadedTable, report_on
+from graphormer_sepnorm.datasets.user_table.report import DataReport
 from graphormer_sepnorm.datasets.user_table.rows import (
     InvalidRow,
     TableContents,
@@ -58,11 +58,11 @@ def load_table(config: DataConfig) -> DatasetSplits:
             raise DataError(
                 f"{path} is a pipe, and training reads a table more than once: save it as a file"
             )
-        targets = tables["train"].columns.names if tables else config.target_columns or ()
+        targets = tuple(tables["train"].columns.targets) if tables else config.target_columns or ()
         tables[name] = read_rows(path, config, name, targets)
         _check_rows(config, path, tables[name])
     columns, one_of = tables["train"].columns, ""
-    names = columns.names
+    names = tuple(columns.targets)
     if config.task == "multiclass":
         one_of, names = names[0], _by_classes(config, tables)
     if config.duplicates != "keep":
@@ -83,10 +83,12 @@ def load_table(config: DataConfig) -> DatasetSplits:
         for name in names
     }
     task = _task(config, words, labels, bounds, one_of)
-    table = LoadedTable(config, tables, parts, labels, bounds, words, task)
-    _check_targets(table)
+    file = config.files["train"].name.removesuffix(".gz")
+    name = Path(file).stem or file
+    report = DataReport(name, config, tables, parts, labels, bounds, words, task)
+    _check_targets(report)
+    report = replace(report, warnings=tuple(_warnings(report)))
     descriptors = () if config.descriptors is None else descriptor_names()
-    weighted = config.weight_column is not None or config.class_weight is not None
 
     def graphs(name: str) -> LazyGraphs:
         rows = parts[name]
@@ -95,7 +97,7 @@ def load_table(config: DataConfig) -> DatasetSplits:
             [row.text for row in rows],
             labels[name],
             get_featurizer(OF_SMILES),
-            np.array([row.weight for row in rows]) if weighted else None,
+            np.array([row.weight for row in rows]),
             parse_molblock if in_records and not config.standardize else parse_smiles,
             descriptors,
             np.array([row.extra for row in rows], np.float32) if rows else None,
@@ -110,9 +112,7 @@ def load_table(config: DataConfig) -> DatasetSplits:
     def group(row: ValidRow) -> str:
         return {"group": row.split, "scaffold": row.scaffold}.get(config.resolved_split, "")
 
-    made = [graphs(name) for name in SPLITS]
-    file = config.files["train"].name.removesuffix(".gz")
-    name = Path(file).stem or file
+    made = [graphs(split) for split in SPLITS]
     return DatasetSplits(
         name,
         *made,
@@ -125,9 +125,9 @@ def load_table(config: DataConfig) -> DatasetSplits:
             name: [(group(row), row.canonical) for row in rows] for name, rows in parts.items()
         },
         times=times,
-        extra_inputs=ExtraInputs(descriptors, columns.extra_names),
+        extra_inputs=ExtraInputs(descriptors, tuple(columns.extra)),
         standardize=tuple(config.standardize or ()),
-        report=report_on(name, table, _warnings(table)),
+        report=report,
     )
 
 
@@ -144,8 +144,8 @@ def _check_rows(config: DataConfig, path: Path, table: TableContents) -> None:
     if unusable and config.on_invalid == "error":
         advice = "mend them, or leave them out with --data.on_invalid skip"
         refuse(f"{len(unusable):,} rows or labels", unusable, advice)
-    count = len(table.columns.names)
-    for at, name in enumerate(table.columns.names):
+    count = len(table.columns.targets)
+    for at, name in enumerate(table.columns.targets):
         own = [one for one in unusable if one.column == name]
         usable = sum(
             not all(map(math.isnan, (*row.labels[at : at + 1], *row.bounds[at::count])))
@@ -163,7 +163,7 @@ def _by_classes(config: DataConfig, tables: Mapping[str, TableContents]) -> tupl
 
     Classes are ordered as numbers where they are numbers, else as text.
     """
-    column = tables["train"].columns.names[0]
+    (column,) = tables["train"].columns.targets
     found = dict.fromkeys(row.class_name for table in tables.values() for row in table.valid)
 
     def order(name: str) -> tuple[bool, float, str]:
@@ -284,11 +284,11 @@ def _task(
     )
 
 
-def _check_targets(table: LoadedTable) -> None:
+def _check_targets(report: DataReport) -> None:
     """Refuse labels, and extra inputs, from which nothing can be learned."""
-    config, task, bounds = table.config, table.task, table.bounds["train"]
+    config, task, bounds = report.config, report.task, report.bounds["train"]
     for at, name in enumerate(task.targets):
-        column = table.labels["train"][:, at]
+        column = report.labels["train"][:, at]
         known = column[~np.isnan(column)]
         why = ""
         if task.one_of and not known.any():
@@ -304,18 +304,18 @@ def _check_targets(table: LoadedTable) -> None:
                 f"{config.table}: {why}: leave it out of --data.target_columns, give more labels, "
                 "or choose another split"
             )
-    for at, name in enumerate(table.files["train"].columns.extra_names):
-        if all(math.isnan(row.extra[at]) for row in table.parts["train"]):
+    for at, name in enumerate(report.tables["train"].columns.extra):
+        if all(math.isnan(row.extra[at]) for row in report.splits["train"]):
             raise DataError(
                 f"{config.table}: {name} has no value in the training split: leave it out of "
                 "--data.descriptor_columns, or choose another split"
             )
 
 
-def _warnings(table: LoadedTable) -> Iterator[str]:
+def _warnings(report: DataReport) -> Iterator[str]:
     """Say what should perhaps be treated in another way, and which labels look like slips."""
-    config, task, parts, labels = table.config, table.task, table.parts, table.labels
-    salts = sum("." in row.canonical for file in table.files.values() for row in file.valid)
+    config, task, parts, labels = report.config, report.task, report.splits, report.labels
+    salts = sum("." in row.canonical for part in parts.values() for row in part)
     if salts and "fragment" not in (config.standardize or ()):
         yield (
             f"{salts:,} of the molecules are of several pieces, as salts are: to a duplicate "

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import itertools
 import math
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,8 @@ import numpy as np
 
 from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.datasets.user_table.rows import InvalidRow, TableContents, ValidRow
-from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.files import replacing, sha256_of
-from graphormer_sepnorm.formatting import aligned, in_a_line, listed, shortened
+from graphormer_sepnorm.files import sha256_of, write_columns
+from graphormer_sepnorm.formatting import aligned, count, in_a_line, listed, shortened
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import Kind
 from graphormer_sepnorm.tables.columns import free_name, parse_class
@@ -33,108 +31,52 @@ _WIDTH, _INDENT, _TARGETS, _WARNINGS = 80, 12, 12, 4
 
 
 @dataclass(frozen=True)
-class LabelSummary:
-    """How many labels a target has in one split, how many are missing, and their statistics.
-
-    These are None where there is no label, `positives` (how many are 1) where they are no classes.
-    """
-
-    labels: int
-    missing: int
-    mean: float | None
-    std: float | None
-    min: float | None
-    max: float | None
-    positives: int | None
-
-
-@dataclass(frozen=True)
-class TargetReport:
-    """Name and unit of a target, and its labels in each split."""
-
-    name: str
-    unit: str
-    splits: dict[str, LabelSummary]
-
-
-@dataclass(frozen=True)
-class SameMolecule:
-    """A molecule in several rows: split and row of each, and its labels there (None = missing)."""
-
-    smiles: str
-    rows: tuple[tuple[str, int], ...]
-    labels: tuple[tuple[float | None, ...], ...]
-
-
-@dataclass(frozen=True)
-class Duplicates:
-    """How many molecules are in several rows, in how many, and for how many the labels differ.
-
-    The examples begin with these.
-    """
-
-    molecules: int
-    rows: int
-    conflicting: int
-    examples: tuple[SameMolecule, ...]
-
-
-@dataclass(frozen=True)
-class Leakage:
-    """How many molecules, and scaffolds with rings, two splits have in common, with examples."""
-
-    splits: tuple[str, str]
-    molecules: int
-    scaffolds: int
-    examples: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class DataReport:
-    """What is in a data set.
+    """A table that is read and split, and what is in it.
 
     Attributes:
         name: The data set's name.
-        files: Paths of its files.
-        sha256: Of the contents of each of them.
-        kind: ``regression`` or ``binary``.
-        one_of: As `Task.one_of`.
-        split: How it was split, in words.
-        splits: The rows of each split.
-        invalid: Rows that cannot be used.
-        targets: The labels.
-        duplicates: Molecules in more than one row.
-        leakage: What each pair of splits has in common.
-        atoms: Smallest, mean and largest number of atoms of a molecule.
+        config: What the user says about it.
+        tables: What stands in its files, by split.
+        splits: The rows that are used, by split.
+        labels: Of each split, float64 ``[n, T]``; nan = missing.
+        bounds: Of each split, as `PackedGraphs.bounds`.
+        words: Of each target those that its classes are written in.
+        task: What the labels are.
         warnings: What may spoil training or its evaluation, one line each.
-        words: Of the targets whose classes are written in words, these words.
-        bounds: Of the targets that have bounds in place of labels, how many of them say at least
-            (``>``), and how many at most (``<``).
-        cells: Labels that cannot be used, of rows that are used for their other labels.
-        id_name: The column that names the rows; empty if there is none.
-        unread: Columns that are not read.
-        notes: What was done to the rows, one line each.
     """
 
     name: str
-    files: tuple[str, ...]
-    sha256: tuple[str, ...]
-    kind: Kind
-    one_of: str
-    split: str
-    splits: dict[str, Sequence[ValidRow]]
-    invalid: tuple[InvalidRow, ...]
-    targets: tuple[TargetReport, ...]
-    duplicates: Duplicates
-    leakage: tuple[Leakage, ...]
-    atoms: tuple[int, float, int]
-    warnings: tuple[str, ...]
-    words: dict[str, tuple[str, ...]]
-    bounds: dict[str, tuple[int, int]]
-    cells: tuple[InvalidRow, ...]
-    id_name: str
-    unread: tuple[str, ...]
-    notes: tuple[str, ...]
+    config: DataConfig
+    tables: Mapping[str, TableContents]
+    splits: Mapping[str, Sequence[ValidRow]]
+    labels: Mapping[str, np.ndarray]
+    bounds: Mapping[str, np.ndarray]
+    words: Mapping[str, Collection[str]]
+    task: Task
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def split(self) -> str:
+        """How it was split, in words."""
+        config, kind = self.config, self.config.resolved_split
+        if config.fold is not None:
+            return f"fold {config.fold} of {config.folds} ({kind}, seed {config.split_seed})"
+        return {
+            "random": f"random, seed {config.split_seed}",
+            "scaffold": "by scaffold",
+            "files": "separate files",
+        }.get(kind, f"by column {config.column_of_split!r}")
+
+    @property
+    def invalid(self) -> list[InvalidRow]:
+        """Rows that cannot be used."""
+        return [row for table in self.tables.values() for row in table.invalid]
+
+    @property
+    def cells(self) -> list[InvalidRow]:
+        """Labels that cannot be used, of rows that are used for their other labels."""
+        return [cell for table in self.tables.values() for cell in table.cells]
 
     @property
     def valid(self) -> int:
@@ -142,174 +84,164 @@ class DataReport:
         return sum(map(len, self.splits.values()))
 
     @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return self.valid + len(self.invalid)
-
-    @property
     def reasons(self) -> dict[str, int]:
         """How many rows cannot be used for each kind of reason, most frequent first."""
         return dict(Counter(row.kind for row in self.invalid).most_common())
 
     @property
+    def notes(self) -> list[str]:
+        """What was done to the rows, one line each."""
+        return [*dict.fromkeys(note for table in self.tables.values() for note in table.notes)]
+
+    @property
+    def atoms(self) -> tuple[int, float, int]:
+        """Smallest, mean and largest number of atoms of a molecule."""
+        atoms = [row.atoms for part in self.splits.values() for row in part]
+        return min(atoms), sum(atoms) / len(atoms), max(atoms)
+
+    @property
+    def targets(self) -> list[dict[str, Any]]:
+        """Of each target ``name`` and ``unit``, and a summary of its labels in each of ``splits``.
+
+        This is how many ``labels`` there are and how many are ``missing``, and ``mean``, ``std``,
+        ``min``, ``max`` and ``positives`` (those of class 1), None where there are none.
+        """
+        return [
+            {
+                "name": name,
+                "unit": unit,
+                "splits": {
+                    split: _summarized(of[:, at], self.task.kind)
+                    for split, of in self.labels.items()
+                },
+            }
+            for at, (name, unit) in enumerate(zip(self.task.targets, self.task.units, strict=True))
+        ]
+
+    @property
+    def sides(self) -> dict[str, tuple[int, int]]:
+        """Of targets with bounds, how many say at least (``>``), and how many at most (``<``)."""
+        known = ~np.isnan(np.concatenate(list(self.bounds.values())))
+        counts = known.sum(axis=0).reshape(2, -1).T.tolist()
+        found = zip(self.task.targets, counts, strict=False)  # there may be no bounds at all
+        return {target: (low, high) for target, (low, high) in found if low or high}
+
+    @property
     def _id_column(self) -> tuple[str, ...]:
-        return (free_name(self.id_name, _COLUMNS),) if self.id_name else ()
+        name = self.tables["train"].id_name
+        return (free_name(name, _COLUMNS),) if name else ()
 
     def ids(self, split: str) -> dict[str, list[str]]:
         """Return the column of identifiers of a split under its name; nothing if there is none."""
         return {name: [row.id for row in self.splits[split]] for name in self._id_column}
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the report as dicts, tuples, numbers and strings, for JSON.
+        """Return the report as dicts, lists, numbers and strings, for JSON.
 
         Splits have their sizes here; `write_splits` has their rows.
         """
-        plain = dataclasses.asdict(dataclasses.replace(self, splits={}))
-        sizes = {name: len(part) for name, part in self.splits.items()}
-        own = {"rows": self.rows, "valid": self.valid, "reasons": self.reasons, "splits": sizes}
-        return plain | own
+        files = [*self.config.files.values()]
+        return {
+            "name": self.name,
+            "files": [*map(str, files)],
+            "sha256": [*map(sha256_of, files)],
+            "kind": self.task.kind,
+            "one_of": self.task.one_of,
+            "split": self.split,
+            "splits": {name: len(part) for name, part in self.splits.items()},
+            "rows": self.valid + len(self.invalid),
+            "valid": self.valid,
+            "reasons": self.reasons,
+            "invalid": [*map(dataclasses.asdict, self.invalid)],
+            "cells": [*map(dataclasses.asdict, self.cells)],
+            "targets": self.targets,
+            "words": {target: sorted(found) for target, found in self.words.items() if found},
+            "bounds": self.sides,
+            "duplicates": find_duplicates(self.splits, self.task.kind),
+            "leakage": find_leakage(self.splits),
+            "atoms": self.atoms,
+            "warnings": self.warnings,
+            "id_name": self.tables["train"].id_name,
+            "unread": self.tables["train"].unread,
+            "notes": self.notes,
+        }
 
     def write_invalid(self, path: str | Path) -> None:
         """Write the rows that cannot be used, or of which only a label cannot, as CSV."""
-        used = {id(one): "; the other labels of the row are used" for one in self.cells}
-        rows = [
-            (one.file, one.row, one.line or "", one.smiles, one.reason + used.get(id(one), ""))
-            + (one.id,) * bool(self.id_name)
-            for one in sorted(
-                [*self.invalid, *self.cells], key=lambda one: (self.files.index(one.file), one.row)
-            )
-        ]
-        _write_csv(path, ("file", "row", "line", "smiles", "reason", *self._id_column), rows)
+        found: list[tuple[Any, ...]] = []
+        for table in self.tables.values():
+            left_out = [(one, "") for one in table.invalid]
+            left_out += [(one, "; the other labels of the row are used") for one in table.cells]
+            found += sorted(left_out, key=lambda pair: pair[0].row)
+        columns = {
+            "file": [one.file for one, _ in found],
+            "row": [one.row for one, _ in found],
+            "line": [one.line or "" for one, _ in found],
+            "smiles": [one.smiles for one, _ in found],
+            "reason": [one.reason + more for one, more in found],
+        }
+        columns |= {name: [one.id for one, _ in found] for name in self._id_column}
+        write_columns(Path(path), columns)
 
     def write_splits(self, path: str | Path) -> None:
         """Write the rows that are used as CSV: row, split, smiles and identifiers.
 
         They stand in the order of the file; of separate files one after the other.
         """
-        rows = [
-            (row.number, name, row.smiles, *[row.id] * bool(self.id_name))
-            for name, part in self.splits.items()
-            for row in part
-        ]
-        if len(self.files) == 1:
-            rows.sort()
-        _write_csv(path, ("row", "split", "smiles", *self._id_column), rows)
+        rows = [(row, name) for name, part in self.splits.items() for row in part]
+        if len(self.tables) == 1:
+            rows.sort(key=lambda pair: pair[0].number)
+        columns = {
+            "row": [row.number for row, _ in rows],
+            "split": [name for _, name in rows],
+            "smiles": [row.smiles for row, _ in rows],
+        }
+        columns |= {name: [row.id for row, _ in rows] for name in self._id_column}
+        write_columns(Path(path), columns)
 
 
-def _write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    try:
-        # Bytes of the table that are no UTF-8 go back as they were.
-        with (
-            replacing(Path(path)) as partial,
-            partial.open("w", encoding="utf-8", errors="surrogateescape", newline="") as handle,
-        ):
-            csv.writer(handle, lineterminator="\n").writerows([header, *rows])
-    except OSError as error:
-        raise DataError(f"{path} cannot be written ({error.strerror or error})") from error
-
-
-@dataclass(frozen=True)
-class LoadedTable:
-    """A table that is read and split.
-
-    Attributes:
-        config: What the user says about it.
-        files: What stands in its files, by split.
-        parts: Its rows, by split.
-        labels: Of each split, float64 ``[n, T]``; nan = missing.
-        bounds: Of each split, as `PackedGraphs.bounds`.
-        words: Of each target those that its classes are written in.
-        task: What the labels are.
-    """
-
-    config: DataConfig
-    files: Mapping[str, TableContents]
-    parts: Mapping[str, Sequence[ValidRow]]
-    labels: Mapping[str, np.ndarray]
-    bounds: Mapping[str, np.ndarray]
-    words: Mapping[str, Collection[str]]
-    task: Task
-
-
-def report_on(name: str, table: LoadedTable, warnings: Iterable[str]) -> DataReport:
-    """Report on a table, with these warnings."""
-    config, task, parts, files = table.config, table.task, table.parts, table.files.values()
-    targets = tuple(
-        TargetReport(
-            target, unit, {one: summarize(of[:, at], task.kind) for one, of in table.labels.items()}
-        )
-        for at, (target, unit) in enumerate(zip(task.targets, task.units, strict=True))
-    )
-    kind = config.resolved_split
-    split = {
-        "random": f"random, seed {config.split_seed}",
-        "scaffold": "by scaffold",
-        "files": "separate files",
-    }.get(kind, f"by column {config.column_of_split!r}")
-    if config.fold is not None:
-        split = f"fold {config.fold} of {config.folds} ({kind}, seed {config.split_seed})"
-    atoms = [row.atoms for row in itertools.chain(*parts.values())]
-    sides = ~np.isnan(np.concatenate(list(table.bounds.values())))
-    low_high = sides.sum(axis=0).reshape(2, -1).T.tolist()
-    return DataReport(
-        name=name,
-        files=tuple(map(str, config.files.values())),
-        sha256=tuple(map(sha256_of, config.files.values())),
-        kind=task.kind,
-        one_of=task.one_of,
-        split=split,
-        splits=dict(parts),
-        invalid=tuple(row for file in files for row in file.invalid),
-        targets=targets,
-        duplicates=find_duplicates(parts, task.kind),
-        leakage=find_leakage(parts),
-        atoms=(min(atoms), sum(atoms) / len(atoms), max(atoms)),
-        warnings=tuple(warnings),
-        words={target: tuple(sorted(found)) for target, found in table.words.items() if found},
-        bounds={
-            target: (low, high)
-            for target, (low, high) in zip(task.targets, low_high, strict=False)
-            if low or high
-        },
-        cells=tuple(cell for file in files for cell in file.cells),
-        id_name=table.files["train"].id_name,
-        unread=table.files["train"].unread,
-        notes=tuple(dict.fromkeys(note for file in files for note in file.notes)),
-    )
-
-
-def summarize(values: np.ndarray, kind: Kind) -> LabelSummary:
-    """Summarize the labels of a target in a split, ``[n]``; nan = missing."""
+def _summarized(values: np.ndarray, kind: Kind) -> dict[str, Any]:
+    """Summarize the labels of a target in a split, ``[n]``, nan = missing; see `targets`."""
     known = values[~np.isnan(values)]
-    mean, std, low, high = (
-        float(of(known)) if len(known) else None for of in (np.mean, np.std, np.min, np.max)
-    )
-    positives = int(known.sum()) if kind == "binary" else None
-    return LabelSummary(len(known), len(values) - len(known), mean, std, low, high, positives)
+    statistics = {"mean": np.mean, "std": np.std, "min": np.min, "max": np.max}
+    return {
+        "labels": len(known),
+        "missing": len(values) - len(known),
+        **{name: float(of(known)) if len(known) else None for name, of in statistics.items()},
+        "positives": int(known.sum()) if kind == "binary" else None,
+    }
 
 
-def find_duplicates(parts: Mapping[str, Sequence[ValidRow]], kind: Kind) -> Duplicates:
-    """Find molecules that stand in more than one row, and those whose labels contradict."""
+def find_duplicates(parts: Mapping[str, Sequence[ValidRow]], kind: Kind) -> dict[str, Any]:
+    """Find molecules that stand in more than one row, and those whose labels contradict.
+
+    Returns:
+        How many ``molecules`` these are, in how many ``rows``, how many are ``conflicting``, and
+        ``examples``, these first: the ``smiles``, split and number of its ``rows``, ``labels``.
+    """
     places: dict[str, list[tuple[str, ValidRow]]] = defaultdict(list)
     for split, rows in parts.items():
         for row in rows:
             places[row.canonical].append((split, row))
-    repeated = [found for found in places.values() if len(found) > 1]
-    agreeing = [not _differ([row for _, row in found], kind) for found in repeated]
-    first = [found for _, found in sorted(zip(agreeing, repeated, strict=True), key=lambda x: x[0])]
-    examples = tuple(
-        SameMolecule(
-            found[0][1].canonical,
-            tuple((split, row.number) for split, row in found),
-            tuple(
-                tuple(None if math.isnan(label) else label for label in row.labels)
-                for _, row in found
-            ),
-        )
-        for found in first[:_EXAMPLES]
-    )
-    conflicting = len(agreeing) - sum(agreeing)
-    return Duplicates(len(repeated), sum(map(len, repeated)), conflicting, examples)
+    repeated = [
+        (not _differ([row for _, row in found], kind), molecule, found)
+        for molecule, found in places.items()
+        if len(found) > 1
+    ]
+    repeated.sort(key=lambda one: one[0])
+    return {
+        "molecules": len(repeated),
+        "rows": sum(len(found) for _, _, found in repeated),
+        "conflicting": sum(not agree for agree, _, _ in repeated),
+        "examples": [
+            {
+                "smiles": molecule,
+                "rows": [(split, row.number) for split, row in found],
+                "labels": [row.labels for _, row in found],
+            }
+            for _, molecule, found in repeated[:_EXAMPLES]
+        ],
+    }
 
 
 def _differ(rows: Sequence[ValidRow], kind: Kind) -> bool:
@@ -322,17 +254,24 @@ def _differ(rows: Sequence[ValidRow], kind: Kind) -> bool:
     return bool(np.any(least - most > tolerance * np.maximum(np.abs(least), np.abs(most))))
 
 
-def find_leakage(parts: Mapping[str, Sequence[ValidRow]]) -> tuple[Leakage, ...]:
-    """Find what each pair of splits has in common."""
+def find_leakage(parts: Mapping[str, Sequence[ValidRow]]) -> list[dict[str, Any]]:
+    """Find how many ``molecules``, and ``scaffolds`` with rings, each pair of splits shares."""
     found = []
     for pair in itertools.combinations(parts, 2):
         one, other = ({row.canonical for row in parts[split]} for split in pair)
         both = sorted(one & other)
         ours, theirs = ({row.scaffold for row in parts[split]} for split in pair)
         # Without a ring there is no scaffold to share.
-        shared = len((ours & theirs) - {""})
-        found.append(Leakage(pair, len(both), shared, tuple(both[:_EXAMPLES])))
-    return tuple(found)
+        scaffolds = len((ours & theirs) - {""})
+        found.append(
+            {
+                "splits": pair,
+                "molecules": len(both),
+                "scaffolds": scaffolds,
+                "examples": both[:_EXAMPLES],
+            }
+        )
+    return found
 
 
 def report_text(report: DataReport) -> str:
@@ -353,45 +292,46 @@ def report_text(report: DataReport) -> str:
 
 def _entries(report: DataReport) -> Iterator[tuple[str, str]]:
     """Give what the report has above its table of labels: what it is about, and the text."""
+    train, invalid, cells = report.tables["train"], report.invalid, report.cells
+    several = len(report.tables) > 1
 
     def first(row: InvalidRow) -> str:
-        file = f"{Path(row.file).name}, " if len(report.files) > 1 else ""
+        file = f"{Path(row.file).name}, " if several else ""
         return f"the first: {file}{row.place}: {shortened(row.reason, 160)}"
 
-    files = ", ".join(Path(file).name for file in report.files)
-    how_many = f"{report.valid:,} of" if report.invalid else "all"
-    yield "data", f"{files}: {how_many} {report.rows:,} rows can be used"
-    if report.invalid:
-        reasons = ", ".join(f"{count:,} {kind}" for kind, count in report.reasons.items())
-        yield "left out", f"{reasons}; {first(report.invalid[0])}"
+    files = ", ".join(path.name for path in report.config.files.values())
+    how_many = f"{report.valid:,} of" if invalid else "all"
+    yield "data", f"{files}: {how_many} {report.valid + len(invalid):,} rows can be used"
+    if invalid:
+        reasons = ", ".join(f"{rows:,} {kind}" for kind, rows in report.reasons.items())
+        yield "left out", f"{reasons}; {first(invalid[0])}"
     yield from (("read", note) for note in report.notes)
-    if report.unread:
-        yield "not read", listed(report.unread)
+    if train.unread:
+        yield "not read", listed(train.unread)
     sizes = ", ".join(f"{len(part):,} {_SPLIT_WORDS[name]}" for name, part in report.splits.items())
     yield "split", f"{report.split}: {sizes}"
     low, mean, high = report.atoms
     yield "atoms", f"{low} to {high} in a molecule, {mean:.1f} on average"
-    if report.cells:
-        counts = Counter(cell.column for cell in report.cells).most_common()
-        of = listed([f"{count:,} of {name!r}" for name, count in counts], most=6)
-        used = "in rows that are used for their other labels"
-        yield "unusable", f"{of}, {used}; {first(report.cells[0])}"
-    if report.words and report.kind == "binary":
-        words = sorted(set().union(*report.words.values()), key=parse_class)
+    if cells:
+        counts = Counter(cell.column for cell in cells).most_common()
+        of = listed([f"{labels:,} of {name!r}" for name, labels in counts], most=6)
+        yield "unusable", f"{of}, in rows that are used for their other labels; {first(cells[0])}"
+    words = sorted(set().union(*report.words.values()), key=parse_class)
+    if words and report.task.kind == "binary":
         yield "classes", ", ".join(f"{word} is {parse_class(word):.0f}" for word in words)
-    if report.bounds:
+    if sides := report.sides:
         bounds = [
-            f"{name} {above:,} at least (>) and {below:,} at most (<)"
-            for name, (above, below) in report.bounds.items()
+            f"{name} {low:,} at least (>) and {high:,} at most (<)"
+            for name, (low, high) in sides.items()
         ]
         of = listed(bounds, most=2)
         yield "bounds", f"{of}: learned from one side, left out of all metrics, missing below"
-    yield "duplicates", _duplicates(report)
+    yield "duplicates", _duplicates(report, several)
     leaks, shared = (
         ", ".join(
-            f"{getattr(leak, what):,} in {' and '.join(map(_SPLIT_WORDS.__getitem__, leak.splits))}"
-            for leak in report.leakage
-            if getattr(leak, what)
+            f"{leak[what]:,} in {' and '.join(map(_SPLIT_WORDS.__getitem__, leak['splits']))}"
+            for leak in find_leakage(report.splits)
+            if leak[what]
         )
         for what in ("molecules", "scaffolds")
     )
@@ -404,39 +344,39 @@ def _entries(report: DataReport) -> Iterator[tuple[str, str]]:
         yield "", f"and {len(report.warnings) - _WARNINGS} more warnings"
 
 
-def _duplicates(report: DataReport) -> str:
-    found = report.duplicates
-    if not found.molecules:
+def _duplicates(report: DataReport, several: bool) -> str:
+    found = find_duplicates(report.splits, report.task.kind)
+    if not found["molecules"]:
         return "none"
-    text = f"{found.molecules:,} molecule{'s'[: found.molecules - 1]} in {found.rows:,} rows"
-    if not found.conflicting:
+    text = f"{count(found['molecules'], 'molecule')} in {found['rows']:,} rows"
+    if not found["conflicting"]:
         return f"{text}, their labels agree"
-    same = found.examples[0]
-    several = len(report.files) > 1
-    rows = ", ".join(f"{row}" + f" of {split}" * several for split, row in same.rows[:3])
-    example = f"{shortened(same.smiles)} (rows {rows})"
-    return f"{text}; the labels of {found.conflicting:,} differ, for example of {example}"
+    same = found["examples"][0]
+    rows = ", ".join(f"{row}" + f" of {split}" * several for split, row in same["rows"][:3])
+    example = f"{shortened(same['smiles'])} (rows {rows})"
+    return f"{text}; the labels of {found['conflicting']:,} differ, for example of {example}"
 
 
 def _targets(report: DataReport) -> Iterator[str]:
     """One line for each split of the only target; of several, for the training labels of each."""
-
-    def title(target: TargetReport) -> str:
-        return in_a_line(target.name) + (f" [{target.unit}]" if target.unit else "")
-
-    alone = report.targets[0] if len(report.targets) == 1 else None
-    shown = report.targets[:_TARGETS]
-    rows = [(title(target), target.splits["train"]) for target in shown]
-    if alone:
-        rows = [(f"  {_SPLIT_WORDS[split]}", summary) for split, summary in alone.splits.items()]
-    statistics = names = ("mean", "std", "min", "max") if alone else ("mean", "min", "max")
-    if report.kind == "binary":
+    titles = [
+        in_a_line(name) + (f" [{unit}]" if unit else "")
+        for name, unit in zip(report.task.targets, report.task.units, strict=True)
+    ]
+    found = [target["splits"] for target in report.targets]
+    statistics = names = ("mean", "min", "max")
+    if alone := len(found) == 1:
+        rows = [(f"  {_SPLIT_WORDS[split]}", summary) for split, summary in found[0].items()]
+        statistics = names = ("mean", "std", "min", "max")
+    else:
+        rows = [(title, of["train"]) for title, of in zip(titles, found, strict=True)]
+    if report.task.kind == "binary":
         statistics, names = ("positives", "mean"), ("class 1", "share")
-    table = [[title(alone) if alone else "training", "labels", "missing", *names]]
-    for name, summary in rows:
-        values = (getattr(summary, which) for which in statistics)
+    table = [[titles[0] if alone else "training", "labels", "missing", *names]]
+    for name, summary in rows[:_TARGETS]:
+        values = [summary[which] for which in ("labels", "missing", *statistics)]
         row = ["-" if v is None else f"{v:,}" if isinstance(v, int) else f"{v:.4g}" for v in values]
-        table.append([name, f"{summary.labels:,}", f"{summary.missing:,}", *row])
+        table.append([name, *row])
     yield aligned([[shortened(name, 24), *cells] for name, *cells in table], numbers_from=1)
-    if len(report.targets) > len(shown):
-        yield f"and {len(report.targets) - len(shown)} more targets"
+    if len(rows) > _TARGETS:
+        yield f"and {len(rows) - _TARGETS} more targets"

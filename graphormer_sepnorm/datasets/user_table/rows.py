@@ -32,7 +32,6 @@ from graphormer_sepnorm.tables.columns import (
     find_smiles_column,
     is_empty,
     names_rows,
-    no_number,
     parse_class,
     parse_class_name,
     parse_number,
@@ -59,23 +58,19 @@ class TableColumns:
 
     Attributes:
         smiles: None where the molecules are in the records themselves (SDF).
-        targets: One per target.
-        names: Names of the targets.
+        targets: By the names of the targets.
         weight: None where all rows weigh the same.
         split: None where no column has the split, the group or the time.
-        extra: Extra inputs of the network.
-        extra_names: Their names.
+        extra: Extra inputs of the network, by their names.
         id: That which names the rows; None: none does.
     """
 
     smiles: int | None
-    targets: tuple[int, ...]
-    names: tuple[str, ...]
+    targets: dict[str, int]
     weight: int | None
     split: int | None
-    extra: tuple[int, ...] = ()
-    extra_names: tuple[str, ...] = ()
-    id: int | None = None
+    extra: dict[str, int]
+    id: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +181,7 @@ def read_rows(path: Path, config: DataConfig, split: str, targets: Sequence[str]
     names = tuple(map(readable, reader.columns))
     columns = _find_columns(reader, names, rows, config, split, targets)
     used = {columns.smiles, columns.weight, columns.split, columns.id}
-    used |= {*columns.targets, *columns.extra}
+    used |= {*columns.targets.values(), *columns.extra.values()}
     table = TableContents(
         columns,
         id_name="" if columns.id is None else names[columns.id],
@@ -253,9 +248,9 @@ def _find_columns(
                 f"{where}: column {columns[at]!r} is named for two purposes: molecules, "
                 "labels, weights, split and descriptors need a column each"
             )
-    names, extra_names = (tuple(columns[one] for one in chosen) for chosen in (found, extra))
+    named, extras = ({columns[at]: at for at in chosen} for chosen in (found, extra))
     id_column = find_id_column(columns, config.id_column, where, used)
-    return TableColumns(smiles, found, names, weight, own_split, extra, extra_names, id_column)
+    return TableColumns(smiles, named, weight, own_split, extras, id_column)
 
 
 def _find_targets(
@@ -328,7 +323,7 @@ class _RowReader:
         self.changed = 0
         self._parse = [
             self._parser([row.cells[at] for row in rows if not row.problem])
-            for at in self._columns.targets
+            for at in self._columns.targets.values()
         ]
 
     def _parser(self, cells: Sequence[object]) -> Callable[[object], float]:
@@ -351,12 +346,11 @@ class _RowReader:
             raise Unusable("malformed", row.problem)
         columns, steps = self._columns, self._config.standardize or ()
         from_record = columns.smiles is None
-        if not from_record and all(cell is None or cell == "" for cell in row.cells):
-            raise Unusable("empty", "the row is empty")
         text: Any = row.record if columns.smiles is None else row.cells[columns.smiles]
-        if not from_record and is_empty(text):
-            raise Unusable("no structure", "the SMILES is empty")
-        given = parse_molblock(text) if from_record else parse_smiles(text)
+        if from_record:
+            given = parse_molblock(text)
+        else:
+            given = parse_smiles(None if is_empty(text) else text)
         if given.empty:
             raise Unusable("no structure", given.reason)
         before = canonical_smiles(given.molecule) if steps and given.molecule is not None else ""
@@ -365,14 +359,16 @@ class _RowReader:
             raise Unusable("unreadable structure", parsed.reason)
         labels, bounds, class_name = (), (), ""
         if self._config.task == "multiclass":
-            class_name = parse_class_name(row.cells[columns.targets[0]])
+            ((name, at),) = columns.targets.items()
+            class_name = parse_class_name(row.cells[at])
             if not class_name:
-                raise Unusable("no label", f"no label in {columns.names[0]}")
+                raise Unusable("no label", f"no label in {name}")
         else:
             labels, bounds = self._labels(row, unusable)
         weight, split = self._weight(row), self._split(row)
         try:
-            extra = parse_or_missing([row.cells[at] for at in columns.extra], columns.extra_names)
+            cells = [row.cells[at] for at in columns.extra.values()]
+            extra = parse_or_missing(cells, tuple(columns.extra))
         except ValueError as error:
             raise Unusable("unusable descriptor", str(error)) from None
         canonical = canonical_smiles(parsed.molecule)
@@ -400,8 +396,8 @@ class _RowReader:
         self, row: Row, unusable: list[Unusable]
     ) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return the labels, and bounds of those that are missing (`ValidRow`)."""
-        columns, found = self._columns, []
-        for name, at, parse in zip(columns.names, columns.targets, self._parse, strict=True):
+        targets, found = self._columns.targets, []
+        for (name, at), parse in zip(targets.items(), self._parse, strict=True):
             try:
                 found.append(self._label(name, row.cells[at], parse))
             except Unusable as error:  # it costs its row only where that has no other label
@@ -412,7 +408,9 @@ class _RowReader:
             if unusable:
                 raise unusable[0]
             several = f"any of the {len(labels)} target columns"
-            raise Unusable("no label", f"no label in {several if found[1:] else columns.names[0]}")
+            raise Unusable(
+                "no label", f"no label in {several if found[1:] else next(iter(targets))}"
+            )
         return labels, () if all(map(math.isnan, (*low, *high))) else (*low, *high)
 
     def _label(
@@ -474,7 +472,7 @@ def _number(
     try:
         value = parse(cell)
     except ValueError as error:
-        raise Unusable(kind, no_number(what, cell, error), column) from None
+        raise Unusable(kind, f"{what} is {error}", column) from None
     if abs(value) > LARGEST:
         raise Unusable(kind, f"{what} is {value:.6g}: too large", column)
     return value
