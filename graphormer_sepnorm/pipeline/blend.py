@@ -112,16 +112,6 @@ def _blend(
     pair = trees_unseen, kernel_unseen = predicted["validation"], by_kernel["validation"]
     known = [bool(np.isfinite(column).all()) for column in trees_unseen.T]
     boosted = [one if use else None for one, use in zip(fitted.boosted, known, strict=True)]
-    alone = [
-        name
-        for name, whole, used in zip(task.targets, fitted.boosted, boosted, strict=True)
-        if whole and not used and "boosting" in members
-    ]
-    if alone:
-        outcome.left_out = (
-            f"{outcome.left_out} Not blended: {listed(alone)}, of which without one fold the "
-            "labels are too few for trees, or of one class."
-        ).lstrip()
     if not any(boosted) and ("boosting" in members or kernel is None):  # the baselines say why
         if module.has_network:
             return None, unseen, outcome.test

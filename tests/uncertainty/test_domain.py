@@ -11,6 +11,7 @@ from reference.confidence import TRAINED, fingerprints
 from graphormer_sepnorm.uncertainty import domain
 from graphormer_sepnorm.uncertainty.calibration import entropy, log_loss
 from graphormer_sepnorm.uncertainty.domain import Domain, Nearest, Neighbors, sampled
+from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
 
 NEW = ["CCCCO", "c1ccccc1CCO", "[Na+]", "CC(C)(C)c1ccncc1", "OCCO"]
 
@@ -71,9 +72,10 @@ def test_all_goes_through_a_file(stored: str) -> None:
     smiles = [] if stored == "nothing" else TRAINED
     numbers = 3 * np.arange(len(TRAINED)) + 70_000
     sketch = Neighbors.of(fingerprints(TRAINED), numbers, smiles, labels)
-    plain = sketch.to_plain()
-    assert ("smiles" in plain, "labels" in plain) == (stored != "nothing", stored == "labels")
-    again = Neighbors.from_plain(plain)
+    plain = Uncertainty((), None, sketch).to_plain()
+    kept = plain["neighbors"]
+    assert ("smiles" in kept, "labels" in kept) == (stored != "nothing", stored == "labels")
+    again = Uncertainty.from_plain(plain, "regression").neighbors
     assert again.smiles == sketch.smiles
     np.testing.assert_array_equal(again.numbers, numbers)
     if labels is not None:
