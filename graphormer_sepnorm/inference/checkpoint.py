@@ -16,7 +16,7 @@ In addition to Lightning's entries there is one plain dictionary under the key
 * ``validation``: metrics of the last validation before it was written;
 * ``packages``: versions of what it was made with;
 * ``sample``: predictions of some training molecules, only in a file that stores SMILES;
-* ``card``: facts to show, in a file of `save_for_prediction` only;
+* ``card``: facts to show, in a file of `for_prediction` only;
 * ``without_networks``: whether it is of trees and a kernel alone, and the state dict empty.
 
 Of an ensemble these are the facts of its first member; ``members`` has the state dicts of the
@@ -176,17 +176,16 @@ def joined(checkpoints: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def save_for_prediction(
-    checkpoint: dict[str, Any], path: str | Path, card: dict[str, Any] | None = None
-) -> None:
-    """Write a checkpoint without what only training needs.
+def for_prediction(
+    checkpoint: dict[str, Any], card: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return a checkpoint without what only training needs.
 
     It is a third of the size and holds no path of the machine it was made on. Training cannot be
     continued from it.
 
     Args:
         checkpoint: What `read_checkpoint` gives.
-        path: The file; it is written under a temporary name and renamed.
         card: Facts to show about the model (name, test results, ...): strings and numbers.
     """
     facts = {**checkpoint[KEY], "data_options": None, "card": card or {}}
@@ -194,7 +193,7 @@ def save_for_prediction(
     weights = {f"model.{name}": value for name, value in model_weights(checkpoint).items()}
     rest = (*_FOR_TESTING, "members", BLEND, CONFIDENCE)  # train.py test needs the first two
     parts = {name: checkpoint[name] for name in rest if name in checkpoint}
-    write_checkpoint({KEY: facts, "state_dict": weights, **parts}, path)
+    return {KEY: facts, "state_dict": weights, **parts}
 
 
 def write_checkpoint(checkpoint: dict[str, Any], path: str | Path) -> None:

@@ -17,7 +17,6 @@ from graphormer_sepnorm.baselines.evaluation import NAMES, baselines_of, shares
 from graphormer_sepnorm.compare.statistics import MeanDifference, jackknifed
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError
-from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.pipeline.predicted import Outcome, Predicted
 from graphormer_sepnorm.training.module import GraphormerModule

@@ -43,7 +43,7 @@ def look_at_training(config: FitConfig) -> None:
 
 
 def look_at_columns(reader: TableReader, layout: Layout, names: Iterable[str | None] = ()) -> None:
-    """Raise a DataError if a column is not there: that of SMILES, but for SD files, or of a name."""
+    """Raise a DataError if the column of SMILES (not of SD files) or one of a name is not there."""
     columns, wanted = tuple(map(readable, reader.columns)), layout.smiles_column
     if reader.format != "sdf" or wanted is not None:
         option = f"{layout.options}smiles_column"

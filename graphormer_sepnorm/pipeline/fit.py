@@ -354,9 +354,7 @@ class _Fit:
             own = {f"test_{name}": value for name, value in found.items()}
             own |= {f"best_validation_{name}": value for name, value in blend.validation.items()}
             if not self.module.has_network:
-                main = f"best_validation_{self.module.task.main.name}"
-                summary |= {name: own[name] for name in own if name.startswith("test_")}
-                summary[main] = own[main]
+                summary |= own
                 return
             names = [name for name in summary if name.startswith(("test_", "best_validation_"))]
             network = {name: summary.pop(name) for name in names}

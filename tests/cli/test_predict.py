@@ -217,27 +217,19 @@ cannot be written                        {model} -i {table} -o {folder}/no/out.c
 'smile' (did you mean 'SMILES'?)         {model} -i {table} --smiles_column smile
 first line has 'CCO'                     {model} -i {headless}
 column of SMILES with --smiles_column    {model} -i {headless_of_two}
-no column 'y'                            {model} -i {table} --evaluate y
 --evaluate names 2 columns               {model} -i {table} --evaluate id --evaluate id
 --batch_size is 0                        {model} CCO --batch_size 0
 invalid choice: 'xls'                    {model} -i {table} --input_format xls
 SDF can only be written                  {model} -i {table} -o {folder}/out.sdf
---resume needs an input file             {model} -i {table} --resume
-see predict.py info --help               info --markdown
-expected one argument                    {model} -i
 device 'tpu'                             {model} CCO --device tpu
 --jobs is for tables                     {model} CCO --jobs 2
---jobs is 0                              {model} -i {table} --jobs 0
 --shard is 0/3                           {model} -i {table} --shard 0/3
---shard is 4/3                           {model} -i {table} --shard 4/3
 --shard is 3: give K/N                   {model} -i {table} --shard 3
 --shard needs an input file              {model} -i - --shard 1/2
---shard is for tables                    {model} CCO --shard 1/2
 leave it out with --shard                {model} -i {table} --evaluate id --shard 1/2
 --num_actors is for --ray                {model} CCO --num_actors 2
 give -i DIR -o DIR                       {model} -i {folder} --ray
 --shard is not for --ray                 {model} -i {folder} -o out --ray --shard 1/2
---resume is not for --ray                {model} -i {folder} -o out --ray --resume
 --num_actors is 0                        {model} -i {folder} -o out --ray --num_actors 0
 """.strip().splitlines()
 

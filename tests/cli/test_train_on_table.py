@@ -30,8 +30,9 @@ from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.inference.checkpoint import (
     KEY,
+    for_prediction,
     read_checkpoint,
-    save_for_prediction,
+    write_checkpoint,
 )
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.runs.directory import RunDirectory
@@ -158,7 +159,7 @@ def test_test_on_another_table_says_what_it_evaluates(
 def test_bundled_kind_of_file_is_tested_on_a_table_that_is_named(
     table_run: Fitted, tmp_path, capsys
 ) -> None:
-    save_for_prediction(read_checkpoint(table_run.run), tmp_path / "slim.ckpt")
+    write_checkpoint(for_prediction(read_checkpoint(table_run.run)), tmp_path / "slim.ckpt")
     error = refused(capsys, train, "test", tmp_path / "slim.ckpt")
     assert "--data.table FILE" in error
     options = [

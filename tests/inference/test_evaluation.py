@@ -53,7 +53,7 @@ def test_rows_without_a_prediction_and_those_of_training_are_counted() -> None:
     assert "(1 rows; 1 with a label but no prediction)" in result.text()
     assert "fingerprint" not in result.text()
     result.known = 2
-    assert "2 rows have the fingerprint of a molecule that" in result.text()
+    assert "2 rows with the fingerprint of a molecule that" in result.text()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from reference.confidence import TRAINED, fingerprints
 from graphormer_sepnorm.uncertainty import domain
 from graphormer_sepnorm.uncertainty.calibration import entropy, log_loss
 from graphormer_sepnorm.uncertainty.domain import Domain, Nearest, Neighbors, sampled
-from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
 
 NEW = ["CCCCO", "c1ccccc1CCO", "[Na+]", "CC(C)(C)c1ccncc1", "OCCO"]
 
@@ -64,25 +63,6 @@ def test_of_many_molecules_some_are_taken_always_the_same() -> None:
     found = Neighbors.of(fingerprints(stored), some, stored).nearest(fingerprints([stored[7]]), 20)
     assert found.rows.shape == (1, 10)
     assert found.rows[0, 0] == 7
-
-
-@pytest.mark.parametrize("stored", ["nothing", "smiles", "labels"])
-def test_all_goes_through_a_file(stored: str) -> None:
-    labels = np.random.default_rng(0).random((len(TRAINED), 2)) if stored == "labels" else None
-    smiles = [] if stored == "nothing" else TRAINED
-    numbers = 3 * np.arange(len(TRAINED)) + 70_000
-    sketch = Neighbors.of(fingerprints(TRAINED), numbers, smiles, labels)
-    plain = Uncertainty((), None, sketch).to_plain()
-    kept = plain["neighbors"]
-    assert ("smiles" in kept, "labels" in kept) == (stored != "nothing", stored == "labels")
-    again = Uncertainty.from_plain(plain, "regression").neighbors
-    assert again.smiles == sketch.smiles
-    np.testing.assert_array_equal(again.numbers, numbers)
-    if labels is not None:
-        np.testing.assert_array_equal(again.labels, labels)
-    pairs = zip(*(one.nearest(fingerprints(NEW), 3) for one in (again, sketch)), strict=True)
-    for found, expected in pairs:
-        np.testing.assert_array_equal(found, expected)
 
 
 def test_errors_of_neighbors_count_by_similarity_and_of_nothing_similar_the_mean_does() -> None:
