@@ -57,7 +57,6 @@ REQUIRED = (
 )
 _FOR_TESTING = ("pytorch-lightning_version", "hyper_parameters")
 _OTHER_VERSION = "use the version of graphormer_sepnorm that wrote it, or train again"
-_PACKAGES = ("graphormer-sepnorm", "torch", "lightning", "torch-geometric", "rdkit", "numpy")
 
 
 def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, Any]:
@@ -207,7 +206,7 @@ def write_checkpoint(checkpoint: dict[str, Any], path: str | Path) -> None:
 def package_versions() -> dict[str, str]:
     """Versions of the packages that decide how a checkpoint behaves, for the record."""
     versions = {"graphormer-sepnorm": __version__}
-    for name in _PACKAGES:
+    for name in ("torch", "lightning", "torch-geometric", "rdkit", "numpy"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
     return versions

@@ -202,7 +202,7 @@ def estimate_uncertainty(
         arrays["similarity"] = similarity = nearest.similarity[:, 0]
         both = zip(warnings, domain.reasons(similarity, inputs.distance), strict=True)
         warnings = ["; ".join(filter(None, texts)) for texts in both]
-        inside = "yes" if domain.has_border else ""
+        inside = "yes" if domain.rule else ""
         cells["in_domain"] = ["no" if warning else inside for warning in warnings]
         for number in range(neighbors):
             cells |= _neighbor(sketch, nearest, number, task.targets)

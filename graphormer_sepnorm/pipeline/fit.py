@@ -167,10 +167,7 @@ class _Fit:
             os.environ[RUN_DIRECTORY] = str(directory)
             self.show(f"run    {directory}")
             if directory != wanted:
-                earlier = RunDirectory(wanted)
-                begun = earlier.configuration_file.is_file() and not earlier.finished
-                how = f": {resuming(wanted)} continues it" if begun else ""
-                self.show(f"{wanted} is taken, and stays as it is{how}")
+                self.show(f"{wanted} is taken, and stays as it is")
         else:
             self.show(resumed.message)
         # Of an ensemble only what follows the training can be changed; of one network changed

@@ -106,14 +106,12 @@ class Domain:
         return replace(found, molecules=int(found.outside(similarity, distance).sum()))
 
     @property
-    def has_border(self) -> bool:
-        """Whether anything is outside; without a border nobody knows what is inside either."""
-        return bool(self.border) or self.furthest is not None
-
-    @property
     def rule(self) -> str:
-        """What is outside, in words; the empty string where there is no border."""
-        if not self.has_border:
+        """What is outside, in words.
+
+        The empty string where there is no border: then nobody knows what is inside either.
+        """
+        if not self.border and self.furthest is None:
             return ""
         rule = f"similarity to training molecules below {self.border:g}"
         rule += f" (errors were {self.larger:.1f} times the usual)" if self.larger else ""

@@ -126,7 +126,7 @@ def test_of_classes_and_blends_it_says_what_is_explained(tmp_path, capsys):
     output = tmp_path / "why.html"
     assert explain(tmp_path / "a.ckpt", output, "CCO", "--target", "b") == 0
     text = output.read_text(encoding="utf-8")
-    assert re.search(r"predicted 0\.\d+, by the network \S+ log-odds", text)
+    assert re.search(r"predicted 0\.\d+ mol/L, by the network \S+ log-odds", text)
     assert "contribution to b [log-odds]" in text
     share = "explained is the value of the network, without the trees of the blend"
     assert share in text

@@ -39,32 +39,6 @@ def test_rows_come_back_in_order_with_values_and_reasons(model, tmp_path, capsys
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "out.csv"]
 
 
-@pytest.mark.parametrize("suffix", ["csv.gz", "parquet"])
-def test_formats_agree(model, tmp_path, suffix):
-    source, first, second = table(tmp_path), tmp_path / f"a.{suffix}", tmp_path / "b.csv"
-    assert main([str(model), "-i", str(source), "-o", str(first), "--quiet"]) == 0
-    direct = tmp_path / "direct.csv"
-    assert main([str(model), "-i", str(source), "-o", str(direct), "--quiet"]) == 0
-    with open_table(first) as read, open_table(direct) as plain:
-        assert read.columns == plain.columns
-        for one, other in zip(read, plain, strict=True):
-            assert ["" if cell is None else str(cell) for cell in one.cells] == list(other.cells)
-    assert main([str(model), "-i", str(first), "-o", str(second), "--quiet"]) == 0
-    assert rows_of(second)[0][-3:] == ["pred_property_2", "warning_2", "error_2"]
-
-
-@pytest.mark.parametrize(("delimiter", "suffix"), [(";", "csv"), ("|", "csv"), (";", "tsv")])
-def test_csv_keeps_its_delimiter_and_byte_order_mark(model, tmp_path, delimiter, suffix):
-    source, output = tmp_path / "in.csv", tmp_path / f"out.{suffix}"
-    source.write_text(f'\ufeffSMILES{delimiter}note\nCCO{delimiter}"a, b|c"\n', encoding="utf-8")
-    assert main([str(model), "-i", str(source), "-o", str(output), "--quiet"]) == 0
-    expected = "\t" if suffix == "tsv" else delimiter
-    header, row = output.read_text(encoding="utf-8").splitlines()
-    names = ["\ufeffSMILES", "note", "pred_property", "warning", "error"]
-    assert header == expected.join(names)
-    assert row.startswith(f'CCO{expected}"a, b|c"{expected}')
-
-
 @pytest.mark.parametrize("suffix", ["csv", "xlsx", "parquet"])
 def test_molecules_of_the_command_line_go_into_a_file(model, tmp_path, capsys, suffix):
     output = tmp_path / f"a.{suffix}"
@@ -257,13 +231,6 @@ def test_status_tells_when_nothing_could_be_predicted(molecules, status, model, 
     source.write_text("\n".join(["smiles", *molecules]) + "\n")
     assert main([str(model), "-i", str(source), "-o", str(tmp_path / "out.csv")]) == status
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 1 + len(molecules)
-
-
-def test_a_column_may_be_called_like_a_molecule(model, tmp_path, capsys):
-    source = tmp_path / "in.csv"
-    source.write_text("CN\nCCC\n")
-    assert main([str(model), "-i", str(source), "--smiles_column", "CN", "--quiet"]) == 0
-    assert capsys.readouterr().out.splitlines()[1].startswith("CCC,")
 
 
 def test_an_output_through_a_link_to_the_input_is_refused(model, tmp_path, capsys):

@@ -67,15 +67,3 @@ def test_an_interrupted_shard_continues_as_that_shard(
     assert "started with another options" in refused(capsys, main, *other, "--resume")
     assert main([*options, "--resume"]) == 0
     assert output.read_bytes() == whole.read_bytes()
-
-
-def test_progress_is_that_of_the_shard(model, tmp_path, monkeypatch, small_chunks):
-    shown = []
-    line = "graphormer_sepnorm.formatting.StatusLine"
-    monkeypatch.setattr(f"{line}.is_due", lambda self: True)
-    monkeypatch.setattr(f"{line}.show", lambda self, text: shown.append(text))
-    source = table_of_many("csv", tmp_path)
-    options = [str(model), "-i", str(source), "-o", str(tmp_path / "out.csv")]
-    assert main([*options, "--shard", "3/3"]) == 0
-    assert "100%" in shown[-1]
-    assert shown[-1].startswith("19 rows predicted")

@@ -353,13 +353,10 @@ def test_a_recipe_of_ones_own(tmp_path: Path, facts_of) -> None:
 @pytest.mark.parametrize(
     ("parameters", "named"),
     [
-        ({"width": 9}, "width 9 .* heads 2"),
         ({"learning_rate": -1.0}, "learning_rate is -1"),
         ({"validation_fraction": 1.0}, "validation_fraction is 1.0"),
-        ({"seed": None}, "seed_everything is None"),
         ({"recipe": "table_regresion"}, "'table_regression'"),
         ({"options": {"model.encoding": "rrwp"}}, "'encodings'"),
-        ({"options": "rrwp"}, "options is 'rrwp'"),
         ({"layers": 2, "options": {"model.layers": 1}}, r"model\.layers is given twice"),
         ({"device": "cuda:99"}, "device 'cuda:99'"),
         ({"on_invalid": "skip"}, "on_invalid is 'skip'"),
@@ -387,9 +384,7 @@ def test_bad_parameters_are_one_line_at_fit(parameters: dict[str, Any], named: s
         (SMILES, np.arange(18).astype("M8[D]"), None, "y does not hold numbers"),
         (SMILES[:1], ATOMS[:1], None, "1 are left to train on"),
         (SMILES, None, None, r"y is of shape \(\)"),
-        (SMILES, np.column_stack([ATOMS, ATOMS * np.nan]), None, "no training label for y_1"),
         (SMILES, ATOMS, -ATOMS, "sample_weight"),
-        (SMILES, ATOMS, 0 * ATOMS, "weights of all training graphs are 0"),
         (SMILES, ATOMS, ATOMS[1:], "sample_weight has 17 values for 18 molecules"),
     ],
 )
@@ -406,10 +401,8 @@ def test_bad_input_is_one_line(X: Any, y: Any, weight: Any, named: str) -> None:
         (ATOMS + 0.5, "y is not of classes"),
         (np.column_stack([ATOMS, ATOMS]), "each must hold 0, 1 or nan"),
         ([*"ab" * 8, np.nan, np.nan], "y is not of classes"),
-        ([["a"], ["a", "b"]] * 9, "y is not of classes"),
         (["a", None, *"ab" * 8], "y is not of classes"),
         ([], r"y is of shape \(0,\)"),
-        (np.zeros((18, 2, 2)), r"y is of shape \(18, 2, 2\)"),
     ],
 )
 def test_bad_classes_are_one_line(labels: Any, named: str) -> None:
