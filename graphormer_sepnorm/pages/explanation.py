@@ -25,7 +25,6 @@ from graphormer_sepnorm.inference.explain import Explainer, Explanation
 from graphormer_sepnorm.inference.predict_table import MoleculeColumns, Molecules, computed
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
 from graphormer_sepnorm.tables.columns import find_id_column
-from graphormer_sepnorm.tables.reader import Row
 
 # Rows that a process explains at a time: some seconds of work.
 CHUNK_ROWS = 64
@@ -62,22 +61,17 @@ def explain_table(explainer: Explainer, job: TableJob, model: str, outcome: Outc
         work = computed(
             reader, columns, explain, CHUNK_ROWS, explainer.predictor.device, job, outcome
         )
-        named = (_named(rows, explained, id_column) for rows, explained in work)
+
+        def named() -> Iterator[list[Explanation]]:
+            for rows, explained in work:
+                ids = [None if id_column is None or r.problem else r.cells[id_column] for r in rows]
+                yield [
+                    one if cell is None else replace(one, id=str(cell))
+                    for cell, one in zip(ids, explained, strict=True)
+                ]
+
         with contextlib.closing(work):
-            _write(explainer, named, job, model, outcome)
-
-
-def _named(
-    rows: Sequence[Row], explained: Sequence[Explanation], id_column: int | None
-) -> Sequence[Explanation]:
-    """Return explanations with what a table calls their molecules."""
-    if id_column is None:
-        return explained
-    cells = (None if row.problem else row.cells[id_column] for row in rows)
-    return [
-        one if cell is None else replace(one, id=str(cell))
-        for one, cell in zip(explained, cells, strict=True)
-    ]
+            _write(explainer, named(), job, model, outcome)
 
 
 def _write(

@@ -11,7 +11,7 @@ from reference.models import EVERYTHING
 from reference.trees import boosted_trees
 
 from graphormer_sepnorm.baselines.blend import Blend
-from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.inference import batching, explain
 from graphormer_sepnorm.inference.checkpoint import BLEND, KEY, joined
@@ -188,17 +188,6 @@ def test_columns_that_hold_no_numbers_are_named(given):
     for ask in (predictor.predict, predictor.explain):
         with pytest.raises(DataError, match="pH"):
             ask(["CO", "CC"], columns={"pH": given})
-
-
-def test_what_cannot_be_explained_is_said():
-    two = Predictor(make_checkpoint(targets=("logS", "logP")), "cpu")
-    for words, said in (
-        ((), "logS, logP"),
-        (("logp",), "did you mean 'logP'"),
-        (("logS", "leave_one_out"), "did you mean 'leave_one_f"),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            two.explain("CCO", *words)
 
 
 @pytest.mark.parametrize(

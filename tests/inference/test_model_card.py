@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import re
 from pathlib import Path
@@ -16,7 +15,6 @@ from reference.confidence import confidence
 from reference.trees import boosted_trees
 
 from graphormer_sepnorm.baselines.blend import Blend
-from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
     CONFIDENCE,
@@ -111,18 +109,6 @@ def test_many_targets_are_counted() -> None:
     assert text.count("predicts") == 1
 
 
-@pytest.mark.parametrize(
-    ("slope", "temperature", "said"),
-    [(1.0, 1.0, "as they come"), (2.0, 1.0, "(temperature)"), (1.0, 2.0, "(temperature)")],
-)
-def test_probabilities_are_calibrated_where_a_map_changes_them(
-    slope: float, temperature: float, said: str
-) -> None:
-    classes = copy.deepcopy(confidence("binary").to_plain()) | {"temperature": temperature}
-    classes["targets"][0]["map"] |= {"a": slope, "b": slope}
-    assert said in describe(make_checkpoint(kind="binary") | {CONFIDENCE: classes})
-
-
 def test_file_for_prediction_is_small_and_predicts_the_same(
     checkpoint: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -141,18 +127,3 @@ def test_file_for_prediction_is_small_and_predicts_the_same(
     for one, other in zip(whole.table.values(), again.table.values(), strict=True):
         np.testing.assert_array_equal(one, other)
     assert "a test" in describe(slim).splitlines()[0]
-
-
-def test_bundled_models_go_by_name(
-    checkpoint: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    models = tmp_path / "package" / "data" / "models"
-    models.mkdir(parents=True)
-    write_checkpoint(checkpoint, models / "solubility.ckpt")
-    monkeypatch.setattr("graphormer_sepnorm.resources._PACKAGE", tmp_path / "package")
-    monkeypatch.chdir(tmp_path)
-    assert find_checkpoint("solubility") == models / "solubility.ckpt"
-    with pytest.raises(CheckpointError, match=r"did you mean 'solubility'\?.*come: solubility"):
-        find_checkpoint("solubilty")
-    (tmp_path / "solubility").write_bytes(b"what lies in the folder goes first")
-    assert find_checkpoint("solubility").resolve() == tmp_path / "solubility"
