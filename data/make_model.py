@@ -18,8 +18,9 @@ from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.inference.checkpoint import (
     CONFIDENCE,
     find_checkpoint,
+    for_prediction,
     read_checkpoint,
-    save_for_prediction,
+    write_checkpoint,
 )
 from graphormer_sepnorm.inference.model_card import describe
 from graphormer_sepnorm.pipeline import calibrate
@@ -44,7 +45,7 @@ def main(run: str, name: str, purpose: str) -> None:
     card = {"model of the package": name, "purpose": purpose, "test": ", ".join(tests)}
     path = MODELS / f"{name}.ckpt"
     MODELS.mkdir(exist_ok=True)
-    save_for_prediction(read_checkpoint(find_checkpoint(run)), path, card)
+    write_checkpoint(for_prediction(read_checkpoint(run), card), path)
     if path.stat().st_size > LARGEST_BYTES:
         raise SystemExit(f"{path} has {path.stat().st_size:,} bytes, more than {LARGEST_BYTES:,}")
     print(describe(read_checkpoint(path), path))

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import sys
+import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -153,6 +154,8 @@ def typed(kind: Any, plain: Any) -> Any:
     takes the entries that it has fields for.
     """
     members = typing.get_args(kind)
+    if isinstance(kind, types.UnionType):  # of the first one, or None
+        return None if plain is None else typed(members[0], plain)
     if kind is float:
         return math.nan if plain is None else plain
     if getattr(kind, "__name__", "") == "ndarray":  # of numpy, which its type has loaded

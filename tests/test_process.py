@@ -61,7 +61,6 @@ HELP = {
 SLIPS = {
     ("train", "predict"): "'predict' is done by predict.py",
     (*FIT, "missing.csv"): "there is no file missing.csv",
-    (*FIT, "empty.csv"): "empty.csv: no row has a smiles",
     (*FIT, "t.csv", "--data.target_columns", "logP"): "(did you mean 'logS'?)",
     (*FIT, "t.csv", "--model.from-pretrained", "esl"): "no such checkpoint or run directory: esl",
     (*FIT, "t.csv", "--data.tabel", "t.csv"): "(did you mean '--data.table'?)",
@@ -90,7 +89,6 @@ NO_GPU = {
 
 def test_help_and_slips_are_answered_before_anything_heavy_is_loaded(tmp_path):
     (tmp_path / "t.csv").write_text("smiles,logS\nCCO,1\n")
-    (tmp_path / "empty.csv").write_text("smiles,logS\n,1\n")
     (tmp_path / "t.ckpt").touch()
     slips = SLIPS | ({} if process.has_gpu_driver() else NO_GPU)
     code = f"""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-import tempfile
 import warnings
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -32,9 +30,9 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import (
     KEY,
     check_checkpoint,
+    for_prediction,
     in_one_line,
     read_checkpoint,
-    save_for_prediction,
 )
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.metrics import Kind, metrics_of
@@ -66,10 +64,8 @@ class Trained(BaseEstimator):
 
     def _store(self, checkpoint: Any) -> None:
         """Take what a checkpoint needs to predict; `checkpoint` is its contents."""
-        with tempfile.TemporaryDirectory(prefix="graphormer-") as folder:
-            file = Path(folder) / "model.ckpt"
-            save_for_prediction(checkpoint, file)
-            self.checkpoint_ = file.read_bytes()
+        torch.save(for_prediction(checkpoint), file := io.BytesIO())
+        self.checkpoint_ = file.getvalue()
         self.n_features_in_ = 1
         self._loaded = None
 

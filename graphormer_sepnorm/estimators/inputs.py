@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
-from graphormer_sepnorm.chem.molecules import as_text
 from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.inference.batching import given_smiles
 from graphormer_sepnorm.tables.columns import parse_class_name
 
 
@@ -40,15 +40,8 @@ def smiles_of(X: Any, on_invalid: str = "error") -> list[Any]:
     """Return the SMILES of X, also of RDKit molecules; of invalid rows what stands there."""
     if on_invalid not in ("error", "nan"):
         raise ParameterError(f"on_invalid is {on_invalid!r}: it must be error or nan")
-    given = np.asarray(X if isinstance(X, Sized) or not isinstance(X, Iterable) else [*X], object)
-    if given.ndim == 2 and given.shape[1] == 1:
-        given = given[:, 0]
-    if given.ndim != 1:
-        raise InputError(
-            f"X is of the type {type(X).__name__} and the shape {given.shape}: give a list of "
-            "SMILES, one for each row"
-        )
-    texts = [as_text(one) for one in given]
+    with explained():
+        texts = list(given_smiles(X))
     for row, text in enumerate(texts):
         if on_invalid == "error" and not isinstance(text, str):
             raise InputError(f"X[{row}] is {text!r}, of type {type(text).__name__}: give SMILES")

@@ -17,6 +17,7 @@ import torch
 from graphormer_sepnorm.config import DataConfig, FitConfig, refuse_shape
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import ConfigError, Interrupted
+from graphormer_sepnorm.inference.batching import usable_device
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.pipeline.fit import fit
 from graphormer_sepnorm.values import is_number
@@ -62,17 +63,10 @@ def options_of(parameters: Mapping[str, Any], recipe: str) -> FitConfig:
     own |= others or {}
     if "trainer.max_epochs" in own:
         own["trainer.max_steps"] = -1
-    device = parameters["device"]
-    kind, _, index = str(device or "auto").partition(":")
-    count = torch.cuda.device_count()
-    known = kind in ("auto", "cpu") and not index
-    known |= kind == "cuda" and (index or "0").isdecimal() and int(index or 0) < count
-    if not known:
-        raise ConfigError(
-            f"device is {device!r}: it must be cpu, or cuda, cuda:1 ..., of which torch finds "
-            f"{count} here; None takes one if there is one"
-        )
-    own |= {"trainer.accelerator": kind, "trainer.devices": [int(index)] if index else 1}
+    kind, _, index = str(parameters["device"] or "auto").partition(":")
+    usable_device(parameters["device"])  # or one line says why not
+    own["trainer.accelerator"] = kind
+    own["trainer.devices"] = [int(index)] if kind == "cuda" and index else 1
     config = config.with_options(own)
     refuse_shape(config, own)
     trainer = config.trainer

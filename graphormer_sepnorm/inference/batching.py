@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, TypeVar
 
 import numpy as np
@@ -51,16 +51,17 @@ def given_smiles(smiles: Any) -> tuple[Any, ...]:
     smiles = as_text(smiles)
     if isinstance(smiles, str):
         return (smiles,)
-    shape = getattr(smiles, "shape", (1,))
-    if len(shape) == 2 and shape[1] == 1:
-        smiles = np.asarray(smiles, dtype=object)[:, 0]
-    elif len(shape) != 1 or isinstance(smiles, Mapping | bytes) or not isinstance(smiles, Iterable):
+    if isinstance(smiles, Iterable) and not isinstance(smiles, Sized):
+        smiles = [*smiles]
+    given = np.asarray(smiles, dtype=object)
+    if given.ndim == 2 and given.shape[1] == 1:
+        given = given[:, 0]
+    if given.ndim != 1:
         raise DataError(
-            f"the SMILES are of the type {type(smiles).__name__}, shape {[*shape]}: give one, a "
+            f"the SMILES are of the type {type(smiles).__name__}, shape {[*given.shape]}: give a "
             "list or one column of them, as table['smiles']"
         )
-    of_arrow = getattr(smiles, "to_pylist", None)  # a column of pyarrow
-    return tuple(map(as_text, smiles if of_arrow is None else of_arrow()))
+    return tuple(map(as_text, given))
 
 
 def given_columns(

@@ -16,15 +16,14 @@ In addition to Lightning's entries there is one plain dictionary under the key
 * ``validation``: metrics of the last validation before it was written;
 * ``packages``: versions of what it was made with;
 * ``sample``: predictions of some training molecules, only in a file that stores SMILES;
-* ``card``: facts to show, in a file of `save_for_prediction` only;
+* ``card``: facts to show, in a file of `for_prediction` only;
 * ``without_networks``: whether it is of trees and a kernel alone, and the state dict empty.
 
 Of an ensemble these are the facts of its first member; ``members`` has the state dicts of the
 others. Under ``blend`` there may be trees (`Blend`), under ``confidence`` an `Uncertainty`.
 
 Only plain values and tensors are stored, so a checkpoint is read with ``weights_only=True`` and
-cannot run code. The file is looked at before it is read (`_check_archive`), and the sizes of the
-network before it is built (`_check_network`); what else is wrong in it is one line (`in_one_line`).
+cannot run code. What is wrong in it is one line (`in_one_line`).
 """
 
 from __future__ import annotations
@@ -40,10 +39,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from graphormer_sepnorm import __version__
-from graphormer_sepnorm.config import MAX_MEMBERS
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, GraphormerError
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import shortened
@@ -60,7 +57,6 @@ REQUIRED = (
 )
 _FOR_TESTING = ("pytorch-lightning_version", "hyper_parameters")
 _OTHER_VERSION = "use the version of graphormer_sepnorm that wrote it, or train again"
-_PACKAGES = ("graphormer-sepnorm", "torch", "lightning", "torch-geometric", "rdkit", "numpy")
 
 
 def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, Any]:
@@ -78,7 +74,9 @@ def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, An
     """
     file = find_checkpoint(path)
     with in_one_line(file):
-        _check_archive(file)
+        with zipfile.ZipFile(file) as archive:  # whose check sums torch writes and does not look at
+            if damaged := archive.testzip():
+                raise CheckpointError(f"{damaged} in it is damaged")
         checkpoint = torch.load(file, map_location=map_location, weights_only=True)
         check_checkpoint(checkpoint)
     return checkpoint
@@ -110,8 +108,7 @@ def check_checkpoint(checkpoint: Any) -> None:
     """Check that a checkpoint is whole, before anything is made of it.
 
     Raises:
-        CheckpointError: A part is missing, or the sizes of the networks are not those of their
-            weights.
+        CheckpointError: It is of another kind or format, or a part is missing.
     """
     if not isinstance(checkpoint, dict) or KEY not in checkpoint:
         raise CheckpointError("it is not a checkpoint of this package: take one of train.py fit")
@@ -124,39 +121,6 @@ def check_checkpoint(checkpoint: Any) -> None:
     missing = [name for name in REQUIRED if name not in facts]
     if missing or "state_dict" not in checkpoint:
         raise CheckpointError(f"it is incomplete: {', '.join(missing or ['state_dict'])}")
-    if len(networks := networks_of(checkpoint)) > MAX_MEMBERS:
-        raise CheckpointError(f"it has {len(networks)} members, expected at most {MAX_MEMBERS}")
-    for weights in networks:
-        _check_network(facts["model"], weights)
-
-
-class _WithoutNormal(TorchFunctionMode):
-    """Leaves out normal initial values: on the meta device they load torch's compiler, a second."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        given = kwargs or {}
-        return given["tensor"] if func is torch.nn.init.normal_ else func(*args, **given)
-
-
-def _check_network(options: dict[str, Any], weights: dict[str, Tensor]) -> None:
-    """Compare the sizes that a network is said to have with its weights.
-
-    Before it is built: a number in a file must not decide how much memory is taken.
-    """
-    config = GraphormerConfig(**options)
-    layers = {name.split(".")[1] for name in weights if name.startswith("layers.")}
-    if config.layers != len(layers):
-        raise CheckpointError(f"model.layers is {config.layers}, the weights are of {len(layers)}")
-    with torch.device("meta"), _WithoutNormal(), torch.random.fork_rng(devices=[]):
-        expected = Graphormer(config).state_dict()
-    for name in expected | weights:
-        said, found = (
-            [*part[name].shape] if name in part else None for part in (expected, weights)
-        )
-        if said != found:
-            raise CheckpointError(f"model.{name} has shape {found}, not {said}")
 
 
 def build_network(options: dict[str, Any], weights: dict[str, Tensor]) -> Graphormer:
@@ -181,26 +145,6 @@ def networks_of(checkpoint: dict[str, Any]) -> list[dict[str, Tensor]]:
     if checkpoint[KEY].get("without_networks"):
         return []
     return [model_weights(checkpoint), *checkpoint.get("members", ())]
-
-
-def _check_archive(file: Path) -> None:
-    """Look at the zip archive that torch writes, before torch unpacks it.
-
-    Its members are not compressed, so they are together smaller than the file. Their check sums,
-    which torch writes and does not look at, are compared.
-    """
-    with zipfile.ZipFile(file) as archive:
-        members = archive.infolist()
-        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-            raise CheckpointError("it is compressed")
-        if sum(member.file_size for member in members) > file.stat().st_size:
-            raise CheckpointError("it declares more than the file holds")
-        if damaged := archive.testzip():
-            raise CheckpointError(f"{damaged} in it is damaged")
-        for member in members:
-            # Torch would make the one kind of plain value that is as long as a number says.
-            if member.filename.endswith("data.pkl") and b"\nbytearray\n" in archive.read(member):
-                raise pickle.UnpicklingError("bytearray")
 
 
 def joined(checkpoints: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
@@ -231,17 +175,16 @@ def joined(checkpoints: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def save_for_prediction(
-    checkpoint: dict[str, Any], path: str | Path, card: dict[str, Any] | None = None
-) -> None:
-    """Write a checkpoint without what only training needs.
+def for_prediction(
+    checkpoint: dict[str, Any], card: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return a checkpoint without what only training needs.
 
     It is a third of the size and holds no path of the machine it was made on. Training cannot be
     continued from it.
 
     Args:
         checkpoint: What `read_checkpoint` gives.
-        path: The file; it is written under a temporary name and renamed.
         card: Facts to show about the model (name, test results, ...): strings and numbers.
     """
     facts = {**checkpoint[KEY], "data_options": None, "card": card or {}}
@@ -249,7 +192,7 @@ def save_for_prediction(
     weights = {f"model.{name}": value for name, value in model_weights(checkpoint).items()}
     rest = (*_FOR_TESTING, "members", BLEND, CONFIDENCE)  # train.py test needs the first two
     parts = {name: checkpoint[name] for name in rest if name in checkpoint}
-    write_checkpoint({KEY: facts, "state_dict": weights, **parts}, path)
+    return {KEY: facts, "state_dict": weights, **parts}
 
 
 def write_checkpoint(checkpoint: dict[str, Any], path: str | Path) -> None:
@@ -263,7 +206,7 @@ def write_checkpoint(checkpoint: dict[str, Any], path: str | Path) -> None:
 def package_versions() -> dict[str, str]:
     """Versions of the packages that decide how a checkpoint behaves, for the record."""
     versions = {"graphormer-sepnorm": __version__}
-    for name in _PACKAGES:
+    for name in ("torch", "lightning", "torch-geometric", "rdkit", "numpy"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
     return versions

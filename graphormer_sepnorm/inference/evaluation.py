@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.formatting import in_a_line
+from graphormer_sepnorm.formatting import count, in_a_line
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.metrics import METRICS, metrics_of
+from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.tables.columns import (
     LARGEST,
     means,
@@ -45,13 +45,12 @@ def label_of(task: Task, target: int, cell: object) -> float:
         text = "" if cell is None else str(cell).strip()  # a class may be called None
         if text and text in (zero, one):
             return float(text == one)
-        name = parse_class_name(cell).lower()
-        if not name:
+        if not (name := parse_class_name(cell).lower()):
             return math.nan
-        worded = means(one, 1)
-        if name == parse_class_name(one).lower() or (worded and means(text, 1)):
-            return 1.0
-        if zero and name != parse_class_name(zero).lower() and not (worded and means(text, 0)):
+        for label, known in ((1, one), (0, zero)):
+            if name == parse_class_name(known).lower() or (means(one, 1) and means(text, label)):
+                return float(label)
+        if zero:
             raise ValueError(f"{text!r} is neither {zero} nor {one}")
         return 0.0
     label = (parse_class if task.kind == "binary" else parse_number)(cell)
@@ -65,8 +64,10 @@ def label_of(task: Task, target: int, cell: object) -> float:
 class Evaluation:
     """Collects labels and predictions row by row, 16 bytes each, and compares them at the end.
 
-    `labels` has the position in a row of the label of each target that is compared. `known` is how
-    many rows have the fingerprint of a molecule that the model was trained on.
+    `labels` has the position in a row of the label of each target that is compared.
+
+    Attributes:
+        known: How many rows have the fingerprint of a molecule that the model was trained on.
     """
 
     def __init__(self, task: Task, labels: Mapping[int, int]) -> None:
@@ -104,46 +105,44 @@ class Evaluation:
 
     def metrics(self, target: int) -> dict[str, float]:
         """Return the metrics of one target by their names, in its unit; nan where undefined."""
-        labels, predictions = self._compared(target)
-        return {one.name: one.of(labels, predictions) for one in metrics_of(self.task.kind)}
+        pair = self._compared(target)
+        return {one.name: one.of(*pair) for one in metrics_of(self.task.kind)}
 
     def text(self) -> str:
-        """Return a line or two per target; of classes one of all of them before."""
-        lines = []
-        if self.task.one_of:
+        """Return a line per target; of classes one of all of them before, else their mean."""
+        task, lines = self.task, []
+
+        def shown(values: Mapping[str, float], unit: str = "") -> str:
+            metrics = [one for one in task.metrics if one.name in values]
+            return ", ".join(f"{one.label} {one.shown(values[one.name], unit)}" for one in metrics)
+
+        if task.one_of:
             both = zip(*map(self._compared, self._positions), strict=True)
             labels, predictions = (np.stack(columns, axis=1) for columns in both)
-            values = self.task.evaluate(labels, predictions)
-            shown = (f"{one.label} {one.shown(values[one.name])}" for one in self.task.metrics)
-            lines.append(f"{self.task.one_of}  {', '.join(shown)}")
-        for target in self._positions:
-            name, unit = self.task.targets[target], self.task.units[target]
+            values = task.evaluate(labels, predictions)
+            lines.append(f"{task.one_of}  {shown(values)}")
+        each = {target: self.metrics(target) for target in self._positions}
+        for target, values in each.items():
             labels, _ = self._compared(target)
-            scores = [
-                f"{METRICS[metric].label} {METRICS[metric].shown(value, unit)}"
-                for metric, value in self.metrics(target).items()
-            ]
             counts = [f"{len(labels):,} rows"]
-            if self.task.kind == "binary":
+            if task.kind == "binary":
                 counts.append(f"{int(labels.sum()):,} of class 1")
             if unpredicted := len(self._pairs[target]) // 2 - len(labels):
                 counts.append(f"{unpredicted:,} with a label but no prediction")
             if bad := self._unusable[target]:
                 counts.append(f"{len(bad):,} with a label that cannot be used, such as {bad[0]!r}")
-            lines.append(f"{name}  {', '.join(scores)}  ({'; '.join(counts)})")
-        if len(self._positions) > 1 and not self.task.one_of:
-            each = [*map(self.metrics, self._positions)]
+            scores = shown(values, task.units[target])
+            lines.append(f"{task.targets[target]}  {scores}  ({'; '.join(counts)})")
+        if len(each) > 1 and not task.one_of:
             means = {
-                one: float(np.mean([values[one.name] for values in each]))
-                for one in metrics_of(self.task.kind)
-                if self.task.has_mean(one)
+                one.name: float(np.mean([values[one.name] for values in each.values()]))
+                for one in task.metrics
+                if task.has_mean(one)
             }
-            shown = (f"{one.label} {one.shown(value)}" for one, value in means.items())
-            lines.append(f"mean of {len(each)} targets  {', '.join(shown)}")
+            lines.append(f"mean of {len(each)} targets  {shown(means)}")
         if self.known:
-            have = "row has" if self.known == 1 else "rows have"
             lines.append(
-                f"{self.known:,} {have} the fingerprint of a molecule that the model was trained "
-                "on: of others this says less"
+                f"{count(self.known, 'row')} with the fingerprint of a molecule that the model was "
+                "trained on: of others this says less"
             )
         return "\n".join(lines)

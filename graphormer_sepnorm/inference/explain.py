@@ -23,9 +23,8 @@ from graphormer_sepnorm.chem.drawing import draw_contributions, full_color
 from graphormer_sepnorm.chem.molecules import ParsedMolecule
 from graphormer_sepnorm.chem.scaffolds import fragments_of
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
-from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
+from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
-from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.inference.batching import by_size, in_chunks
 from graphormer_sepnorm.model.graphormer import Graphormer
 
@@ -213,12 +212,10 @@ class Explainer:
             (docs/how-to/explain.md).
 
     Attributes:
+        predictor: That one.
         unit: Of the contributions.
+        target_unit: Of the prediction, another one where log-odds or logarithms are explained.
         coverage: See `Explanations`.
-        binary: Whether the prediction is a probability, and what is explained its log-odds.
-        logarithmic: Whether it was learned as a logarithm, which is explained.
-        target_unit: Of the prediction.
-        columns: What the network reads from a table in addition to the molecule.
 
     Raises:
         ConfigError: There is no such target or method, or none of several targets is named.
@@ -229,42 +226,38 @@ class Explainer:
     ) -> None:
         task = predictor.task
         predictor.require_network("explain")
-        config = predictor.networks[0].config
+        _ = predictor.reader.featurizer  # or there is nothing to explain
         # In evaluation BatchNorm is linear. LayerNorm is not, least of all near a masked atom,
         # where the way of integrated gradients begins.
-        best = integrated_gradients if config.norm.endswith("bn") else leave_one_fragment_out
+        on_the_way = predictor.model.config.norm.endswith("bn")
+        best = integrated_gradients if on_the_way else leave_one_fragment_out
         self.method = best.__name__ if method is None else method
         if self.method not in METHODS:
             raise ConfigError(
                 f"there is no method {self.method!r}{did_you_mean(self.method, METHODS)}; there "
                 f"are: {', '.join(METHODS)}"
             )
-        _ = predictor.reader.featurizer  # or there is nothing to explain
-        self._number = task.number_of(target, "explain")
-        self.target = task.targets[self._number]
-        self.binary = task.kind == "binary"
-        self.target_unit = task.units[self._number]
-        self.logarithmic = self.target in task.logarithmic
-        self.unit = "log-odds" if self.binary else self.target_unit
-        if self.logarithmic:
-            self.unit = f"of ln {self.target_unit}".strip()
+        self.predictor = predictor
+        self._number = number = task.number_of(target, "explain")
+        self.target = task.targets[number]
+        self.unit = self.target_unit = task.units[number]
         self._scale, self._shift = 1.0, 0.0
-        if not self.binary:
-            self._scale = float(predictor.facts["target_std"][self._number])
-            self._shift = float(predictor.facts["target_mean"][self._number])
-        self.columns = predictor.extra_inputs.columns
-        self.device = predictor.device
-        self._predictor = predictor
+        if task.kind == "binary":
+            self.unit = "log-odds"
+        else:
+            self._scale = float(predictor.facts["target_std"][number])
+            self._shift = float(predictor.facts["target_mean"][number])
+        if self.target in task.logarithmic:
+            self.unit = f"of ln {self.target_unit}".strip()
         # Copies: gradients by the weights would be work for nothing, and those of others stay.
         self._networks = [
             copy.deepcopy(network).requires_grad_(False) for network in predictor.networks
         ]
-        self._path_length = config.max_path_length
         others, extra, blend = [], predictor.extra_inputs.in_words(), predictor.blend
-        if blend is not None and blend.known[self._number]:
+        if blend is not None and blend.known[number]:
             others.append(f"the {'trees and kernel' if blend.kernel else 'trees'} of the blend")
         known = predictor.uncertainty
-        if known is not None and known.calibrated_by(self._number) != "none":
+        if known is not None and known.calibrated_by(number) != "none":
             others.append("calibration")
         without = f"explained is the value of the network, without {', '.join(others)}"
         inside = f"the effect of {extra} is in the baseline, not in atoms"
@@ -295,9 +288,9 @@ class Explainer:
         columns: np.ndarray,
     ) -> list[Explanation]:
         """Return the explanations of molecules that are parsed already; see `explain`."""
-        reader = self._predictor.reader
-        molecules = reader.prepared(molecules)
-        predicted = self._predictor.predict_molecules(molecules, batch_size, max_atoms, columns)
+        predictor = self.predictor
+        molecules = predictor.reader.prepared(molecules)
+        predicted = predictor.predict_molecules(molecules, batch_size, max_atoms, columns)
         found = [
             Explanation(
                 text,
@@ -309,11 +302,11 @@ class Explainer:
             )
             for row, (text, parsed) in enumerate(zip(smiles, molecules, strict=True))
         ]
-        graphs, places, _, _ = reader.featurize(molecules, max_atoms)
+        graphs, places, _, _ = predictor.reader.featurize(molecules, max_atoms)
         good = [index for index, place in enumerate(places) if not predicted.errors[place]]
         graphs, places = graphs.take(np.array(good, np.int64)), places[good]
         understood = [molecules[place].molecule for place in places]
-        graphs = self._predictor.with_extra(graphs, understood, columns[places])
+        graphs = predictor.with_extra(graphs, understood, columns[places])
         for rows in by_size(graphs.num_atoms, batch_size):
             own = [found[place] for place in places[rows]]
             explained = self._explain(graphs.take(rows), own, batch_size)
@@ -325,29 +318,21 @@ class Explainer:
         self, graphs: PackedGraphs, found: Sequence[Explanation], batch_size: int
     ) -> Iterator[Explanation]:
         """Yield the explanations of the molecules of a batch, whose graphs these are."""
-        store = GraphStore.from_graphs([graphs], self._path_length)
-        collate = Collator(store, self._predictor.vocabulary)
-        orders = [self._predictor.reader.atom_order(one.molecule) for one in found]
+        orders = [self.predictor.reader.atom_order(one.molecule) for one in found]
         fragments = [fragments_of(one.molecule) for one in found]
         in_graphs = [
             [order[list(atoms)].tolist() for atoms in own]
             for order, own in zip(orders, fragments, strict=True)
         ]
+        collate, sizes = self.predictor.collator(graphs), graphs.num_atoms
         # Of each network: value and baseline of each molecule, contributions of all atoms.
         each = []
         for network in self._networks:
-            subject = Subject(
-                network,
-                self._number,
-                graphs.num_atoms,
-                in_graphs,
-                lambda numbers: collate(numbers).to(self.device),
-                batch_size,
-            )
+            subject = Subject(network, self._number, sizes, in_graphs, collate, batch_size)
             whole, baseline = subject.with_all(False), subject.with_all(True)
             each.append(np.concatenate([whole, baseline, METHODS[self.method](subject)]))
         parts = np.split(np.mean(each, axis=0) * self._scale, [len(found), 2 * len(found)])
-        of_molecules = np.split(parts[2], np.cumsum(graphs.num_atoms)[:-1])
+        of_molecules = np.split(parts[2], np.cumsum(sizes)[:-1])
         for index, one in enumerate(found):
             yield replace(
                 one,

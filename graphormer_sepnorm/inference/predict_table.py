@@ -139,7 +139,6 @@ class MoleculeColumns:
             if self.smiles is None or is_inchi(text):
                 text = None
                 if self.written_order and one.molecule is not None:
-                    text = canonical_smiles(one.molecule)
                     one = replace(one, molecule=in_written_order(one.molecule))
             parsed.append(one)
             texts.append(text)
@@ -220,44 +219,38 @@ def find_columns(
         if added[name] != name:
             outcome.notes.append(f"the table has a column {name!r}: ours is called {added[name]!r}")
     if job.evaluate:
-        names = job.evaluate
-        task = predictor.task
-        own = "all" in reader.columns and (task.one_of or len(task.targets) == 1)
-        if names == EVERY_TARGET and not own:
-            names = (task.one_of,) if task.one_of else task.targets
-        targets = _evaluated_targets(names, task)
-        positions = [find_column(reader.columns, name, reader.name) for name in names]
-        labels = dict(zip(targets, itertools.cycle(positions), strict=False))
-        outcome.evaluation = Evaluation(predictor.task, labels)
+        outcome.evaluation = _evaluation(reader, predictor.task, job.evaluate)
     return Columns(molecules, added, tuple(added[name] for name in found.columns))
 
 
-def _evaluated_targets(columns: Sequence[str], task: Task) -> Sequence[int]:
-    """Return the target of each column of labels.
+def _evaluation(reader: TableReader, task: Task, names: Sequence[str]) -> Evaluation:
+    """Return what compares columns of labels with the targets.
 
     Columns that are called like targets are theirs, in whatever order they are named; others stand
     for all targets, in their order. Classes of which a molecule is of one have one column.
 
     Raises:
-        DataError: There are fewer or more of them, or one is called like a target elsewhere.
+        DataError: There is no such column, there are fewer or more of them, or one is called like a
+            target elsewhere.
     """
-    every = range(len(task.targets))
-    what = f"{listed(columns)} for {listed(task.targets)}"
-    if task.one_of:
-        if len(columns) == 1:
-            return every
-        raise DataError(f"--evaluate names {what}: name one column, of {task.one_of}")
+    own = "all" in reader.columns and (task.one_of or len(task.targets) == 1)
+    if names == EVERY_TARGET and not own:
+        names = (task.one_of,) if task.one_of else task.targets
+    positions = [find_column(reader.columns, name, reader.name) for name in names]
+    if task.one_of and len(names) == 1:
+        return Evaluation(task, dict.fromkeys(range(len(task.targets)), positions[0]))
     numbers = {name.lower(): number for number, name in enumerate(task.targets)}
     numbers |= {name: number for number, name in enumerate(task.targets)}
-    found = [numbers.get(name, numbers.get(name.lower(), -1)) for name in columns]
-    if -1 not in found and len({*found}) == len(found):
-        return found
-    if len(found) == len(every) and all(a in (-1, b) for a, b in zip(found, every, strict=True)):
-        return every
-    raise DataError(
-        f"--evaluate names {len(columns)} columns, {what}: name one for each target, in this "
-        "order, or some that are called like targets, each with an --evaluate of its own; or all"
-    )
+    found = [numbers.get(name, numbers.get(name.lower(), -1)) for name in names]
+    if len(found) == len(task.targets) and all(at in (-1, n) for n, at in enumerate(found)):
+        found = [*range(len(found))]
+    if task.one_of or -1 in found or len({*found}) < len(found):
+        raise DataError(
+            f"--evaluate names {len(names)} columns, {listed(names)} for "
+            f"{task.one_of or listed(task.targets)}: name one for each target, in this order, or "
+            "some that are called like targets, each with an --evaluate of its own; or all"
+        )
+    return Evaluation(task, dict(zip(found, positions, strict=True)))
 
 
 def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome: Outcome) -> None:
@@ -270,7 +263,8 @@ def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome
             something, or an interrupted job is another one.
     """
     check_places(job)
-    if job.verb == "embedded":
+    embeds = job.verb == "embedded"
+    if embeds:
         outcome.notes += filter(None, [predictor.embedding_note])
     with job.opened() as reader:
         columns = find_columns(reader, predictor, job, outcome)
@@ -278,13 +272,12 @@ def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome
         if job.can_resume:
             identity = identify(job, checkpoint, CHUNK_ROWS, predictor.device)
             mark = earlier_progress(job, identity, outcome) if job.resume else None
-        number = "float32" if job.verb == "embedded" else "float64"
         writer = create_table(
             job.destination,
             (*reader.columns, *columns.added.values()),
             format=job.output_format,
             like=reader,
-            types=dict.fromkeys(columns.numbers, number),
+            types=dict.fromkeys(columns.numbers, "float32" if embeds else "float64"),
             resume=mark,
         )
         try:

@@ -202,9 +202,9 @@ def estimate_uncertainty(
         arrays["similarity"] = similarity = nearest.similarity[:, 0]
         both = zip(warnings, domain.reasons(similarity, inputs.distance), strict=True)
         warnings = ["; ".join(filter(None, texts)) for texts in both]
-        inside = "yes" if domain.has_border else ""
+        inside = "yes" if domain.rule else ""
         cells["in_domain"] = ["no" if warning else inside for warning in warnings]
-        for number in range(neighbors):
+        for number in range(min(neighbors, len(sketch))):
             cells |= _neighbor(sketch, nearest, number, task.targets)
     return arrays, cells, warnings
 
@@ -218,8 +218,6 @@ def _neighbor(
     if sketch.labels is not None:
         for target in targets:
             names.append(free_name(f"nearest_{target}_{number + 1}", names))
-    if number >= nearest.rows.shape[1]:  # the model was trained on fewer
-        return {name: [""] * len(nearest.rows) for name in names}
     rows = nearest.rows[:, number].tolist()
     known = sketch.smiles or tuple(map(str, sketch.numbers.tolist()))
     columns = [[known[row] for row in rows]]

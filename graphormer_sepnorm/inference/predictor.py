@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -350,7 +350,7 @@ class Predictor:
         values = np.full((len(molecules), self.model.config.width), np.nan, np.float32)
         of_atoms = [values[:0]] * len(molecules)
         for rows in by_size(graphs.num_atoms, batch_size):
-            batch = self.collate(graphs.take(rows))
+            batch = self.collator(graphs.take(rows))(range(len(rows)))
             with torch.inference_mode():
                 tokens, encoded = self.model.encode(batch)
             values[places[rows]] = tokens.float().cpu().numpy()
@@ -415,15 +415,16 @@ class Predictor:
         own = graphs.extra if columns is None else np.asarray(columns, np.float32)
         return replace(graphs, extra=np.hstack([descriptors, own]))
 
-    def collate(self, graphs: PackedGraphs) -> GraphBatch:
-        """Return a batch for the network, of these graphs in this order."""
+    def collator(self, graphs: PackedGraphs) -> Callable[[Sequence[int]], GraphBatch]:
+        """Return what makes batches for the network of these graphs, by their indices."""
         store = GraphStore.from_graphs([graphs], self.model.config.max_path_length)
-        return Collator(store, self.vocabulary)(range(len(graphs))).to(self.device)
+        collate = Collator(store, self.vocabulary)
+        return lambda indices: collate(indices).to(self.device)
 
     @torch.inference_mode()
     def _values(self, graphs: PackedGraphs) -> tuple[np.ndarray, np.ndarray]:
         """Values of each network, ``[networks, graphs, targets]``, and [CLS], ``[.., .., C]``."""
-        batch = self.collate(graphs)
+        batch = self.collator(graphs)(range(len(graphs)))
         values, tokens = [], []
         for network in self.networks:
             token, atoms = network.encode(batch)

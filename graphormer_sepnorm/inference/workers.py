@@ -12,13 +12,12 @@ killed one for ever.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import multiprocessing
 import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
@@ -49,41 +48,28 @@ def number_of_jobs(wanted: int | None, device: str) -> int:
 
 
 def map_in_order(
-    function: Callable[[Any], Any], items: Iterable[tuple[Kept, Any]], jobs: int
+    function: Callable[[Any], Any], items: Iterator[tuple[Kept, Any]], jobs: int
 ) -> Generator[tuple[Kept, Any], None, None]:
     """Apply a function to the second of each pair; yield the first and the result, in order.
 
     On a CPU the function has one thread to itself, whatever `jobs` is: its results depend on the
     number of threads in the last digits. If reading the items fails, what was read before is done
-    first. Closing the generator ends the processes; a single item needs none.
+    first. Closing the generator ends the processes; one job needs none.
 
     Raises:
         DataError: A process was ended from outside.
     """
-    failure: list[Exception] = []
-
-    def until_failure() -> Iterator[tuple[Kept, Any]]:
+    if jobs > 1:
+        yield from _in_processes(function, items, jobs)
+        return
+    for kept, item in items:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
         try:
-            yield from items
-        except Exception as error:
-            failure.append(error)
-
-    source = until_failure()
-    first = list(itertools.islice(source, 2))
-    everything = itertools.chain(first, source)
-    if jobs == 1 or len(first) < 2:
-        for kept, item in everything:
-            threads = torch.get_num_threads()
-            torch.set_num_threads(1)
-            try:
-                result = function(item)
-            finally:
-                torch.set_num_threads(threads)
-            yield kept, result
-    else:
-        yield from _in_processes(function, everything, jobs)
-    if failure:
-        raise failure[0]
+            result = function(item)
+        finally:
+            torch.set_num_threads(threads)
+        yield kept, result
 
 
 def _in_processes(
@@ -96,19 +82,22 @@ def _in_processes(
     kept: dict[int, Kept] = {}
     results: dict[int, Any] = {}
     sent = given = 0
+    failure: Exception | None = None
     try:
         while True:
-            while len(number_of) < jobs and sent - given < _AHEAD * jobs:
-                if (pair := next(items, None)) is None:
+            while failure is None and len(number_of) < jobs and sent - given < _AHEAD * jobs:
+                try:
+                    kept[sent], item = next(items)
+                except Exception as error:  # StopIteration too
+                    failure = error
                     break
-                kept[sent], item = pair
                 connection = free.pop() if free else _started(function, processes)
                 with _alive(connection, processes):
                     connection.send(item)
                 number_of[connection] = sent
                 sent += 1
             if given == sent:
-                return
+                break
             # What has arrived makes a process free, so it comes before the yield.
             arrived: Any = wait(list(number_of), timeout=0 if given in results else None)
             for connection in arrived:
@@ -126,6 +115,9 @@ def _in_processes(
             connection.close()
             process.terminate()
             process.join()
+    if not isinstance(failure, StopIteration):
+        assert failure is not None
+        raise failure
 
 
 def _started(function: Callable[[Any], Any], processes: dict[Any, Any]) -> Any:

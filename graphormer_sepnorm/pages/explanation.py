@@ -36,7 +36,7 @@ def explain_smiles(
     explainer: Explainer, smiles: Sequence[str], job: TableJob, model: str, outcome: Outcome
 ) -> None:
     """Explain the predictions for some molecules; see `explain_table`."""
-    extra = given_columns(None, explainer.columns, len(smiles))
+    extra = given_columns(None, explainer.predictor.extra_inputs.columns, len(smiles))
     explained = explainer.explain((*smiles,), job.batch_size, job.max_atoms, extra)
     _write(explainer, [explained.molecules], job, model, outcome)
 
@@ -55,10 +55,12 @@ def explain_table(explainer: Explainer, job: TableJob, model: str, outcome: Outc
         return explainer.explain_molecules(molecules.parsed, molecules.smiles, *options)
 
     with job.opened() as reader:
-        columns = MoleculeColumns.find(reader, job, explainer.columns)
+        columns = MoleculeColumns.find(reader, job, explainer.predictor.extra_inputs.columns)
         used = (columns.smiles, *columns.extra)
         id_column = find_id_column(reader.columns, None, reader.name, used)
-        work = computed(reader, columns, explain, CHUNK_ROWS, explainer.device, job, outcome)
+        work = computed(
+            reader, columns, explain, CHUNK_ROWS, explainer.predictor.device, job, outcome
+        )
 
         def named() -> Iterator[list[Explanation]]:
             for rows, explained in work:
@@ -145,16 +147,13 @@ def _row(one: Explanation, explainer: Explainer, largest: float) -> dict[str, An
 
     if one.error:
         return {"one": one}
-    if explainer.binary:
-        predicted = f"probability {one.prediction:.3g}, log-odds {number(one.value)}"
-    elif explainer.logarithmic:
-        predicted = f"predicted {one.prediction:.3g} {explainer.target_unit}".strip()
-        predicted += f", logarithm by the network {number(one.value)}"
-    else:
-        predicted = f"predicted {number(one.prediction)}"
-        if explainer.coverage and not math.isclose(one.prediction, one.value, rel_tol=1e-5):
-            predicted += f", by the network {number(one.value)}"
-        predicted = f"{predicted} {explainer.unit}".strip()
+    same = explainer.unit == explainer.target_unit  # else log-odds, or a logarithm, are explained
+    shown = number(one.prediction) if same else f"{one.prediction:.3g}"
+    predicted = f"predicted {shown} {explainer.target_unit}".rstrip()
+    if not same or (
+        explainer.coverage and not math.isclose(one.prediction, one.value, rel_tol=1e-5)
+    ):
+        predicted += f", by the network {number(one.value)} {explainer.unit}".rstrip()
     parts = {"baseline": one.baseline, "atoms": one.contributions.sum(), "rest": one.rest}
     fragments = [fragment_smiles(one.molecule, atoms) for atoms in one.fragments]
     atoms = [f"{atom.GetSymbol()} {atom.GetIdx() + 1}" for atom in one.molecule.GetAtoms()]

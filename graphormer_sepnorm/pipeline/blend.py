@@ -17,7 +17,6 @@ from graphormer_sepnorm.baselines.evaluation import NAMES, baselines_of, shares
 from graphormer_sepnorm.compare.statistics import MeanDifference, jackknifed
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError
-from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.pipeline.predicted import Outcome, Predicted
 from graphormer_sepnorm.training.module import GraphormerModule
@@ -111,16 +110,6 @@ def _blend(
     pair = trees_unseen, kernel_unseen = predicted["validation"], by_kernel["validation"]
     known = [bool(np.isfinite(column).all()) for column in trees_unseen.T]
     boosted = [one if use else None for one, use in zip(fitted.boosted, known, strict=True)]
-    alone = [
-        name
-        for name, whole, used in zip(task.targets, fitted.boosted, boosted, strict=True)
-        if whole and not used and "boosting" in members
-    ]
-    if alone:
-        outcome.left_out = (
-            f"{outcome.left_out} Not blended: {listed(alone)}, of which without one fold the "
-            "labels are too few for trees, or of one class."
-        ).lstrip()
     if not any(boosted) and ("boosting" in members or kernel is None):  # the baselines say why
         if module.has_network:
             return None, unseen, outcome.test

@@ -12,10 +12,10 @@ from pathlib import Path
 from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.data_config import ALL
 from graphormer_sepnorm.datasets.catalog import PRETRAINING, TABLE, dataset_of
-from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.process import has_gpu_driver
 from graphormer_sepnorm.runs.directory import find_checkpoint
-from graphormer_sepnorm.tables.columns import find_column, find_smiles_column, is_empty, readable
+from graphormer_sepnorm.tables.columns import find_column, find_smiles_column, readable
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.reader import Layout, TableReader
 
@@ -39,32 +39,17 @@ def look_at_training(config: FitConfig) -> None:
             if reader.format == "smi":
                 continue
             names = (*of_all, data.weight_column if split == "train" else None)
-            smiles = look_at_columns(reader, layout, names)
-            if smiles is not None:
-                _look_at_rows(reader, smiles)
+            look_at_columns(reader, layout, names)
 
 
-def look_at_columns(
-    reader: TableReader, layout: Layout, names: Iterable[str | None] = ()
-) -> int | None:
-    """Return the column of SMILES, None in SD files; raise a DataError if one is not there."""
-    columns, option = tuple(map(readable, reader.columns)), f"{layout.options}smiles_column"
-    smiles = None
-    if reader.format != "sdf" or layout.smiles_column is not None:
-        wanted = layout.smiles_column
-        smiles = find_smiles_column(columns, wanted, reader.name, option, _is_smiles)
+def look_at_columns(reader: TableReader, layout: Layout, names: Iterable[str | None] = ()) -> None:
+    """Raise a DataError if the column of SMILES (not of SD files) or one of a name is not there."""
+    columns, wanted = tuple(map(readable, reader.columns)), layout.smiles_column
+    if reader.format != "sdf" or wanted is not None:
+        option = f"{layout.options}smiles_column"
+        find_smiles_column(columns, wanted, reader.name, option, _is_smiles)
     for name in filter(None, names):
         find_column(columns, name, reader.name)
-    return smiles
-
-
-def _look_at_rows(reader: TableReader, smiles: int) -> None:
-    """Raise a DataError if no row has a molecule; the first row mostly has one."""
-    for row in reader:
-        if row.problem or not is_empty(row.cells[smiles]):
-            return
-    column = readable(reader.columns[smiles])
-    raise DataError(f"{reader.name}: no row has a {column}: nothing can be learned from it")
 
 
 def look_at_device(option: str, device: str | None) -> None:

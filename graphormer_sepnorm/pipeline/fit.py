@@ -167,10 +167,7 @@ class _Fit:
             os.environ[RUN_DIRECTORY] = str(directory)
             self.show(f"run    {directory}")
             if directory != wanted:
-                earlier = RunDirectory(wanted)
-                begun = earlier.configuration_file.is_file() and not earlier.finished
-                how = f": {resuming(wanted)} continues it" if begun else ""
-                self.show(f"{wanted} is taken, and stays as it is{how}")
+                self.show(f"{wanted} is taken, and stays as it is")
         else:
             self.show(resumed.message)
         # Of an ensemble only what follows the training can be changed; of one network changed
@@ -354,9 +351,7 @@ class _Fit:
             own = {f"test_{name}": value for name, value in found.items()}
             own |= {f"best_validation_{name}": value for name, value in blend.validation.items()}
             if not self.module.has_network:
-                main = f"best_validation_{self.module.task.main.name}"
-                summary |= {name: own[name] for name in own if name.startswith("test_")}
-                summary[main] = own[main]
+                summary |= own
                 return
             names = [name for name in summary if name.startswith(("test_", "best_validation_"))]
             network = {name: summary.pop(name) for name in names}

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.baselines.evaluation import MEAN
 from graphormer_sepnorm.compare.statistics import holm
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.new_elements import in_words as in_words_of_elements
@@ -66,6 +65,9 @@ def report_fit(outcome: Outcome, module: GraphormerModule) -> str:
     if f"test_{main.name}" in summary:
         rows = [(f"  {label}", value) for label, value in _test_rows(outcome, task)]
         text = [f"\ntest {main.label}", aligned(rows)]
+    if outcome.blend is not None and "epochs" in summary:
+        value = main.shown(outcome.blend.validation[main.name])
+        text.append(f"  {main.label} of the blend on {outcome.evaluated_on}: {value}")
     compared = compared_with_baselines(outcome, main, task.unit_of(main))
     text += [f"  {line}" for line in (outcome.left_out, compared) if line]
     if outcome.new_elements:
@@ -140,58 +142,41 @@ def _best_validation(outcome: Outcome, main: Metric) -> str:
         return f"{main.label} on {outcome.evaluated_on} {main.shown(value)}"
     if f"best_validation_{main.name}" not in tested.summary:
         return "the end of training is taken: there are no validation molecules"
-    value = tested.summary[f"best_validation_{main.name}"]
+    value = main.shown(tested.summary[f"best_validation_{main.name}"])
     if outcome.out_of_fold:
-        return f"{main.label} out of fold, each molecule by one network, {main.shown(value)}"
-    if selected.kind is not None and selected is not main:
-        chosen = tested.summary[f"best_validation_{selected.name}"]
-        return (
-            f"best validation {selected.label} {four_digits(chosen)}, with it "
-            f"{main.label} {main.shown(value)}"
-        )
+        return f"{main.label} out of fold, each molecule by one network, {value}"
     if selected is LAST:
-        return f"validation {main.label} {main.shown(value)} at the end"
-    if math.isnan(value):
-        loss = tested.validation.get("validation_loss", math.nan)
-        return f"validation {main.label} undefined, best validation loss {four_digits(loss)}"
-    return f"best validation {main.label} {four_digits(value)}"
+        return f"validation {main.label} {value} at the end"
+    if selected is main:
+        return f"best validation {main.label} {value}"
+    name = "loss" if selected.kind is None else selected.name
+    chosen = four_digits(tested.validation.get(f"validation_{name}", math.nan))
+    return f"best validation {selected.label} {chosen}, with it {main.label} {value}"
 
 
 def compared_with_baselines(outcome: Outcome, metric: Metric, unit: str = "") -> str:
-    """Return sentences: the weight of the network in the blend, and whether a baseline is better.
+    """Return a sentence on whether the best baseline is better than the model, if there is one.
 
     By molecules that none was trained on, never by the test split: who chooses by that has no test
-    any more. The best baseline is named, and whether the difference is resolved.
+    any more.
     """
-    sentences, blend = [], outcome.blend
-    if blend is not None and "epochs" in outcome.summary:
-        sentences.append(
-            f"The network has the weight {blend.weight:g} in the blend, fitted by the loss on "
-            f"{outcome.evaluated_on}; {metric.label} of the blend there "
-            f"{metric.shown(blend.validation[metric.name])}."
-        )
-    if outcome.differences:
-        change = 1 if metric.higher_is_better else -1
-        names, found = zip(*outcome.differences.items(), strict=True)
-        best = int(np.argmax([change * one.mean for one in found]))
-        name, difference = names[best], found[best]
-        p = float(holm([one.p_value for one in found])[best])
-        size = (
-            f"{metric.label} {metric.shown(abs(difference.mean), unit)} "
-            f"{'higher' if difference.mean > 0 else 'lower'}, {difference.confidence:.0%} interval "
-            f"of the difference {interval(difference.low, difference.high, 4)}, over "
-            f"{outcome.evaluated_on}"
-        )
-        if not p <= 1 - difference.confidence:
-            sentences.append(f"Not resolved: {name} against the model, {size}.")
-        elif change * difference.mean < 0:
-            sentences.append(f"{name} is worse than the model: {size}.")
-        else:
-            advice = "use it" if blend is not None else "use it, or give --members"
-            if name == MEAN:
-                advice = "the network has learned nothing that helps there"
-            sentences.append(f"{name} is better than the model: {size}: {advice}.")
-    return " ".join(sentence[0].upper() + sentence[1:] for sentence in sentences)
+    if not outcome.differences:
+        return ""
+    change = 1 if metric.higher_is_better else -1
+    names, found = zip(*outcome.differences.items(), strict=True)
+    best = int(np.argmax([change * one.mean for one in found]))
+    name, difference = names[best][0].upper() + names[best][1:], found[best]
+    p = float(holm([one.p_value for one in found])[best])
+    size = (
+        f"{metric.label} {metric.shown(abs(difference.mean), unit)} "
+        f"{'higher' if difference.mean > 0 else 'lower'}, {difference.confidence:.0%} interval "
+        f"of the difference {interval(difference.low, difference.high, 4)}, over "
+        f"{outcome.evaluated_on}"
+    )
+    if not p <= 1 - difference.confidence:
+        return f"Not resolved: {names[best]} against the model, {size}."
+    better = "better" if change * difference.mean > 0 else "worse"
+    return f"{name} is {better} than the model: {size}."
 
 
 def _uncertainty(outcome: Outcome, uncertainty: Uncertainty, task: Task) -> str:

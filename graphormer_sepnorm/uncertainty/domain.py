@@ -12,10 +12,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
-import torch
 from scipy.sparse import csr_array
 from scipy.spatial import KDTree
 from scipy.special import stdtrit
@@ -107,14 +106,12 @@ class Domain:
         return replace(found, molecules=int(found.outside(similarity, distance).sum()))
 
     @property
-    def has_border(self) -> bool:
-        """Whether anything is outside; without a border nobody knows what is inside either."""
-        return bool(self.border) or self.furthest is not None
-
-    @property
     def rule(self) -> str:
-        """What is outside, in words; the empty string where there is no border."""
-        if not self.has_border:
+        """What is outside, in words.
+
+        The empty string where there is no border: then nobody knows what is inside either.
+        """
+        if not self.border and self.furthest is None:
             return ""
         rule = f"similarity to training molecules below {self.border:g}"
         rule += f" (errors were {self.larger:.1f} times the usual)" if self.larger else ""
@@ -127,15 +124,15 @@ class Domain:
 
     def reasons(self, similarity: np.ndarray, distance: np.ndarray | None) -> list[str]:
         """Return why molecules are outside, ``[n]``; the empty string for one inside."""
+        unlike = "nearly all that the model was tried on are above it"
+        if self.larger:
+            unlike = f"errors were {self.larger:.1f} times the usual"
         reasons = [""] * len(similarity)
         for index in np.flatnonzero(self.outside(similarity, distance)).tolist():
             parts = []
             if similarity[index] < self.border:
-                why = "nearly all that the model was tried on are above it"
-                if self.larger:
-                    why = f"errors were {self.larger:.1f} times the usual"
                 near = f"similarity {similarity[index]:.2f} to the most similar training molecule"
-                parts.append(f"{near}, below {self.border:.2f}: {why}")
+                parts.append(f"{near}, below {self.border:.2f}: {unlike}")
             if distance is not None and self._is_far(distance[index]):
                 parts.append(
                     f"its [CLS] is {distance[index]:.1f} times as far from training molecules as "
@@ -193,7 +190,7 @@ class Nearest(NamedTuple):
 
         Weighted by similarity, and shrunk to the mean over all where nothing is similar.
         """
-        overall = float(np.nanmean(errors)) if np.isfinite(errors).any() else 0.0
+        overall = float(np.nanmean(errors, dtype=np.float64)) if np.isfinite(errors).any() else 0.0
         known = errors[self.rows]
         weights = np.clip(self.similarity, 0, None) ** _POWER * np.isfinite(known)
         total = (weights * np.nan_to_num(known)).sum(axis=1)
@@ -205,16 +202,27 @@ class Neighbors:
     """A sketch of the training molecules, at most `MOST_KEPT`; see `sampled`.
 
     Attributes:
-        environments: bool ``[m, ENVIRONMENTS]``, sparse: the Morgan environments of each.
-        numbers: int64 ``[m]``, by which they are known: rows of a table.
+        environments: int16 ``[sum of sizes]``, the Morgan environments of one after the other.
+        sizes: int16 ``[m]``, how many each has.
+        numbers: int32 ``[m]``, by which they are known: rows of a table.
         smiles: Of each; empty where they are not stored.
         labels: float64 ``[m, T]``, nan = missing; None where they are not stored.
+
+    Raises:
+        CheckpointError: An environment cannot be.
     """
 
-    environments: csr_array
+    environments: np.ndarray
+    sizes: np.ndarray
     numbers: np.ndarray
     smiles: tuple[str, ...] = ()
     labels: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        if not ((self.environments >= 0) & (self.environments < ENVIRONMENTS)).all():
+            raise CheckpointError(
+                f"confidence.neighbors has an environment that is not below {ENVIRONMENTS}"
+            )
 
     @classmethod
     def of(
@@ -225,14 +233,19 @@ class Neighbors:
         labels: np.ndarray | None = None,
     ) -> Self:
         """Make a sketch of fingerprints by `morgan_counts`, ``[m, ENVIRONMENTS]``, and the rest."""
-        return cls(csr_array(fingerprints > 0), np.asarray(numbers), tuple(smiles), labels)
+        there = csr_array(fingerprints > 0)
+        arrays = there.indices.astype(np.int16), np.diff(there.indptr).astype(np.int16)
+        return cls(*arrays, np.asarray(numbers, np.int32), tuple(smiles), labels)
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     @cached_property
     def _by_environment(self) -> csr_array:
-        return csr_array(self.environments.T, dtype=np.float32)
+        starts = np.cumsum([0, *self.sizes], dtype=np.int64)
+        ones = np.ones(len(self.environments), np.float32)
+        parts = ones, self.environments.astype(np.int32), starts
+        return csr_array(csr_array(parts, shape=(len(self), ENVIRONMENTS)).T)
 
     def nearest(
         self,
@@ -246,13 +259,12 @@ class Neighbors:
         Of those that are as similar the first ones: with a larger count these stay what they are.
         One of the same group (``[n]``, and ``[m]`` of the sketch) is no neighbor: similarity -1.
         """
-        sizes = np.diff(self.environments.indptr)
         count = min(count, len(self))
         parts = [(np.empty((0, count)), np.empty((0, count), np.int64))]
         for start in range(0, len(np.diff(fingerprints.indptr)), _AT_ONCE):
             some = csr_array(fingerprints[start : start + _AT_ONCE] > 0, dtype=np.float32)
             common = csr_array(some @ self._by_environment).toarray()
-            union = np.diff(some.indptr)[:, None] + sizes - common
+            union = np.diff(some.indptr)[:, None] + self.sizes - common
             shared = np.divide(common, union, out=np.zeros(common.shape), where=union > 0)
             if groups is not None and own_groups is not None:
                 shared[groups[start : start + _AT_ONCE, None] == own_groups] = -1
@@ -262,36 +274,6 @@ class Neighbors:
             best = np.take_along_axis(best, order, axis=1)
             parts.append((np.take_along_axis(shared, best, axis=1), best))
         return Nearest(*(np.concatenate(each) for each in zip(*parts, strict=True)))
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return it as a checkpoint holds it."""
-        plain: dict[str, Any] = {
-            "environments": torch.from_numpy(self.environments.indices.astype(np.int16)),
-            "sizes": torch.from_numpy(np.diff(self.environments.indptr).astype(np.int16)),
-            "numbers": torch.from_numpy(self.numbers.astype(np.int32)),
-        }
-        if self.smiles:
-            plain["smiles"] = list(self.smiles)
-        if self.labels is not None:
-            plain["labels"] = torch.from_numpy(self.labels)
-        return plain
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """Make it from what `to_plain` gave; CheckpointError: it has an impossible environment."""
-        columns, sizes = (plain[name].numpy() for name in ("environments", "sizes"))
-        if len(columns) and not 0 <= columns.min() <= columns.max() < ENVIRONMENTS:
-            raise CheckpointError(
-                f"confidence.neighbors has an environment that is not below {ENVIRONMENTS}"
-            )
-        starts = np.cumsum([0, *sizes], dtype=np.int64)
-        parts = np.ones(len(columns), bool), columns.astype(np.int32), starts
-        return cls(
-            csr_array(parts, shape=(len(sizes), ENVIRONMENTS)),
-            plain["numbers"].numpy().astype(np.int64),
-            tuple(plain.get("smiles", ())),
-            plain["labels"].numpy() if "labels" in plain else None,
-        )
 
 
 @dataclass(frozen=True, eq=False)

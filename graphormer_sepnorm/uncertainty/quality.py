@@ -137,8 +137,7 @@ def in_words(values: Mapping[str, float], unit: str = "") -> str:
         error, before = values["calibration_error"], values["calibration_error_before"]
         text = f"expected calibration error of the test probabilities {error:.3f}"
         text += f", before calibration {before:.3f}"
-        if "calibration_error_by_chance" in values:
-            text += f" (beyond the {values['calibration_error_by_chance']:.3f} that chance makes)"
+        text += f" (beyond the {values['calibration_error_by_chance']:.3f} that chance makes)"
         zeros, ones = (_percent(values.get(f"sets_90_hold_{label}", math.nan)) for label in (0, 1))
         return f"{text}; sets of level 90 % hold {zeros} % of class 0, {ones} % of class 1"
     levels = [name for name in _NAMES if f"inside_{name}" in values]

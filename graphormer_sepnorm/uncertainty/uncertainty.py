@@ -5,9 +5,8 @@ n molecules · m training molecules · T targets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -69,7 +68,7 @@ class Uncertainty:
             labels.
         domain: Which molecules are like the training molecules; None: graphs without SMILES.
         neighbors: A sketch of the training molecules; None as `domain`.
-        errors: float64 ``[m, T]``, absolute errors on these before they had been seen, nan =
+        errors: ``[m, T]``, absolute errors on these before they had been seen, nan =
             unknown; None: of classes, and of models that were not trained by folds.
         uses: Which of the signals ``spread`` and ``apart`` the intervals depend on.
         tokens: Measures the distance of [CLS] from training molecules; None: unknown.
@@ -288,45 +287,21 @@ class Uncertainty:
         return most / (most + 1)
 
     def to_plain(self) -> dict[str, Any]:
-        """Return it as a checkpoint holds it."""
-        lists = _arrays_by(np.ndarray.tolist)
-        plain: dict[str, Any] = {
-            "targets": [one and asdict(one, dict_factory=lists) for one in self.targets],
-            "uses": list(self.uses),
-        }
-        if self.domain is not None:
-            plain["domain"] = asdict(self.domain)
-        if self.neighbors is not None:
-            plain["neighbors"] = self.neighbors.to_plain()
-        if self.errors is not None:
-            plain["errors"] = torch.from_numpy(self.errors.astype(np.float32))
-        if self.tokens is not None:
-            plain["tokens"] = asdict(self.tokens, dict_factory=_arrays_by(torch.from_numpy))
-        if self.temperature != 1:
-            plain["temperature"] = self.temperature
-        return plain
+        """Return it as a checkpoint holds it: without what it has not, arrays as tensors."""
+
+        def stored(parts: list[tuple[str, Any]]) -> dict[str, Any]:
+            return {
+                name: torch.from_numpy(one) if isinstance(one, np.ndarray) else one
+                for name, one in parts
+                if one is not None and not (name == "smiles" and not one)
+            }
+
+        errors = None if self.errors is None else self.errors.astype(np.float32)
+        return asdict(replace(self, errors=errors), dict_factory=stored)
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any], kind: Kind) -> Self:
-        """Make it from what `to_plain` gave, whose contents have been checked."""
+        """Make it from what `to_plain` gave."""
         made = Calibration if kind == "binary" else Intervals
-
-        def part(name: str, make: Callable[[Any], Any]) -> Any:
-            return make(plain[name]) if name in plain else None
-
-        return cls(
-            tuple(one and typed(made, one) for one in plain["targets"]),
-            part("domain", partial(typed, Domain)),
-            part("neighbors", Neighbors.from_plain),
-            part("errors", lambda errors: errors.numpy().astype(np.float64)),
-            tuple(plain["uses"]),
-            part("tokens", partial(typed, TokenDistance)),
-            plain.get("temperature", 1.0),
-        )
-
-
-def _arrays_by(convert: Callable[[np.ndarray], Any]) -> Callable[[list[tuple[str, Any]]], Any]:
-    """Return a ``dict_factory`` of `asdict` that converts arrays."""
-    return lambda parts: {
-        name: convert(value) if isinstance(value, np.ndarray) else value for name, value in parts
-    }
+        targets = tuple(one and typed(made, one) for one in plain["targets"])
+        return replace(typed(cls, {**plain, "targets": ()}), targets=targets)

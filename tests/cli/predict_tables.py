@@ -9,6 +9,7 @@ import pytest
 from rdkit import Chem
 from tiny_run import write_csv
 
+from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.inference import predict_table
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.tables.writer import create_table
@@ -44,8 +45,8 @@ def table(folder: Path, smiles: list[str] | None = None) -> Path:
     return write_csv(folder / "in.csv", [["id", "SMILES"], *rows])
 
 
-def interrupt(patch: pytest.MonkeyPatch, after: int) -> None:
-    """Let the predictor be interrupted by Ctrl-C after so many chunks."""
+def interrupted(words: list[str], after: int) -> None:
+    """Run predict.py, whose predictor is interrupted by Ctrl-C after so many chunks."""
     predict, left = Predictor.predict_molecules, [after]
 
     def interrupted(self: Predictor, molecules: list, *arguments: object) -> object:
@@ -54,7 +55,7 @@ def interrupt(patch: pytest.MonkeyPatch, after: int) -> None:
         left[0] -= bool(molecules)  # of none, for the names of the columns, it is no chunk
         return predict(self, molecules, *arguments)  # type: ignore[arg-type]
 
-    patch.setattr(Predictor, "predict_molecules", interrupted)
-    patch.setattr(
-        predict_table, "number_of_jobs", lambda *wanted: 1
-    )  # it is this process that counts
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Predictor, "predict_molecules", interrupted)
+        patch.setattr(predict_table, "number_of_jobs", lambda *_: 1)  # this process counts
+        assert main(words) == 130

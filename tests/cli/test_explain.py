@@ -126,7 +126,7 @@ def test_of_classes_and_blends_it_says_what_is_explained(tmp_path, capsys):
     output = tmp_path / "why.html"
     assert explain(tmp_path / "a.ckpt", output, "CCO", "--target", "b") == 0
     text = output.read_text(encoding="utf-8")
-    assert re.search(r"probability 0\.\d+, log-odds", text)
+    assert re.search(r"predicted 0\.\d+ mol/L, by the network \S+ log-odds", text)
     assert "contribution to b [log-odds]" in text
     share = "explained is the value of the network, without the trees of the blend"
     assert share in text
@@ -172,19 +172,16 @@ def test_of_a_standardized_molecule_it_is_said_which_atoms_are_explained(tmp_pat
 
 
 def test_where_nothing_stands_the_page_has_no_smiles(model, tmp_path):
+    """And where nothing could be explained the status is 1."""
     empty, output = tmp_path / "in.parquet", tmp_path / "why.html"
+    for smiles in ([], ["xx", "C1CC"]):
+        source = table(tmp_path, smiles)
+        assert explain(model, output, "-i", source, "--quiet", "--overwrite") == 1
+        assert len(rows_of(output)) == len(smiles)
     pandas.DataFrame({"smiles": ["CN", None]}).to_parquet(empty)
     for source in (empty, write_csv(tmp_path / "in.csv", [["smiles"], ["CN"], ["CO", "1"]])):
         assert explain(model, output, "-i", source, "--quiet", "--overwrite") == 0
         assert output.read_text(encoding="utf-8").count("<code></code>") == 1
-
-
-@pytest.mark.parametrize("smiles", [[], ["xx", "C1CC"]])
-def test_status_is_1_where_nothing_could_be_explained(model, tmp_path, smiles):
-    source = table(tmp_path, smiles)
-    assert explain(model, tmp_path / "why.html", "-i", source, "--quiet") == 1
-    assert len(rows_of(tmp_path / "why.html")) == len(smiles)
-    assert Page((tmp_path / "why.html").read_text(encoding="utf-8")).open == []
 
 
 MISTAKES = """
@@ -194,8 +191,6 @@ folder.html is a directory      CCO -o folder.html
 none/why.html                   CCO -o none/why.html
 did you mean 'property'?        CCO -o a.html --target propertie
 did you mean 'int               CCO -o a.html --method gradients
---jobs is for tables            CCO -o a.html --jobs 2
-there is no file none.csv       -i none.csv -o a.html
 """.strip().splitlines()
 
 

@@ -153,8 +153,8 @@ def test_with_folds_it_is_measured_on_all_but_the_test_split(
     assert [part["targets"][0]["labels"] for part in parts] == [40, 120]
     # Errors of neighbors are known where each molecule was held out once.
     assert ["errors" in part for part in parts] == [False, True]
-    assert [part["uses"] for part in parts] == [["apart"], ["apart"]]
-    assert read_checkpoint(seeds.run)[CONFIDENCE]["uses"] == ["spread", "apart"]
+    assert [[*part["uses"]] for part in parts] == [["apart"], ["apart"]]
+    assert [*read_checkpoint(seeds.run)[CONFIDENCE]["uses"]] == ["spread", "apart"]
     assert [len(part["neighbors"]["sizes"]) for part in parts] == [80, 120]
     members = [folds.run / "members" / f"seed{seed}" for seed in (0, 1)]
     assert not any(CONFIDENCE in read_checkpoint(one) for one in members)

@@ -39,32 +39,6 @@ def test_rows_come_back_in_order_with_values_and_reasons(model, tmp_path, capsys
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "out.csv"]
 
 
-@pytest.mark.parametrize("suffix", ["csv.gz", "parquet"])
-def test_formats_agree(model, tmp_path, suffix):
-    source, first, second = table(tmp_path), tmp_path / f"a.{suffix}", tmp_path / "b.csv"
-    assert main([str(model), "-i", str(source), "-o", str(first), "--quiet"]) == 0
-    direct = tmp_path / "direct.csv"
-    assert main([str(model), "-i", str(source), "-o", str(direct), "--quiet"]) == 0
-    with open_table(first) as read, open_table(direct) as plain:
-        assert read.columns == plain.columns
-        for one, other in zip(read, plain, strict=True):
-            assert ["" if cell is None else str(cell) for cell in one.cells] == list(other.cells)
-    assert main([str(model), "-i", str(first), "-o", str(second), "--quiet"]) == 0
-    assert rows_of(second)[0][-3:] == ["pred_property_2", "warning_2", "error_2"]
-
-
-@pytest.mark.parametrize(("delimiter", "suffix"), [(";", "csv"), ("|", "csv"), (";", "tsv")])
-def test_csv_keeps_its_delimiter_and_byte_order_mark(model, tmp_path, delimiter, suffix):
-    source, output = tmp_path / "in.csv", tmp_path / f"out.{suffix}"
-    source.write_text(f'\ufeffSMILES{delimiter}note\nCCO{delimiter}"a, b|c"\n', encoding="utf-8")
-    assert main([str(model), "-i", str(source), "-o", str(output), "--quiet"]) == 0
-    expected = "\t" if suffix == "tsv" else delimiter
-    header, row = output.read_text(encoding="utf-8").splitlines()
-    names = ["\ufeffSMILES", "note", "pred_property", "warning", "error"]
-    assert header == expected.join(names)
-    assert row.startswith(f'CCO{expected}"a, b|c"{expected}')
-
-
 @pytest.mark.parametrize("suffix", ["csv", "xlsx", "parquet"])
 def test_molecules_of_the_command_line_go_into_a_file(model, tmp_path, capsys, suffix):
     output = tmp_path / f"a.{suffix}"
@@ -217,27 +191,19 @@ cannot be written                        {model} -i {table} -o {folder}/no/out.c
 'smile' (did you mean 'SMILES'?)         {model} -i {table} --smiles_column smile
 first line has 'CCO'                     {model} -i {headless}
 column of SMILES with --smiles_column    {model} -i {headless_of_two}
-no column 'y'                            {model} -i {table} --evaluate y
 --evaluate names 2 columns               {model} -i {table} --evaluate id --evaluate id
 --batch_size is 0                        {model} CCO --batch_size 0
 invalid choice: 'xls'                    {model} -i {table} --input_format xls
 SDF can only be written                  {model} -i {table} -o {folder}/out.sdf
---resume needs an input file             {model} -i {table} --resume
-see predict.py info --help               info --markdown
-expected one argument                    {model} -i
 device 'tpu'                             {model} CCO --device tpu
 --jobs is for tables                     {model} CCO --jobs 2
---jobs is 0                              {model} -i {table} --jobs 0
 --shard is 0/3                           {model} -i {table} --shard 0/3
---shard is 4/3                           {model} -i {table} --shard 4/3
 --shard is 3: give K/N                   {model} -i {table} --shard 3
 --shard needs an input file              {model} -i - --shard 1/2
---shard is for tables                    {model} CCO --shard 1/2
 leave it out with --shard                {model} -i {table} --evaluate id --shard 1/2
 --num_actors is for --ray                {model} CCO --num_actors 2
 give -i DIR -o DIR                       {model} -i {folder} --ray
 --shard is not for --ray                 {model} -i {folder} -o out --ray --shard 1/2
---resume is not for --ray                {model} -i {folder} -o out --ray --resume
 --num_actors is 0                        {model} -i {folder} -o out --ray --num_actors 0
 """.strip().splitlines()
 
@@ -265,13 +231,6 @@ def test_status_tells_when_nothing_could_be_predicted(molecules, status, model, 
     source.write_text("\n".join(["smiles", *molecules]) + "\n")
     assert main([str(model), "-i", str(source), "-o", str(tmp_path / "out.csv")]) == status
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 1 + len(molecules)
-
-
-def test_a_column_may_be_called_like_a_molecule(model, tmp_path, capsys):
-    source = tmp_path / "in.csv"
-    source.write_text("CN\nCCC\n")
-    assert main([str(model), "-i", str(source), "--smiles_column", "CN", "--quiet"]) == 0
-    assert capsys.readouterr().out.splitlines()[1].startswith("CCC,")
 
 
 def test_an_output_through_a_link_to_the_input_is_refused(model, tmp_path, capsys):

@@ -10,9 +10,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-import torch
-from predict_tables import SMILES, interrupt, rows_of, table, write_csv
-from reference.checkpoints import make_checkpoint
+from predict_tables import SMILES, interrupted, rows_of, table, write_csv
 from reference.processes import REPOSITORY, run_python
 from tiny_run import refused
 
@@ -43,7 +41,7 @@ def test_damaged_input_keeps_what_was_predicted(model, tmp_path, capsys, small_c
     ("suffix", "calls"), [("csv", 0), ("csv", 2), ("tsv", 1), ("csv.gz", 1), ("csv.gz", 2)]
 )
 def test_interrupted_job_continues_to_the_identical_file(
-    model, tmp_path, capsys, monkeypatch, small_chunks, suffix, calls
+    model, tmp_path, capsys, small_chunks, suffix, calls
 ):
     source = tmp_path / "in.csv"  # what separates the cells is known when it goes on
     source.write_text("smiles|y\n" + "".join(f"{one}|{len(one)}\n" for one in SMILES))
@@ -52,9 +50,7 @@ def test_interrupted_job_continues_to_the_identical_file(
     assert main([str(model), *options, "-o", str(whole)]) == 0
     uninterrupted = capsys.readouterr()
 
-    with monkeypatch.context() as patch:
-        interrupt(patch, calls)
-        assert main([str(model), *options, "-o", str(output)]) == 130
+    interrupted([str(model), *options, "-o", str(output)], calls)
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert not output.exists()
@@ -79,23 +75,13 @@ def test_interrupted_job_continues_to_the_identical_file(
     assert not list(tmp_path.glob("*partial*")) + list(tmp_path.glob("*progress*"))
 
 
-def test_a_job_is_not_continued_with_something_else(
-    model, tmp_path, capsys, monkeypatch, small_chunks
-):
+def test_a_job_is_not_continued_with_something_else(model, tmp_path, capsys, small_chunks):
     source, output = table(tmp_path), tmp_path / "out.csv"
     arguments = [str(model), "-i", str(source), "-o", str(output), "--jobs", "1"]
-    with monkeypatch.context() as patch:
-        interrupt(patch, 1)
-        assert main(arguments) == 130
+    interrupted(arguments, 1)
     partial = (tmp_path / "out.csv.partial").read_bytes()
     words = (*arguments, "--resume")
     assert "another options" in refused(capsys, main, *words, "--max_atoms", "7")
-    other = tmp_path / "other.ckpt"
-    torch.manual_seed(1)
-    torch.save(make_checkpoint(), other)
-    assert "another model" in refused(capsys, main, other, *words[1:])
-    source.write_text(source.read_text() + "12,CCC\n")
-    assert "another input" in refused(capsys, main, *words)
     assert (tmp_path / "out.csv.partial").read_bytes() == partial
     progress = tmp_path / "out.csv.progress.json"
     state = json.loads(progress.read_text())
@@ -106,7 +92,7 @@ def test_a_job_is_not_continued_with_something_else(
     progress.write_text("{")
     assert "is damaged" in refused(capsys, main, *words)
     assert main([*arguments, "--overwrite", "--quiet"]) == 0
-    assert len(rows_of(output)) == len(SMILES) + 2
+    assert len(rows_of(output)) == len(SMILES) + 1
 
 
 def test_what_decides_the_rows_identifies_a_job(tmp_path):
@@ -125,16 +111,16 @@ def test_what_decides_the_rows_identifies_a_job(tmp_path):
     for identity in changed:
         assert [name for name in first if identity[name] != first[name]] == ["options"]
     source.write_bytes(source.read_bytes()[:-2] + b"N\n")  # of the same size, beyond a megabyte
-    assert identify(job, checkpoint, 8, "cuda:0")["input"] != first["input"]
+    checkpoint.write_bytes(b"another")
+    changed = identify(job, checkpoint, 8, "cuda:0")
+    assert {name for name in first if changed[name] != first[name]} == {"input", "model"}
 
 
-def test_a_job_that_evaluates_begins_anew(model, tmp_path, capsys, monkeypatch, small_chunks):
+def test_a_job_that_evaluates_begins_anew(model, tmp_path, capsys, small_chunks):
     source, output = table(tmp_path), tmp_path / "out.csv"
     words = [str(model), "-i", str(source), "-o", str(output), "--evaluate", "id"]
     assert "no --evaluate" in refused(capsys, main, *words, "--resume")
-    with monkeypatch.context() as patch:
-        interrupt(patch, 2)
-        assert main(words) == 130
+    interrupted(words, 2)
     assert "the output is incomplete" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [source]
 

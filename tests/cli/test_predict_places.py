@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from predict_tables import interrupt
+from predict_tables import interrupted
 from reference.processes import REPOSITORY, run_python
 from tiny_run import refused
 
@@ -72,52 +72,40 @@ def test_an_output_that_is_a_pipe_is_written_to(model, source, tmp_path):
 
 
 def test_the_command_that_is_offered_continues_also_over_an_old_output(
-    model, source, tmp_path, capsys, monkeypatch
+    model, source, tmp_path, capsys
 ):
     whole, output = tmp_path / "whole.csv", tmp_path / "out.csv"
     assert main([model, "-i", str(source), "-o", str(whole), "--quiet"]) == 0
     output.write_text("old")
-    with monkeypatch.context() as patch:
-        interrupt(patch, 2)
-        assert main([model, "-i", str(source), "-o", str(output), "--overwrite"]) == 130
+    interrupted([model, "-i", str(source), "-o", str(output), "--overwrite"], 2)
     assert output.read_text() == "old"
     again = shlex.split(capsys.readouterr().err.partition("python predict.py ")[2])
-    with monkeypatch.context() as patch:
-        interrupt(patch, 0)
-        assert main(again) == 130  # nothing new: it can still be continued
+    interrupted(again, 0)  # nothing new: it can still be continued
     assert main(again) == 0
     assert output.read_bytes() == whole.read_bytes()
     assert f"{ROWS} rows, {ROWS} predicted" in capsys.readouterr().err
 
 
-def test_what_an_earlier_job_left_does_not_mislead_a_new_one(
-    model, source, tmp_path, capsys, monkeypatch
-):
+def test_what_an_earlier_job_left_does_not_mislead_a_new_one(model, source, tmp_path, capsys):
     """Nor one that cannot be resumed, in whose rows the earlier one would go on."""
     output = tmp_path / "out.csv"
     progress = output.with_name("out.csv.progress.json")
     arguments = [model, "-i", str(source), "-o", str(output)]
-    with monkeypatch.context() as patch:
-        interrupt(patch, 3)
-        assert main(arguments) == 130
-        assert main([*arguments, "--overwrite"]) == 130  # before its first rows
+    interrupted(arguments, 3)
+    interrupted([*arguments, "--overwrite"], 0)  # before its first rows
     assert not progress.exists()
     assert main([*arguments, "--resume"]) == 0
     assert len(output.read_text().splitlines()) == ROWS + 1
-    with monkeypatch.context() as patch:
-        interrupt(patch, 2)
-        assert main([*arguments, "--overwrite"]) == 130
+    interrupted([*arguments, "--overwrite"], 2)
     assert progress.exists()
     assert main([model, "CCO", "-o", str(output), "--overwrite"]) == 0
     assert not progress.exists()
 
 
-def test_parquet_cannot_be_continued(model, source, tmp_path, monkeypatch, capsys):
+def test_parquet_cannot_be_continued(model, source, tmp_path, capsys):
     output = tmp_path / "out.parquet"
     arguments = [model, "-i", str(source), "-o", str(output)]
-    with monkeypatch.context() as patch:
-        interrupt(patch, 2)
-        assert main(arguments) == 130
+    interrupted(arguments, 2)
     assert "16 rows; the output is incomplete" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [source]
     (tmp_path / "out.parquet.partial").write_bytes(b"PAR1 and then it was killed")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from predict_tables import SMILES, interrupt, table, table_of_many
+from predict_tables import SMILES, interrupted, table, table_of_many
 from tiny_run import refused
 
 from graphormer_sepnorm.cli.predict import main
@@ -51,31 +51,15 @@ def test_a_shard_without_rows_is_a_table_without_rows(model, tmp_path, small_chu
     assert counts.count(0) == 2
 
 
-def test_an_interrupted_shard_continues_as_that_shard(
-    model, tmp_path, capsys, monkeypatch, small_chunks
-):
+def test_an_interrupted_shard_continues_as_that_shard(model, tmp_path, capsys, small_chunks):
     source = table_of_many("csv", tmp_path)
     whole, output = tmp_path / "whole.csv", tmp_path / "out.csv"
     options = [str(model), "-i", str(source), "--jobs", "1", "--shard", "2/3"]
     assert main([*options, "-o", str(whole)]) == 0
     options += ["-o", str(output)]
-    with monkeypatch.context() as patch:
-        interrupt(patch, 2)
-        assert main(options) == 130
+    interrupted(options, 2)
     capsys.readouterr()
     other = ["3/3" if word == "2/3" else word for word in options]
     assert "started with another options" in refused(capsys, main, *other, "--resume")
     assert main([*options, "--resume"]) == 0
     assert output.read_bytes() == whole.read_bytes()
-
-
-def test_progress_is_that_of_the_shard(model, tmp_path, monkeypatch, small_chunks):
-    shown = []
-    line = "graphormer_sepnorm.formatting.StatusLine"
-    monkeypatch.setattr(f"{line}.is_due", lambda self: True)
-    monkeypatch.setattr(f"{line}.show", lambda self, text: shown.append(text))
-    source = table_of_many("csv", tmp_path)
-    options = [str(model), "-i", str(source), "-o", str(tmp_path / "out.csv")]
-    assert main([*options, "--shard", "3/3"]) == 0
-    assert "100%" in shown[-1]
-    assert shown[-1].startswith("19 rows predicted")

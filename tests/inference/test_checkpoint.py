@@ -1,11 +1,9 @@
-"""A checkpoint that is damaged or crafted is one line: it takes no memory, and runs nothing."""
+"""A checkpoint that is damaged or crafted is one line, and runs nothing."""
 
 from __future__ import annotations
 
-import copy
 import pickle
 import re
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import pytest
 import torch
 from reference.checkpoints import make_checkpoint, replaced
 from reference.confidence import confidence
-from reference.processes import run_python
 from reference.trees import boosted_trees
 
 from graphormer_sepnorm.baselines.blend import Blend
@@ -27,13 +24,6 @@ from graphormer_sepnorm.inference.checkpoint import (
 )
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.runs.directory import find_checkpoint
-
-
-class Allocates:
-    """What a pickle can ask for that torch gives even where only plain values are allowed."""
-
-    def __reduce__(self) -> tuple:
-        return bytearray, (1 << 40,)
 
 
 class Runs:
@@ -82,26 +72,20 @@ def test_run_directory_means_its_best_checkpoint(tmp_path: Path) -> None:
     [
         ((), [1, 2], "not a checkpoint"),
         ((), {"state_dict": {}}, "not a checkpoint"),
-        (("state_dict",), {}, "the weights are of 0"),
+        (("state_dict",), {}, "damaged"),
         ((KEY, "format_version"), 99, "checkpoint format 99"),
         ((KEY,), {"format_version": 3, "model": {}}, "incomplete: task, target_mean"),
         *(((KEY, part), 7, "damaged") for part in ("model", "task", "vocabulary")),
         *(((part,), value, "damaged") for part in (BLEND, CONFIDENCE) for value in (7, "x" * 9999)),
-        ((BLEND,), torch.ones(3), "damaged"),
-        ((KEY, "task"), None, "damaged"),
-        ((KEY, "model", "layers"), 10**7, "layers is 10000000"),
-        ((KEY, "model", "path_rows"), 10**8, "path_weight"),
-        ((KEY, "model", "walk_steps"), 10**8, "100000000]"),
         ((KEY, "model", "color"), 3, "color.*: use the version .* or train again$"),
         ((KEY, "model", "norm"), "cn", "'cn'.*: use the version .* or train again$"),
         ((KEY, "featurizer"), "molecule-9", "molecule-9.*: use the version .* or train again$"),
         ((KEY, "vocabulary", "atoms"), [[1], [2]], "vocabulary.atoms"),
         ((KEY, "vocabulary", "bonds"), [[1], [0], [99]], "vocabulary.bonds"),
-        (("members",), "x", "the weights are of 0"),
-        (("members",), [{}], "the weights are of 0"),
-        (("members",), [{}] * 64, "65 members"),
+        ((CONFIDENCE, "neighbors", "environments"), torch.tensor([2048]), "not below 2048"),
+        (("members",), [{}], "damaged"),
         (("members", 0, "readout.weight"), torch.ones(3), "readout.weight"),
-        (("members", 0, "more"), torch.ones(3), "model.more"),
+        (("members", 0, "more"), torch.ones(3), "more"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -112,11 +96,18 @@ def test_a_wrong_part_is_one_line(
     assert re.search(said, refused(save(tmp_path / "a.ckpt", content)))
 
 
-@pytest.mark.parametrize("stored", [0, 10, 500, 0.5, 0.99])
-def test_truncated_file_is_refused(stored: float, whole: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("stored", [0, 500, 0.5, 0.99, None])
+def test_truncated_file_is_refused(
+    stored: float | None, whole: dict[str, Any], tmp_path: Path
+) -> None:
+    """None: one byte in it is another one."""
     path = save(tmp_path / "a.ckpt", whole)
-    content = path.read_bytes()
-    path.write_bytes(content[: stored if stored >= 1 else int(stored * len(content))])
+    content = bytearray(path.read_bytes())
+    if stored is None:
+        content[len(content) // 2] ^= 1
+    else:
+        del content[int(stored if stored >= 1 else stored * len(content)) :]
+    path.write_bytes(content)
     assert "damaged" in refused(path)
 
 
@@ -137,42 +128,3 @@ def test_what_is_not_there_is_one_line(tmp_path: Path) -> None:
         read_checkpoint(tmp_path)
     with pytest.raises(CheckpointError, match=r"^NCC\(=O\).*\.\.\.: File name too long$"):
         read_checkpoint("NCC(=O)" * 50)  # a long SMILES, where the model was forgotten
-
-
-def test_what_is_large_by_a_number_takes_little_memory(
-    whole: dict[str, Any], tmp_path: Path
-) -> None:
-    """In a process that may take little more memory than torch itself."""
-    save(tmp_path / "allocates.ckpt", whole | {"more": Allocates()})
-    save(tmp_path / "runs.ckpt", whole | {"more": Runs()})
-    save(tmp_path / "layers.ckpt", replaced(whole, (KEY, "model", "layers"), 10**7))
-    many = copy.deepcopy(whole)
-    many[KEY]["model"] |= {"path_rows": 10**8, "degree_rows": 10**9}
-    save(tmp_path / "rows.ckpt", many)
-    save(tmp_path / "walks.ckpt", replaced(whole, (KEY, "model", "walk_steps"), 10**8))
-    stored = save(tmp_path / "stored", whole | {"more": torch.zeros(1 << 25)})
-    with (
-        zipfile.ZipFile(stored) as plain,
-        zipfile.ZipFile(tmp_path / "compressed.ckpt", "w", zipfile.ZIP_DEFLATED) as packed,
-    ):
-        for member in plain.infolist():
-            packed.writestr(member.filename, plain.read(member))
-    program = (
-        "import pathlib, resource\n"
-        "from graphormer_sepnorm.errors import CheckpointError\n"
-        "from graphormer_sepnorm.inference.checkpoint import read_checkpoint\n"
-        "before = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
-        "resource.setrlimit(resource.RLIMIT_AS, (before + (64 << 20),) * 2)\n"
-        "for file in sorted(pathlib.Path().glob('*.ckpt')):\n"
-        "    try:\n        read_checkpoint(file)\n"
-        "    except CheckpointError as error:\n        print(error)\n"
-        "        assert not isinstance(error.__cause__, MemoryError)\n"
-    )
-    done = run_python("-c", program, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    lines = {line.partition(".")[0]: line for line in done.stdout.splitlines()}
-    assert [*lines] == ["allocates", "compressed", "layers", "rows", "runs", "walks"]
-    assert "the weights are of 2" in lines["layers"]
-    assert "has shape" in lines["rows"]  # and no word of memory
-    assert "has shape" in lines["walks"]
-    assert not (tmp_path / "ran").exists()

@@ -53,17 +53,14 @@ def test_rows_without_a_prediction_and_those_of_training_are_counted() -> None:
     assert "(1 rows; 1 with a label but no prediction)" in result.text()
     assert "fingerprint" not in result.text()
     result.known = 2
-    assert "2 rows have the fingerprint of a molecule that" in result.text()
+    assert "2 rows with the fingerprint of a molecule that" in result.text()
 
 
 @pytest.mark.parametrize(
     ("zero", "one", "cells"),
     [
         ("-1", "1", [1, -1, "-1.0", None]),
-        ("-1", "1", ["yes", -1, "-1", None]),
         ("01", "1", ["1", "01", " 01", None]),
-        ("active", "positive", ["positive", "active", "active", ""]),
-        ("bad", "true", ["true", "bad", "bad", "NA"]),
         ("bad", "true", ["True", "Bad", "no", ""]),
         ("active", "inactive", ["Inactive", "active", "Active", ""]),
         ("None", "Severe", ["Severe", "None", "none", None]),

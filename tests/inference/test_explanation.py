@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pandas
 import pytest
@@ -13,13 +11,12 @@ from reference.models import EVERYTHING
 from reference.trees import boosted_trees
 
 from graphormer_sepnorm.baselines.blend import Blend
-from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.inference import batching, explain
 from graphormer_sepnorm.inference.checkpoint import BLEND, KEY, joined
 from graphormer_sepnorm.inference.explain import METHODS, Explainer
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.pages.explanation import page_of
 from graphormer_sepnorm.uncertainty.calibration import Calibration, Map
 from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
 
@@ -54,6 +51,9 @@ def test_rows_keep_their_places_and_bad_ones_say_why(predictor, method):
     values = np.array([[one.prediction, one.value] for one in found.molecules])
     np.testing.assert_allclose(values[GOOD], predicted.values[GOOD].repeat(2, 1), rtol=1e-5)
     assert np.isnan(values[[2, 4, 5]]).all()
+    assert "<svg" in found.molecules[0]._repr_svg_()
+    assert found.molecules[2]._repr_svg_() is None
+    assert predictor.explain([]).molecules == ()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -74,14 +74,6 @@ def test_contributions_follow_their_atoms(predictor, method):
     assert one.fragments == ((0, 1, 2), (3,), tuple(range(4, 10)))
     assert one.of_fragments.sum() == pytest.approx(one.contributions.sum(), rel=1e-6)
     assert sorted(one.of_fragments) == pytest.approx(sorted(two.of_fragments), rel=1e-3, abs=1e-4)
-
-
-def test_what_has_no_prediction_has_no_contributions():
-    checkpoint = make_checkpoint()
-    checkpoint[KEY]["target_std"] = [float("inf")]
-    (found,) = Predictor(checkpoint, "cpu").explain(["CCO"]).molecules
-    assert found.error == "the model gives no finite value for it"
-    assert len(found.contributions) == len(found.fragments) == 0
 
 
 def test_atoms_of_zinc_are_those_of_the_smiles():
@@ -198,17 +190,6 @@ def test_columns_that_hold_no_numbers_are_named(given):
             ask(["CO", "CC"], columns={"pH": given})
 
 
-def test_what_cannot_be_explained_is_said():
-    two = Predictor(make_checkpoint(targets=("logS", "logP")), "cpu")
-    for words, said in (
-        ((), "logS, logP"),
-        (("logp",), "did you mean 'logP'"),
-        (("logS", "leave_one_out"), "did you mean 'leave_one_f"),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            two.explain("CCO", *words)
-
-
 @pytest.mark.parametrize(
     ("norm", "method"),
     [("bn+bn", "integrated_gradients"), ("ln+bn", "integrated_gradients")]
@@ -219,21 +200,3 @@ def test_the_default_is_by_the_norm_of_the_atoms(norm, method):
     found, expected = predictor.explain("CCO"), predictor.explain("CCO", method=method)
     assert found.method == method
     np.testing.assert_array_equal(contributions_of(found), contributions_of(expected))
-
-
-def test_nothing_gives_nothing(predictor):
-    assert predictor.explain([]).molecules == ()
-
-
-def test_the_bar_of_a_page_knows_that_later_molecules_may_be_beyond_it(predictor):
-    (one,) = predictor.explain("CO").molecules
-    chunks = ([replace(one, contributions=np.full(2, size))] for size in (0.2, 5.0))
-    text = "".join(page_of(Explainer(predictor), "model", chunks))
-    assert "<span>≤ \N{MINUS SIGN}0.2</span><span>0</span><span>≥ +0.2</span>" in text
-    assert text.count("<svg") == 2
-
-
-def test_an_explanation_draws_itself(predictor):
-    good, bad = predictor.explain(["CCO", "no molecule"]).molecules
-    assert "<svg" in good._repr_svg_()
-    assert bad._repr_svg_() is None

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pandas
+import pyarrow
 import pytest
 import torch
 from rdkit import Chem
@@ -56,10 +57,16 @@ def test_rows_keep_their_places_and_bad_ones_say_why(predictor):
 
 
 @pytest.mark.parametrize(
-    "form", [np.array, pandas.Series, iter, lambda smiles: pandas.DataFrame({"any": smiles})]
+    "form",
+    [
+        *(np.array, pandas.Series, iter, pyarrow.array),
+        lambda smiles: pandas.DataFrame({"any": smiles}),
+        lambda smiles: [[one] for one in smiles],
+        lambda smiles: [Chem.MolFromSmiles(one) for one in smiles],
+    ],
 )
 def test_smiles_come_in_any_list(form, predictor):
-    smiles = ["CCO", "CCN", "c1ccccc1O"]
+    smiles = ["CCO", "CCN", "Oc1ccccc1"]
     expected = predictor.predict(smiles)
     found = predictor.predict(form(smiles))
     assert found.smiles == expected.smiles
@@ -154,14 +161,6 @@ def test_a_batch_of_graphs_goes_through_the_network(predictor):
     assert own.atoms.seen[0] == (5, 6, 7)  # C, N, O
 
 
-def test_molecules_of_rdkit_are_predicted(predictor):
-    smiles = ["CCO", CAFFEINE]
-    found = predictor.predict([Chem.MolFromSmiles(one) for one in smiles])
-    assert not any(found.errors)
-    np.testing.assert_allclose(found.values, predictor.predict(smiles).values, rtol=1e-5, atol=1e-5)
-    assert predictor.predict(Chem.MolFromSmiles("OCC")).smiles == ("CCO",)
-
-
 def test_predictions_are_shown_and_become_a_data_frame(predictor):
     for shown in (repr(predictor), repr(predictor.predict(["CCO"] * 50))):
         assert "property" in shown
@@ -224,10 +223,14 @@ def test_memory_of_a_batch_is_bounded(predictor, monkeypatch):
 def test_a_value_that_is_not_finite_is_an_error():
     checkpoint = make_checkpoint()
     checkpoint[KEY]["target_std"] = [float("inf")]
-    predictions = Predictor(checkpoint, "cpu").predict(["CCO", "C/C=C\\C"])
+    predictor = Predictor(checkpoint, "cpu")
+    predictions = predictor.predict(["CCO", "C/C=C\\C"])
     assert predictions.errors == ("the model gives no finite value for it",) * 2
     assert predictions.warnings == ("", "")  # of values
     assert np.isnan(predictions.values).all()
+    (explained,) = predictor.explain("CCO").molecules
+    assert explained.error == predictions.errors[0]
+    assert len(explained.contributions) == len(explained.fragments) == 0
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "gpu"])

@@ -11,7 +11,6 @@ from graphormer_sepnorm.uncertainty.conformal import (
     FEWEST_NEWEST,
     FEWEST_TO_SCALE,
     LEVELS,
-    MOST_SCORES,
     Intervals,
     limits_of,
 )
@@ -107,14 +106,6 @@ def test_the_expected_error_of_a_residual_has_not_seen_it() -> None:
     residuals, signals = made(FEWEST_TO_SCALE)
     intervals = Intervals.fit(residuals, signals, np.zeros(FEWEST_TO_SCALE), 3.0)
     np.testing.assert_allclose(intervals.expected(signals), np.abs(residuals).mean())
-
-
-def test_of_many_scores_quantiles_are_stored() -> None:
-    residuals, signals = made(3 * MOST_SCORES)
-    intervals = Intervals.fit(residuals, signals, parts(len(residuals)), 3.0)
-    assert (len(intervals.scores), intervals.labels) == (MOST_SCORES, len(residuals))
-    inside = np.abs(residuals) <= half(intervals, signals, 0.9)
-    assert inside.mean() == pytest.approx(0.9, abs=0.005)
 
 
 def assay(count: int, seed: int, side: int) -> tuple[np.ndarray, np.ndarray]:

@@ -65,24 +65,6 @@ def test_of_many_molecules_some_are_taken_always_the_same() -> None:
     assert found.rows[0, 0] == 7
 
 
-@pytest.mark.parametrize("stored", ["nothing", "smiles", "labels"])
-def test_all_goes_through_a_file(stored: str) -> None:
-    labels = np.random.default_rng(0).random((len(TRAINED), 2)) if stored == "labels" else None
-    smiles = [] if stored == "nothing" else TRAINED
-    numbers = 3 * np.arange(len(TRAINED)) + 70_000
-    sketch = Neighbors.of(fingerprints(TRAINED), numbers, smiles, labels)
-    plain = sketch.to_plain()
-    assert ("smiles" in plain, "labels" in plain) == (stored != "nothing", stored == "labels")
-    again = Neighbors.from_plain(plain)
-    assert again.smiles == sketch.smiles
-    np.testing.assert_array_equal(again.numbers, numbers)
-    if labels is not None:
-        np.testing.assert_array_equal(again.labels, labels)
-    pairs = zip(*(one.nearest(fingerprints(NEW), 3) for one in (again, sketch)), strict=True)
-    for found, expected in pairs:
-        np.testing.assert_array_equal(found, expected)
-
-
 def test_errors_of_neighbors_count_by_similarity_and_of_nothing_similar_the_mean_does() -> None:
     errors = np.array([1.0, 5.0, np.nan, 3.0])
     nearest = Nearest(
