@@ -12,7 +12,6 @@ import torch
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import (
-    beside,
     cannot_be_written,
     is_full,
     plain,
@@ -66,15 +65,6 @@ def test_a_link_stays_and_what_it_points_to_is_written(tmp_path: Path) -> None:
 def test_a_device_stays_one() -> None:
     write_text(Path("/dev/null"), "gone")
     assert not Path("/dev/null").is_file()
-
-
-def test_a_name_may_be_as_long_as_the_system_lets_it(tmp_path: Path) -> None:
-    for name in ("x" * 246, "x" * 255, "é" * 127):
-        write_text(tmp_path / name, "new")
-        assert (tmp_path / name).read_text() == "new"
-    assert beside(Path("a/b.csv"), ".partial") == Path("a/b.csv.partial")
-    one, other = ("x" * 250 + end for end in "yz")
-    assert beside(Path(one), ".partial") != beside(Path(other), ".partial")
 
 
 def test_room_is_asked_for_only_where_it_lacks() -> None:

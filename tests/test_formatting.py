@@ -12,7 +12,6 @@ from graphormer_sepnorm.formatting import (
     NONE,
     StatusLine,
     aligned,
-    clock,
     four_digits,
     in_figure,
     interval,
@@ -61,15 +60,6 @@ def test_numbers_of_tables() -> None:
     assert interval(-1, 2, 1) == f"{MINUS}1.0 to +2.0"
     assert mean_and_sd([2.0, 4.0, 9.0], 2) == "5.00 ± 3.61"
     assert (mean_and_sd([0.3], 1), mean_and_sd([], 1)) == (f"0.3 ± {NONE}", NONE)
-
-
-def test_seconds_are_rounded_and_carried() -> None:
-    assert [clock(seconds) for seconds in (0.4, 59.6, 3599.7, 90061)] == [
-        "0:00:00",
-        "0:01:00",
-        "1:00:00",
-        "1 d 1:01:01",
-    ]
 
 
 def test_names_are_listed_up_to_a_number_of_them_and_in_one_line() -> None:

@@ -184,7 +184,6 @@ def test_a_value_that_cannot_be_is_refused_by_name(option: str, value: str) -> N
     ("word", "meant"),
     [
         ("--model.layer", "--model.layers"),
-        ("--model.lr", "--model.learning_rate"),
         ("--norm", "--model.norm"),
         ("--epochs", "--trainer.max_epochs"),
     ],

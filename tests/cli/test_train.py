@@ -215,7 +215,7 @@ def test_mistakes_are_one_line_and_status_2(
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("model: [\n", "line 2: not a YAML file"),
+        ("model: [\n", "not a YAML file (while"),
         ("- 3\n", "expected sections such as data:"),
         ("model:\n  layerss: 3\n", "--model.layers"),
     ],
