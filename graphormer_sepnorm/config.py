@@ -15,7 +15,7 @@ import yaml
 
 from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
-from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.files import write_text
 from graphormer_sepnorm.formatting import in_a_line
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARIZATION, GraphormerConfig
@@ -353,11 +353,9 @@ def save_config(config: FitConfig, path: Path) -> None:
     """Write all options as a configuration file, whole or not at all.
 
     Raises:
-        OSError: It cannot be written.
+        DataError: It cannot be written.
     """
-    with replacing(path) as partial:
-        text = yaml.safe_dump(config.to_plain(), sort_keys=False, allow_unicode=True)
-        partial.write_text(text, encoding="utf-8")
+    write_text(path, yaml.safe_dump(config.to_plain(), sort_keys=False, allow_unicode=True))
 
 
 def read_yaml(

@@ -12,7 +12,6 @@ import torch
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import (
-    cannot_be_written,
     is_full,
     plain,
     read_json,
@@ -65,14 +64,6 @@ def test_a_link_stays_and_what_it_points_to_is_written(tmp_path: Path) -> None:
 def test_a_device_stays_one() -> None:
     write_text(Path("/dev/null"), "gone")
     assert not Path("/dev/null").is_file()
-
-
-def test_room_is_asked_for_only_where_it_lacks() -> None:
-    full = OSError(errno.ENOSPC, "No space left on device")
-    assert cannot_be_written("a", full).endswith("device): make room, or choose another place")
-    for number in (errno.EROFS, errno.EACCES, errno.ENOENT):
-        said = cannot_be_written("a", OSError(number, "why"))
-        assert said == "a cannot be written (why): choose another place"
 
 
 def test_numbers_that_json_does_not_know_are_null(tmp_path: Path) -> None:

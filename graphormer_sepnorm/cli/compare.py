@@ -36,10 +36,7 @@ _REFUSED = {
     "compare": (*OF_A_COMPARISON, "resume"),
     "crossvalidate": ("output", "resume", "data.folds", "data.fold"),
 }
-_OF_ALL_ARMS = {
-    verb: (*refused, "config", "data.split_seed", "seed_everything")
-    for verb, refused in _REFUSED.items()
-}
+_OF_ALL_ARMS = ("config", "data.split_seed", "seed_everything")
 _COMPARE = {
     "usage": "-c CONFIG.yaml --arms ARMS --seeds SEEDS -o DIR [options of fit]",
     "description": """\
@@ -115,7 +112,7 @@ def compare(arguments: list[str]) -> int:
         return make_report(directory, options.baseline)
     stored = Plan.read(directory / COMPARISON)
     base = _parse_base("compare", options.config, words, stored)
-    arms = parse_arms(options.arms, _OF_ALL_ARMS["compare"]) if options.arms is not None else ()
+    arms = _arms("compare", options.arms)
     seeds = parse_seeds(options.seeds) if options.seeds is not None else ()
     if stored is not None:
         plan = stored.with_more(base, arms, seeds)
@@ -159,8 +156,7 @@ def crossvalidate(arguments: list[str]) -> int:
     base = _parse_base("crossvalidate", options.config, words, stored)
     if base.data.table is None:
         raise ConfigError("folds are those of a table of your own: name it with --data.table")
-    refused = _OF_ALL_ARMS["crossvalidate"]
-    arms = parse_arms(options.arms, refused) if options.arms is not None else ()
+    arms = _arms("crossvalidate", options.arms)
     seeds = tuple(base.seed_everything + repeat for repeat in range(options.repeats))
     if stored is None:
         arms = arms or ONE_MODEL
@@ -229,6 +225,10 @@ def _parser(verb: str, texts: dict[str, str]) -> OneLineParser:
     return parser
 
 
+def _arms(verb: str, text: str | None) -> tuple[Arm, ...]:
+    return () if text is None else parse_arms(text, (*_REFUSED[verb], *_OF_ALL_ARMS))
+
+
 def _parse_base(
     verb: str, files: Sequence[str], words: Sequence[str], stored: Plan | None
 ) -> FitConfig:
@@ -273,8 +273,8 @@ def _train(directory: Path, plan: Plan, stored: Plan | None, jobs: int | None) -
         Interrupted: With what is finished.
     """
     runs = plan.runs(directory)
-    for arm, run in zip(plan.arms, runs if stored is None else [], strict=False):  # its first run
-        with _of_arm(arm):
+    if stored is None:
+        for run in runs[: len(plan.arms)]:  # the first of each arm
             look_at_training(run.config)
     silence_known_noise()
     from graphormer_sepnorm.runs import scheduler
@@ -336,20 +336,19 @@ def _prepare(plan: Plan, runs: list[RunSpec]) -> tuple[str, str]:
     fingerprint = metric = ""
     for arm, run in zip(plan.arms, runs, strict=False):  # the first run of each arm
         config = run.config
-        with _of_arm(arm):
-            folds = config.ensemble if config.ensemble_by == "folds" and config.ensemble > 1 else 0
-            # Reading a table can take a while, and the size of a batch does not matter to it.
-            length = config.model.max_path_length
-            key = repr((replace(config.data, batch_size=2), length, folds))
-            if key not in modules:
-                modules[key] = MoleculeDataModule(config.data, max_path_length=length)
-                if folds:
-                    modules[key].deal_members(MemberFolds(folds))
-            data = modules[key]
-            task = data.splits.task
-            for graphs in data.numbers.of_members or [data.numbers.validated]:
-                labels = data.store.targets[graphs]
-                monitored_metric(task, labels, config.metric, config.early_stopping)
+        folds = config.ensemble if config.ensemble_by == "folds" and config.ensemble > 1 else 0
+        # Reading a table can take a while, and the size of a batch does not matter to it.
+        length = config.model.max_path_length
+        key = repr((replace(config.data, batch_size=2), length, folds))
+        if key not in modules:
+            modules[key] = MoleculeDataModule(config.data, max_path_length=length)
+            if folds:
+                modules[key].deal_members(MemberFolds(folds))
+        data = modules[key]
+        task = data.splits.task
+        for graphs in data.numbers.of_members or [data.numbers.validated]:
+            labels = data.store.targets[graphs]
+            monitored_metric(task, labels, config.metric, config.early_stopping)
         metric = task.metric
         if fingerprint not in ("", data.splits.fingerprint):
             raise ConfigError(
@@ -358,17 +357,6 @@ def _prepare(plan: Plan, runs: list[RunSpec]) -> tuple[str, str]:
             )
         fingerprint = data.splits.fingerprint
     return fingerprint, metric
-
-
-@contextmanager
-def _of_arm(arm: Arm) -> Iterator[None]:
-    """Name the arm whose options an error is about."""
-    try:
-        yield
-    except GraphormerError as error:
-        if not arm.name:
-            raise
-        raise type(error)(f"arm '{arm.name}': {error}") from error
 
 
 @contextmanager

@@ -305,10 +305,7 @@ def geometry_of(run: RunDirectory, data: MoleculeDataModule) -> tuple[LayerGeome
     indices = np.concatenate([train, test])
     vocabulary = GraphVocabulary.from_plain(checkpoint[KEY]["vocabulary"])
     layers = collect_embeddings(model, data.store, vocabulary, indices, data.eval_batch_size)
-    properties = {
-        "atoms": data.store.num_atoms(indices),
-        "target": data.store.targets[indices, 0],
-    }
+    properties = {"atoms": data.store.num_atoms(indices), "target": data.store.targets[indices, 0]}
     tested = np.isin(indices, test)
     clouds = tuple(measured(name, *of, properties, tested) for name, of in layers.items())
     plain = [asdict(cloud) for cloud in clouds]

@@ -18,13 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from graphormer_sepnorm.compare import figures
 from graphormer_sepnorm.compare.arms import SIGNIFICANT
 from graphormer_sepnorm.compare.results import RESULTS, Results
-from graphormer_sepnorm.compare.statistics import (
-    CONFIDENCE,
-    Contrast,
-    chances,
-    mean_sd,
-    verdict,
-)
+from graphormer_sepnorm.compare.statistics import CONFIDENCE, Contrast, chances, mean_sd, verdict
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import (
     NONE,

@@ -7,7 +7,6 @@ import multiprocessing
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -25,17 +24,6 @@ from graphormer_sepnorm.runs.locks import RunLock
 with RunLock() as run:
     print(run.new(Path(sys.argv[1])), flush=True)
     time.sleep(60)
-"""
-RACER = """
-import sys, time
-from pathlib import Path
-from graphormer_sepnorm.runs.locks import RunLock
-while time.time() < float(sys.argv[2]):
-    pass
-with RunLock() as run:
-    path = run.new(Path(sys.argv[1]))
-    (path / "summary.json").write_text("{}")
-    print(path)
 """
 
 
@@ -97,13 +85,6 @@ def test_a_directory_at_work_is_taken_until_its_process_is_killed(tmp_path: Path
         run.reopen(tmp_path / "a")
         assert lock(tmp_path / "a" / LOCK) is None
     process.stdout.close()
-
-
-def test_of_processes_that_begin_at_once_each_has_its_own(tmp_path: Path) -> None:
-    begin = time.time() + 2
-    processes = [started(RACER, tmp_path / "a", begin) for _ in range(4)]
-    places = {process.communicate(timeout=60)[0].strip() for process in processes}
-    assert places == {str(tmp_path / name) for name in ("a", "a-2", "a-3", "a-4")}
 
 
 def wait_for(begun, end) -> None:
