@@ -15,7 +15,8 @@ import yaml
 
 from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
-from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.files import write_text
+from graphormer_sepnorm.formatting import in_a_line
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARIZATION, GraphormerConfig
 from graphormer_sepnorm.resources import config_path
@@ -264,17 +265,13 @@ class FitConfig(Options):
                 f"--seed_everything is {self.seed_everything}: with --ensemble {self.ensemble} it "
                 f"must be {most} or less"
             )
-        if self.ensemble > 1:
-            without = {
-                "trainer.fast_dev_run": self.trainer.fast_dev_run,
-                "trainer.num_nodes": self.trainer.num_nodes > 1,
-                "trainer.limit_val_batches 0": self.trainer.limit_val_batches == 0,
-            }
-            for name, given in without.items():
-                if given:
-                    raise ConfigError(
-                        f"--ensemble {self.ensemble} and --{name}: leave one of them out"
-                    )
+        trainer = self.trainer
+        alone = trainer.fast_dev_run or trainer.num_nodes > 1 or trainer.limit_val_batches == 0
+        if self.ensemble > 1 and alone:
+            raise ConfigError(
+                f"--ensemble {self.ensemble} goes with none of --trainer.fast_dev_run, "
+                "--trainer.num_nodes and --trainer.limit_val_batches 0"
+            )
 
     @classmethod
     def read(cls, name: str | Path, options: Mapping[str, Any] | None = None) -> Self:
@@ -356,11 +353,9 @@ def save_config(config: FitConfig, path: Path) -> None:
     """Write all options as a configuration file, whole or not at all.
 
     Raises:
-        OSError: It cannot be written.
+        DataError: It cannot be written.
     """
-    with replacing(path) as partial:
-        text = yaml.safe_dump(config.to_plain(), sort_keys=False, allow_unicode=True)
-        partial.write_text(text, encoding="utf-8")
+    write_text(path, yaml.safe_dump(config.to_plain(), sort_keys=False, allow_unicode=True))
 
 
 def read_yaml(
@@ -380,10 +375,7 @@ def read_yaml(
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        reason = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise ConfigError(f"{path}{line}: not a YAML file ({reason})") from error
+        raise ConfigError(f"{path}: not a YAML file ({in_a_line(str(error))})") from error
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: expected {expected}")
     return path, content

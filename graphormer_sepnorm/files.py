@@ -22,7 +22,6 @@ from graphormer_sepnorm.errors import DataError
 
 # Other names of the output that ``-`` is.
 STANDARD_OUTPUTS = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
-_LONGEST_NAME = 255  # bytes
 
 
 def is_stream(path: str | Path) -> bool:
@@ -38,15 +37,8 @@ def behind_link(path: Path) -> Path:
 
 
 def beside(path: Path, suffix: str, prefix: str = "") -> Path:
-    """Return the name of a file beside another one, which is that with something added.
-
-    If that is longer than names may be, most of it gives way to a digest.
-    """
-    name = f"{prefix}{path.name}{suffix}"
-    if len(os.fsencode(name)) > _LONGEST_NAME:
-        digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]
-        name = f"{prefix}{path.name[:40]}-{digest}{suffix}"
-    return path.with_name(name)
+    """Return the name of a file beside another one, which is that with something added."""
+    return path.with_name(f"{prefix}{path.name}{suffix}")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 
 TERMINAL_SECONDS, LOG_SECONDS = 1.0, 30.0
 PATIENCE_SECONDS = 2.0  # what takes less needs no line
@@ -16,11 +17,8 @@ _MOST_DECIMALS, _LARGE = 8, 1e7
 
 
 def clock(seconds: float) -> str:
-    """Say how long something takes: ``1:02:03``, ``2 d 1:02:03``."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    return f"{f'{days} d ' if days else ''}{hours}:{minutes:02}:{rest:02}"
+    """Say how long something takes: ``1:02:03``, ``2 days, 1:02:03``."""
+    return str(timedelta(seconds=round(seconds)))
 
 
 def in_a_line(text: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
+from graphormer_sepnorm.errors import ConfigError, did_you_mean
 
 _PACKAGE = Path(__file__).resolve().parent
 _CONFIGS = "configs", "*.yaml"
@@ -35,14 +35,8 @@ def config_path(name: str) -> Path:
 
 
 def sample_path() -> Path:
-    """Return the path of the bundled sample, a gzipped CSV file.
-
-    Raises:
-        DataError: It is missing, that is, the installation is damaged.
-    """
-    for path in _found("data", "sample.csv.gz").values():
-        return path
-    raise DataError(f"the bundled sample is not with {_PACKAGE}: install the package again")
+    """Return the path of the bundled sample, a gzipped CSV file."""
+    return _found("data", "sample.csv.gz")["sample.csv"]
 
 
 def _found(folder: str, pattern: str) -> dict[str, Path]:

@@ -1,4 +1,4 @@
-"""Standard output and error: closed, without a reader, of a notebook, of any encoding."""
+"""Standard output and error: closed, without a reader, of any encoding."""
 
 from __future__ import annotations
 
@@ -43,23 +43,6 @@ class _Dropping:
             if error.errno not in _NOBODY_READS:
                 raise
             to_nowhere(self._stream)
-
-
-class _Text:
-    """A stream of text, as a notebook has, that takes bytes."""
-
-    def write(self, data: bytes) -> None:
-        """Write UTF-8."""
-        sys.stdout.write(data.decode("utf-8", "replace"))
-
-    def flush(self) -> None:
-        """Write what is left."""
-        sys.stdout.flush()
-
-
-def standard_output() -> Any:
-    """Return standard output, for bytes."""
-    return getattr(sys.stdout, "buffer", None) or _Text()
 
 
 def to_nowhere(stream: Any) -> None:

@@ -58,9 +58,8 @@ class Options:
             object.__setattr__(self, field.name, value)
             wanted = _wrong(value, hints[field.name], field.metadata.get("range", {}))
             if wanted:
-                raise ConfigError(
-                    f"{self.section}{field.name} is {_shown(value)}: it must be {wanted}"
-                )
+                shown = value if is_number(value) else repr(value)
+                raise ConfigError(f"{self.section}{field.name} is {shown}: it must be {wanted}")
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -127,7 +126,3 @@ def _outside(value: Any, limits: dict[str, float]) -> str:
     if all(fits(value, limit) for (fits, _), limit in found):
         return ""
     return ", " + " and ".join(words.format(limit) for (_, words), limit in found)
-
-
-def _shown(value: Any) -> str:
-    return str(value) if is_number(value) else repr(value)

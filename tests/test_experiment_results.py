@@ -12,7 +12,6 @@ import pytest
 import yaml
 from reference.processes import REPOSITORY
 
-from graphormer_sepnorm.compare.report import write_report
 from graphormer_sepnorm.runs.directory import Record, RunDirectory, Session
 
 EXPERIMENTS = REPOSITORY / "docs" / "experiments"
@@ -33,14 +32,6 @@ def document(tmp_path: Path) -> Path:
     shutil.copyfile(EXPERIMENTS / "results.md", tmp_path / "results.md")
     (tmp_path / "records").mkdir()
     return tmp_path / "results.md"
-
-
-@pytest.mark.parametrize("name", ["esol", "factorial", "published-size", "zinc-subset"])
-def test_a_stored_comparison_makes_its_report_again(name: str, tmp_path: Path) -> None:
-    folder = EXPERIMENTS / "compare" / name
-    shutil.copy(folder / "results.json", tmp_path)
-    write_report(tmp_path)
-    assert (tmp_path / "summary.md").read_text() == (folder / "summary.md").read_text()
 
 
 def write_run(path: Path, seed: int, test: float, *words: str, finished: bool = True) -> None:

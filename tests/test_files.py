@@ -12,8 +12,6 @@ import torch
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import (
-    beside,
-    cannot_be_written,
     is_full,
     plain,
     read_json,
@@ -66,23 +64,6 @@ def test_a_link_stays_and_what_it_points_to_is_written(tmp_path: Path) -> None:
 def test_a_device_stays_one() -> None:
     write_text(Path("/dev/null"), "gone")
     assert not Path("/dev/null").is_file()
-
-
-def test_a_name_may_be_as_long_as_the_system_lets_it(tmp_path: Path) -> None:
-    for name in ("x" * 246, "x" * 255, "é" * 127):
-        write_text(tmp_path / name, "new")
-        assert (tmp_path / name).read_text() == "new"
-    assert beside(Path("a/b.csv"), ".partial") == Path("a/b.csv.partial")
-    one, other = ("x" * 250 + end for end in "yz")
-    assert beside(Path(one), ".partial") != beside(Path(other), ".partial")
-
-
-def test_room_is_asked_for_only_where_it_lacks() -> None:
-    full = OSError(errno.ENOSPC, "No space left on device")
-    assert cannot_be_written("a", full).endswith("device): make room, or choose another place")
-    for number in (errno.EROFS, errno.EACCES, errno.ENOENT):
-        said = cannot_be_written("a", OSError(number, "why"))
-        assert said == "a cannot be written (why): choose another place"
 
 
 def test_numbers_that_json_does_not_know_are_null(tmp_path: Path) -> None:

@@ -95,11 +95,6 @@ def test_direction_and_words() -> None:
     assert all(monitored(one.column) is one for one in METRICS.values())
     assert monitored("validation_rmse").best(2.0, 1.0) == 1.0
     assert monitored("validation_r2").best(2.0, 1.0) == 2.0
-    assert [METRICS[name].better for name in ("brier", "auroc", "loss")] == [
-        "lower",
-        "higher",
-        "lower",
-    ]
     rising = {name for name, one in METRICS.items() if one.higher_is_better}
     assert rising == {"r2", "spearman", "kendall", "auroc", "average_precision", "accuracy", "last"}
     assert METRICS["rmse"].shown(0.5, "eV") == "0.5000 eV"
@@ -129,18 +124,19 @@ def test_what_decides_on_the_best_checkpoint(task: Task, chosen: str | None, exp
     assert monitored_metric(task, labels, chosen).name == expected
 
 
-def test_labels_of_one_class_let_the_loss_decide() -> None:
-    assert monitored_metric(BINARY, np.ones((2, 2))).name == "loss"
-    with pytest.raises(ConfigError, match="no target has both classes among its labels there"):
-        monitored_metric(BINARY, np.ones((2, 2)), "auroc")
-
-
-def test_without_a_label_the_loss_decides() -> None:
-    """As of a validation split of bounds alone, which the loss counts."""
-    task = Task("regression", ("y",), ("",), "mae")
-    assert monitored_metric(task, np.full((3, 1), np.nan)).name == "loss"
-    with pytest.raises(ConfigError, match="no target has a label there"):
-        monitored_metric(task, np.full((3, 1), np.nan), "mae")
+@pytest.mark.parametrize(
+    ("task", "labels", "lacking"),
+    [
+        (BINARY, np.ones((2, 2)), "both classes among its labels"),
+        (VALUES, np.full((3, 2), np.nan), "a label"),  # a split of bounds, which the loss counts
+    ],
+)
+def test_labels_that_define_no_metric_let_the_loss_decide(
+    task: Task, labels: np.ndarray, lacking: str
+) -> None:
+    assert monitored_metric(task, labels).name == "loss"
+    with pytest.raises(ConfigError, match=f"no target has {lacking} there"):
+        monitored_metric(task, labels, task.metric)
 
 
 def test_choice_that_cannot_be_is_refused_in_one_line() -> None:

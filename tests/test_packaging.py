@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.metadata
 import os
 import platform
 import re
@@ -19,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from graphormer_sepnorm import __version__
-from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.resources import config_names, config_path, sample_path
 
@@ -31,11 +30,7 @@ PLACE = "import sysconfig; print(sysconfig.get_path('purelib'))"
 # Comes with the builds of torch that know a GPU, and is used where it is there.
 OPTIONAL = {"openpyxl", "ray", "pandas"}
 # Import names that are not the names of their distributions.
-DISTRIBUTIONS = {
-    "yaml": "pyyaml",
-    "sklearn": "scikit-learn",
-    "torch_geometric": "torch-geometric",
-}
+DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn", "torch_geometric": "torch-geometric"}
 
 
 def normalized(requirement: str) -> str:
@@ -78,11 +73,6 @@ def imported_names() -> dict[str, set[str]]:
     return names
 
 
-def test_lightning_is_not_an_older_one():
-    assert requirements()["lightning"] == "lightning>=2.6.6"
-    assert requirements()["torch"] == "torch>=2.11"
-
-
 def test_every_import_is_a_direct_dependency():
     named = set(requirements())
     for name, files in imported_names().items():
@@ -104,15 +94,6 @@ def test_constraints_are_exact_and_cover_the_dependencies():
     assert "torch==2.13.0" in lines
 
 
-def test_installed_versions_satisfy_the_ranges():
-    from packaging.requirements import Requirement
-
-    for line in requirements().values():
-        requirement = Requirement(line)
-        version = importlib.metadata.version(requirement.name)
-        assert requirement.specifier.contains(version), f"{line}, but {version} is installed"
-
-
 def test_every_package_is_listed():
     listed = set(PROJECT["tool"]["setuptools"]["packages"])
     folders = {
@@ -128,12 +109,9 @@ def test_resources_of_the_checkout():
     assert sample_path() == REPOSITORY / "data" / "sample.csv.gz"
 
 
-def test_missing_resources(monkeypatch, tmp_path):
+def test_a_missing_configuration():
     with pytest.raises(ConfigError, match=r"did you mean 'quickstart'\?"):
         config_path("quikstart")
-    monkeypatch.setattr("graphormer_sepnorm.resources._PACKAGE", tmp_path / "graphormer_sepnorm")
-    with pytest.raises(DataError, match="install the package again"):
-        sample_path()
 
 
 @pytest.fixture(scope="module")

@@ -72,7 +72,6 @@ SLIPS = {
     ("train", "crossvalidate", *FIT[2:], "missing.csv", "-o", "c"): "no file missing.csv",
     ("train", "compare", *FIT[2:], "a.csv", "--arms", "bn+ln,bn+bn", "-o", "c"): "no file",
     ("predict", "esl", "CCO"): "no such checkpoint or run directory: esl (did you mean 'esol'?)",
-    ("predict", "--model", "esol", "CCO"): "the model comes first",
     ("predict", "esol", "--jbos", "2", "CCO"): "(did you mean '--jobs'?)",
     ("predict", "esol", "CCO", "--max-atoms", "0"): "--max_atoms is 0",
     ("predict", "esol", "-i", "missing.csv"): "there is no file missing.csv",

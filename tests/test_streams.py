@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from graphormer_sepnorm.streams import standard_output, usable
+from graphormer_sepnorm.streams import usable
 
 
 def _without_reader() -> io.TextIOWrapper:
@@ -44,7 +44,7 @@ def test_a_closed_stream_takes_what_is_printed(monkeypatch):
     with usable(False):
         print("nowhere", flush=True)
         print("nowhere", file=sys.stderr, flush=True)
-        standard_output().write(b"nowhere")
+        sys.stdout.buffer.write(b"nowhere")
 
 
 def test_what_the_encoding_lacks_is_escaped(monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -36,43 +36,32 @@ _REFUSED = {
     "compare": (*OF_A_COMPARISON, "resume"),
     "crossvalidate": ("output", "resume", "data.folds", "data.fold"),
 }
-_OF_ALL_ARMS = {
-    verb: (*refused, "config", "data.split_seed", "seed_everything")
-    for verb, refused in _REFUSED.items()
-}
-_USAGE = {
-    "compare": "-c CONFIG.yaml --arms ARMS --seeds SEEDS -o DIR [options of fit]",
-    "crossvalidate": (
-        "-c CONFIG.yaml --data.table FILE [--folds K] [--repeats R] -o DIR [options of fit]"
-    ),
-}
-_DESCRIPTION = {
-    "compare": """\
+_OF_ALL_ARMS = ("config", "data.split_seed", "seed_everything")
+_COMPARE = {
+    "usage": "-c CONFIG.yaml --arms ARMS --seeds SEEDS -o DIR [options of fit]",
+    "description": """\
 Train every arm with every seed, each run a process of its own, and report what differs.
 
 The same seed gives all arms the same initial values, order of training and dropout. Options that
 are not listed here go to fit, for all arms: see train.py fit --help.
 """,
-    "crossvalidate": """\
+    "epilog": """\
+The same command again, or -o DIR alone, continues: finished runs stay, others go on from their last
+checkpoint. Seeds and arms can be added in this way.
+
+exit status: 0 all runs are finished, 1 some have failed, 130 interrupted
+""",
+}
+_CROSSVALIDATE = {
+    "usage": "-c CONFIG.yaml --data.table FILE [--folds K] [--repeats R] -o DIR [options of fit]",
+    "description": """\
 Train on every fold of a table, each a run and a process of its own, and report the results.
 
 The molecules are assigned to folds by scaffold, or at random with --data.split random. Each fold is
 the test split once; a tenth of the others is the validation split. Options that are not listed here
 go to fit: see train.py fit --help.
 """,
-}
-_EPILOG = {
-    "compare": """\
-The same command again, or -o DIR alone, continues: finished runs stay, others go on from their last
-checkpoint. Seeds and arms can be added in this way.
-
-exit status: 0 all runs are finished, 1 some have failed, 130 interrupted
-
-examples:
-  train.py compare -c configs/zinc_subset.yaml --arms sharenorm,sepnorm -o runs/zinc-compare
-  train.py compare -o runs/zinc-compare --seeds 4-7
-""",
-    "crossvalidate": """\
+    "epilog": """\
 In DIR: folds.csv (every test metric of every fold), out_of_fold.csv (every row of the table as the
 run predicts it that has not seen it; drawn in out_of_fold.png), summary.json, and the runs,
 DIR/repeat0/fold0 and so on. Each of them is a model for predict.py.
@@ -92,7 +81,7 @@ def compare(arguments: list[str]) -> int:
         GraphormerError: A user's mistake; nothing has been started.
         Interrupted: After Ctrl-C, SIGTERM or SIGHUP.
     """
-    parser = _parser("compare")
+    parser = _parser("compare", _COMPARE)
     parser.add_argument(
         "--arms",
         metavar="ARMS",
@@ -123,7 +112,7 @@ def compare(arguments: list[str]) -> int:
         return make_report(directory, options.baseline)
     stored = Plan.read(directory / COMPARISON)
     base = _parse_base("compare", options.config, words, stored)
-    arms = parse_arms(options.arms, _OF_ALL_ARMS["compare"]) if options.arms is not None else ()
+    arms = _arms("compare", options.arms)
     seeds = parse_seeds(options.seeds) if options.seeds is not None else ()
     if stored is not None:
         plan = stored.with_more(base, arms, seeds)
@@ -134,7 +123,7 @@ def compare(arguments: list[str]) -> int:
         plan = Plan(base, arms, seeds, arms[0].name)
     if options.baseline:
         plan = replace(plan, baseline=options.baseline)
-    return _train("compare", directory, plan, stored, options.jobs, lambda: make_report(directory))
+    return _train(directory, plan, stored, options.jobs)
 
 
 def crossvalidate(arguments: list[str]) -> int:
@@ -144,7 +133,7 @@ def crossvalidate(arguments: list[str]) -> int:
         GraphormerError: A user's mistake; nothing has been started.
         Interrupted: After Ctrl-C, SIGTERM or SIGHUP.
     """
-    parser = _parser("crossvalidate")
+    parser = _parser("crossvalidate", _CROSSVALIDATE)
     parser.add_argument("--folds", metavar="K", type=int, help=f"default: {FOLDS}")
     parser.add_argument(
         "--repeats",
@@ -167,8 +156,7 @@ def crossvalidate(arguments: list[str]) -> int:
     base = _parse_base("crossvalidate", options.config, words, stored)
     if base.data.table is None:
         raise ConfigError("folds are those of a table of your own: name it with --data.table")
-    refused = _OF_ALL_ARMS["crossvalidate"]
-    arms = parse_arms(options.arms, refused) if options.arms is not None else ()
+    arms = _arms("crossvalidate", options.arms)
     seeds = tuple(base.seed_everything + repeat for repeat in range(options.repeats))
     if stored is None:
         arms = arms or ONE_MODEL
@@ -182,14 +170,7 @@ def crossvalidate(arguments: list[str]) -> int:
         raise ConfigError(f"{stored.file} has no arms: remove --arms, or start elsewhere")
     else:
         plan = stored.with_more(base, arms, seeds)
-    return _train(
-        "crossvalidate",
-        directory,
-        plan,
-        stored,
-        options.jobs,
-        lambda: report_folds(plan, directory),
-    )
+    return _train(directory, plan, stored, options.jobs)
 
 
 def pool(arguments: list[str]) -> int:
@@ -208,8 +189,6 @@ def pool(arguments: list[str]) -> int:
     add("directories", metavar="DIR", nargs="+", type=_path, help="of compare or crossvalidate")
     add("-o", "--output", metavar="FILE", type=_path, help="write the table there too, as CSV")
     options = parser.parse_args(arguments)
-    for directory in options.directories:
-        _require_directory(directory)
     from graphormer_sepnorm.compare import pooling
 
     with _writing_reports(options.output or Path()):
@@ -222,11 +201,10 @@ def _path(text: str) -> Path:
     return Path(text).expanduser()
 
 
-def _parser(verb: str) -> OneLineParser:
+def _parser(verb: str, texts: dict[str, str]) -> OneLineParser:
     """Return a parser with the options that both verbs have."""
-    usage = f"train.py {verb} {_USAGE[verb]}"
-    texts = {"usage": usage, "description": _DESCRIPTION[verb], "epilog": _EPILOG[verb]}
-    parser = OneLineParser(prog=f"train.py {verb}", **texts)
+    name = f"train.py {verb}"
+    parser = OneLineParser(prog=name, **texts | {"usage": f"{name} {texts['usage']}"})
     add = parser.add_argument
     add("-c", "--config", metavar="FILE", action="append", default=[], help="see train.py fit")
     add(
@@ -245,6 +223,10 @@ def _parser(verb: str) -> OneLineParser:
         "The cores are shared equally, unless OMP_NUM_THREADS is set",
     )
     return parser
+
+
+def _arms(verb: str, text: str | None) -> tuple[Arm, ...]:
+    return () if text is None else parse_arms(text, (*_REFUSED[verb], *_OF_ALL_ARMS))
 
 
 def _parse_base(
@@ -270,30 +252,19 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """Read seeds with commas between, such as ``0,3`` or ``0-5``.
 
     Raises:
-        ConfigError: One is no seed, or is there twice.
+        ConfigError: One is no seed.
     """
     seeds: list[int] = []
     for word in text.split(","):
         found = re.fullmatch(r"\s*(\d{1,10})(?:-(\d{1,10}))?\s*", word, re.ASCII)
-        if found is None:
+        own = range(int(found[1]), int(found[2] or found[1]) + 1) if found else ()
+        if not own:
             raise ConfigError(f"--seeds '{text}': '{word}' is no seed; give 0,1,2 or 0-2")
-        first, last = int(found[1]), int(found[2] or found[1])
-        if last < first:
-            raise ConfigError(f"--seeds '{text}': '{word}' has its larger end first")
-        seeds += range(first, last + 1)
-    if len({*seeds}) < len(seeds):
-        raise ConfigError(f"--seeds '{text}': one is there twice")
-    return tuple(seeds)
+        seeds += own
+    return tuple(dict.fromkeys(seeds))
 
 
-def _train(
-    verb: str,
-    directory: Path,
-    plan: Plan,
-    stored: Plan | None,
-    jobs: int | None,
-    report: Callable[[], object],
-) -> int:
+def _train(directory: Path, plan: Plan, stored: Plan | None, jobs: int | None) -> int:
     """Check a plan, train what is not finished while no other command is at work, and report.
 
     Raises:
@@ -302,22 +273,23 @@ def _train(
         Interrupted: With what is finished.
     """
     runs = plan.runs(directory)
-    for arm, run in zip(plan.arms, runs if stored is None else [], strict=False):  # its first run
-        with _of_arm(arm):
+    if stored is None:
+        for run in runs[: len(plan.arms)]:  # the first of each arm
             look_at_training(run.config)
     silence_known_noise()
     from graphormer_sepnorm.runs import scheduler
 
-    fingerprint, metric, steps = _prepare(plan, runs)
+    fingerprint, metric = _prepare(plan, runs)
     if stored is None:
         slots = scheduler.slots(jobs, plan.base.trainer, len(runs))[1]
         threads = scheduler.threads_of_runs(slots)
         plan = replace(plan, dataset_fingerprint=fingerprint, threads=threads)
-    elif fingerprint not in ("", stored.dataset_fingerprint):
+    elif fingerprint != stored.dataset_fingerprint:
         raise ConfigError(
             f"{directory} was started with other data than those that are there now (or with "
             "another split of them): put them back, or start in another directory"
         )
+    verb = "crossvalidate" if plan.folds else "compare"
     then = f"{command('train')} {verb} -o {shlex.quote(str(directory))}"
     with _at_work(directory, plan, stored) as lock:
         runs = plan.runs(directory)
@@ -325,9 +297,7 @@ def _train(
             from graphormer_sepnorm.compare.statistics import TYPICAL_SD, chances
 
             print(f"{chances(TYPICAL_SD, len(plan.seeds), len(plan.arms) - 1)}\n")
-        whole = scheduler.train(
-            runs, metric=metric, steps=steps, lock=lock, jobs=jobs, threads=plan.threads
-        )
+        whole = scheduler.train(runs, metric=metric, lock=lock, jobs=jobs, threads=plan.threads)
         unfinished = [run for run in runs if not run.finished]
         count = len(runs) - len(unfinished)
         done = f"interrupted, {count} of {len(runs)} runs are finished; continue with: {then}"
@@ -335,7 +305,7 @@ def _train(
             raise Interrupted(done)
         if count:
             try:
-                report()
+                report_folds(plan, directory) if plan.folds else make_report(directory)
             except KeyboardInterrupt:
                 raise Interrupted(done) from None
             except GraphormerError as error:
@@ -352,43 +322,33 @@ def _train(
     return EXIT_FAILED
 
 
-def _prepare(plan: Plan, runs: list[RunSpec]) -> tuple[str, str, dict[str, int]]:
+def _prepare(plan: Plan, runs: list[RunSpec]) -> tuple[str, str]:
     """Check the data of all arms before anything starts, and prepare them once for all.
 
     Returns:
-        Fingerprint of the data, main metric, and optimizer steps of a run of each arm; nothing if
-        all runs are finished.
+        Fingerprint of the data, and main metric.
     """
     from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
     from graphormer_sepnorm.datasets.training_graphs import MemberFolds
-    from graphormer_sepnorm.graphs.loading import EpochBatches
-    from graphormer_sepnorm.training.fit import monitored_metric, planned_steps, settled_epochs
+    from graphormer_sepnorm.training.fit import monitored_metric
 
     modules: dict[str, MoleculeDataModule] = {}
-    steps: dict[str, int] = {}
     fingerprint = metric = ""
-    needed = not all(run.finished for run in runs)
     for arm, run in zip(plan.arms, runs, strict=False):  # the first run of each arm
         config = run.config
-        with _of_arm(arm):
-            folds = config.ensemble if config.ensemble_by == "folds" and config.ensemble > 1 else 0
-            # Reading a table can take a while, and the size of a batch does not matter to it.
-            length = config.model.max_path_length
-            key = repr((replace(config.data, batch_size=2), length, folds))
-            if key not in modules:
-                modules[key] = MoleculeDataModule(config.data, max_path_length=length)
-                if folds:
-                    modules[key].deal_members(MemberFolds(folds))
-            data = modules[key]
-            if not needed:
-                continue
-            task = data.splits.task
-            for graphs in data.numbers.of_members or [data.numbers.validated]:
-                labels = data.store.targets[graphs]
-                monitored_metric(task, labels, config.metric, config.early_stopping)
-            batches = len(EpochBatches(data.indices("train"), config.data.batch_size, 0))
-            epochs = settled_epochs(config.trainer, data)
-            steps[arm.name] = config.ensemble * planned_steps(config.trainer, batches, epochs)
+        folds = config.ensemble if config.ensemble_by == "folds" and config.ensemble > 1 else 0
+        # Reading a table can take a while, and the size of a batch does not matter to it.
+        length = config.model.max_path_length
+        key = repr((replace(config.data, batch_size=2), length, folds))
+        if key not in modules:
+            modules[key] = MoleculeDataModule(config.data, max_path_length=length)
+            if folds:
+                modules[key].deal_members(MemberFolds(folds))
+        data = modules[key]
+        task = data.splits.task
+        for graphs in data.numbers.of_members or [data.numbers.validated]:
+            labels = data.store.targets[graphs]
+            monitored_metric(task, labels, config.metric, config.early_stopping)
         metric = task.metric
         if fingerprint not in ("", data.splits.fingerprint):
             raise ConfigError(
@@ -396,18 +356,7 @@ def _prepare(plan: Plan, runs: list[RunSpec]) -> tuple[str, str, dict[str, int]]
                 "only arms with the same molecules can be compared"
             )
         fingerprint = data.splits.fingerprint
-    return fingerprint, metric, steps
-
-
-@contextmanager
-def _of_arm(arm: Arm) -> Iterator[None]:
-    """Name the arm whose options an error is about."""
-    try:
-        yield
-    except GraphormerError as error:
-        if all(name.startswith("model.") for name in arm.options):
-            raise  # it is no fault of the arm's
-        raise type(error)(f"arm '{arm.name}': {error}") from error
+    return fingerprint, metric
 
 
 @contextmanager
@@ -443,22 +392,18 @@ def make_report(directory: Path, baseline: str | None = None) -> int:
     Raises:
         GraphormerError: There is nothing to report, or what there is cannot be used.
     """
-    _require_directory(directory)
+    if not directory.is_dir():
+        raise ConfigError(f"there is no comparison in {directory}")
     silence_known_noise()
     from graphormer_sepnorm.compare.report import summary, write_report
     from graphormer_sepnorm.compare.results import collect
     from graphormer_sepnorm.runs.locks import REPORT_LOCK, locked
 
     with _writing_reports(directory), locked(directory, patience=600, name=REPORT_LOCK):
-        collect(directory, baseline)
-        results = write_report(directory)
+        results = collect(directory, baseline)
+        write_report(results, directory)
     print(f"{summary(results)}\n\nreport  {directory / 'report.html'}", flush=True)
     return 0
-
-
-def _require_directory(directory: Path) -> None:
-    if not directory.is_dir():
-        raise ConfigError(f"there is no comparison in {directory}")
 
 
 def report_folds(plan: Plan, directory: Path) -> None:

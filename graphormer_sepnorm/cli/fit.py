@@ -8,7 +8,7 @@ from pathlib import Path
 
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.cli.main import OneLineParser
-from graphormer_sepnorm.cli.options import Request, parse, require_data
+from graphormer_sepnorm.cli.options import parse, require_data
 from graphormer_sepnorm.config import FitConfig, flat, refuse_shape
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.pipeline.first_look import look_at_device, look_at_training
@@ -17,33 +17,21 @@ from graphormer_sepnorm.runs.directory import RunDirectory, find_checkpoint
 _show = partial(print, flush=True)
 
 
-def fit(words: list[str]) -> None:
-    """Run ``train.py fit`` with the words after the verb.
+def fit(words: list[str], verb: str = "fit") -> None:
+    """Run ``train.py fit`` or ``pretrain`` with the words after the verb.
 
     Raises:
         GraphormerError: A user's mistake.
         Interrupted: After Ctrl-C, SIGTERM or SIGHUP.
     """
     directory, words = _take_resumed(words)
-    if directory is None:
-        request = parse("fit", words)
-        refuse_shape(request.config, request.typed)
-        require_data(request)
-        _train(request)
-    else:
+    if directory is not None:
         _continue(directory, words)
-
-
-def pretrain(words: list[str]) -> None:
-    """Run ``train.py pretrain``; see `fit`."""
-    directory, words = _take_resumed(words)
-    if directory is None:
-        _train(parse("pretrain", words, {"data.dataset": "pretraining"}))
-    else:
-        _continue(directory, words)
-
-
-def _train(request: Request) -> None:
+        return
+    defaults = {"data.dataset": "pretraining"} if verb == "pretrain" else None
+    request = parse(verb, words, defaults)
+    refuse_shape(request.config, request.typed)
+    require_data(request)
     look_at_training(request.config)
     silence_known_noise()
     from graphormer_sepnorm.pipeline.fit import fit as train

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from graphormer_sepnorm.cli.compare import compare, crossvalidate, pool
-from graphormer_sepnorm.cli.fit import evaluate, fit, pretrain
+from graphormer_sepnorm.cli.fit import evaluate, fit
 from graphormer_sepnorm.cli.main import run
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.process import end_with_the_command, name_and_version
@@ -19,7 +19,7 @@ VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
     "test": ("evaluate a run on the test split", partial(evaluate, "test")),
     "pretrain": (
         "train a backbone on molecules without labels, for --model.from_pretrained",
-        pretrain,
+        partial(fit, verb="pretrain"),
     ),
     "crossvalidate": ("train on every fold of your own table", crossvalidate),
     "compare": ("train several arms with several seeds and report what differs", compare),

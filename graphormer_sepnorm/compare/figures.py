@@ -72,7 +72,7 @@ def seeds(results: Results) -> Figure | None:
         _points(left, x, values, of_arm[name])
         left.hlines(np.mean(values), x - 0.22, x + 0.22, of_arm[name]["color"], linewidth=2.5)
     _name_ticks(left, [*arms], f"Test {results.label} of each seed")
-    left.set_ylabel(f"test {results.label}{results.in_unit}, {results.better} is better")
+    left.set_ylabel(f"test {results.label}{results.in_unit}, {results.task.main.better} is better")
     for axes in right:
         axes.axhline(0, color="0.3", linewidth=1)
         before = np.mean([*results.errors[results.baseline].values()])

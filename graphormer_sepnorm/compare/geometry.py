@@ -285,15 +285,11 @@ def geometry_of(run: RunDirectory, data: MoleculeDataModule) -> tuple[LayerGeome
     Raises:
         CheckpointError: The checkpoint cannot be read, or it is gone and nothing was stored.
     """
-    named = (run.summary() or {}).get("checkpoint")
-    file = run.checkpoints / Path(named).name if named else run.tested or run.best
     wanted = {"version": _VERSION, "dataset_fingerprint": data.splits.fingerprint}
-    if file.is_file():
-        wanted["checkpoint"] = f"{file.name} {file.stat().st_mtime_ns}"
-    stored = read_json(run.geometry_file) or {}
-    of_this = str(stored.get("checkpoint")).startswith(f"{file.name} ")
-    if of_this and wanted.items() <= stored.items():
+    stored = read_json(run.geometry_file) or {}  # removed when the run is trained further
+    if wanted.items() <= stored.items():
         return typed(tuple[LayerGeometry, ...], stored["clouds"])
+    file = run.checkpoints / Path((run.summary() or {})["checkpoint"]).name
     if not file.is_file():
         raise CheckpointError(
             f"{file} is gone, and what the report needs of it was not stored: put it back, or "
@@ -309,10 +305,7 @@ def geometry_of(run: RunDirectory, data: MoleculeDataModule) -> tuple[LayerGeome
     indices = np.concatenate([train, test])
     vocabulary = GraphVocabulary.from_plain(checkpoint[KEY]["vocabulary"])
     layers = collect_embeddings(model, data.store, vocabulary, indices, data.eval_batch_size)
-    properties = {
-        "atoms": data.store.num_atoms(indices),
-        "target": data.store.targets[indices, 0],
-    }
+    properties = {"atoms": data.store.num_atoms(indices), "target": data.store.targets[indices, 0]}
     tested = np.isin(indices, test)
     clouds = tuple(measured(name, *of, properties, tested) for name, of in layers.items())
     plain = [asdict(cloud) for cloud in clouds]

@@ -7,28 +7,18 @@ which it marks. The page is page.html.
 from __future__ import annotations
 
 import base64
-import math
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-import numpy as np
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from graphormer_sepnorm.compare import figures
 from graphormer_sepnorm.compare.arms import SIGNIFICANT
-from graphormer_sepnorm.compare.results import RESULTS, ArmResult, Results
-from graphormer_sepnorm.compare.statistics import (
-    CONFIDENCE,
-    Contrast,
-    chances,
-    mean_sd,
-    verdict,
-)
-from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.compare.results import RESULTS, Results
+from graphormer_sepnorm.compare.statistics import CONFIDENCE, Contrast, chances, mean_sd, verdict
 from graphormer_sepnorm.files import replacing
 from graphormer_sepnorm.formatting import (
     NONE,
@@ -40,7 +30,6 @@ from graphormer_sepnorm.formatting import (
     p_value,
     signed,
 )
-from graphormer_sepnorm.model.config import ATOMS_ALONE
 
 PAGE, SUMMARY = "report.html", "summary.md"
 # Of a change.
@@ -53,26 +42,15 @@ _NAMED = 3  # arms in a title
 Table = list[list[str]]
 
 
-def write_report(directory: Path) -> Results:
-    """Write ``report.html`` and ``summary.md`` of a comparison.
-
-    Args:
-        directory: Where its ``results.json`` lies.
-
-    Returns:
-        The results that it is on.
+def write_report(results: Results, directory: Path) -> None:
+    """Write ``report.html`` and ``summary.md`` of a comparison to its directory.
 
     Raises:
-        DataError: There is no results.json, or it cannot be read or is of another version.
         OSError: The report cannot be written.
     """
-    results = Results.read(directory)
-    if results is None:
-        raise DataError(f"{directory} has no {RESULTS} that can be read: compare the arms first")
     for name, text in ((PAGE, page(results)), (SUMMARY, f"{summary(results)}\n")):
         with replacing(directory / name) as partial:
             partial.write_text(text, encoding="utf-8")
-    return results
 
 
 def page(results: Results) -> str:
@@ -99,10 +77,8 @@ def page(results: Results) -> str:
         variants=variants(results),
         factors=factors(results),
         pictures=dict(zip(("seeds", "curves", "geometry"), pictures, strict=True)),
-        mean_of=mean_of,
         number=number,
         mean_and_sd=mean_and_sd,
-        command=shlex.join(results.command),
         arms=as_yaml({arm.name: arm.options for arm in results.arms}),
         configuration=as_yaml(results.configuration),
     )
@@ -135,8 +111,9 @@ def title(results: Results) -> str:
 
 def rule(results: Results) -> str:
     """Return how the tables are to be read."""
+    better = results.task.main.better
     return (
-        f"Mean ± standard deviation over the seeds; {results.better} is better. Changes are those "
+        f"Mean ± standard deviation over the seeds; {better} is better. Changes are those "
         f"of the test error ({results.error_label}) relative to {results.baseline}, by Dunnett's "
         "test of the errors' logarithms, whose intervals and p-values hold for all arms together. "
         f"The verdict is better or worse if p is below {SIGNIFICANT:g}, else not resolved. The "
@@ -169,10 +146,6 @@ def notes(results: Results) -> Iterator[str]:
                 f"Runs of an arm differ by {spread}: the tests take all arms to differ alike, so "
                 "where seeds are few look at p of signs too."
             )
-    common = results.configuration.get("model", {}).get("readout")
-    read = {arm.name: arm.options.get("model.readout", common) for arm in results.arms}
-    if alone := [name for name, readout in read.items() if readout in ATOMS_ALONE]:
-        yield f"Predictions of {listed(alone)} are read from the atoms alone, not from [CLS]."
     if results.environments_differ:
         differing = listed([*results.environments_differ])
         yield f"Not all runs had the same {differing}: {RESULTS} has which they had."
@@ -207,9 +180,3 @@ def _cells(one: Contrast) -> list[str]:
     cells = [signed(change, 1), interval(low, high, 1)]
     signs = f"{p_value(one.signs_p)} ({p_value(one.smallest_signs_p)})"
     return [*cells, p_value(one.p_value), signs if one.signs_p == one.signs_p else NONE]
-
-
-def mean_of(arm: ArmResult, what: str) -> float:
-    """Return the mean of a number over the finished runs; nan if none has it."""
-    values = arm.values(what)
-    return float(np.mean(values)) if len(values) else math.nan

@@ -31,18 +31,15 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import read_json, typed, write_json
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.model.config import NORM_ALIASES
 from graphormer_sepnorm.pages.learning_curve import metrics_by_epoch
-from graphormer_sepnorm.runs.directory import Record, RunDirectory
-from graphormer_sepnorm.runs.plan import COMPARISON, Arm, Plan, RunSpec, other_format
+from graphormer_sepnorm.runs.directory import Record
+from graphormer_sepnorm.runs.plan import COMPARISON, OTHER_FORMAT, Arm, Plan, RunSpec
 
 log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 2
 RESULTS = "results.json"
-
-
 _FACTORIALS = ({"ln+ln", "ln+bn", "bn+ln", "bn+bn"}, {"shared-ln", "shared-bn", "ln+ln", "bn+bn"})
 
 
@@ -113,9 +110,6 @@ class Results:
 
     Attributes:
         molecules: Number of each split.
-        better: ``lower`` or ``higher``.
-        unit: Of the metric; empty if it has none.
-        command: One that does all of this.
         configuration: Of ``fit``, before an arm's options.
         complete: Whether all runs are finished.
         environment: ``packages``, ``commit``, ``machine`` and ``python`` of the first run.
@@ -126,10 +120,6 @@ class Results:
     dataset_fingerprint: str
     molecules: dict[str, int | None]
     task: Task
-    metric: str
-    better: str
-    unit: str
-    command: tuple[str, ...]
     seeds: tuple[int, ...]
     baseline: str
     complete: bool
@@ -152,7 +142,8 @@ class Results:
         path = directory / RESULTS
         plain = read_json(path)
         if plain is not None and plain.get("format_version") != FORMAT_VERSION:
-            raise DataError(other_format(path, plain.get("format_version"), FORMAT_VERSION))
+            found = plain.get("format_version")
+            raise DataError(OTHER_FORMAT.format(path, found, FORMAT_VERSION))
         return None if plain is None else typed(cls, plain)
 
     def write(self, directory: Path) -> None:
@@ -171,7 +162,7 @@ class Results:
         Of the finished runs; of none where one of them has no error or one of 0, which has no
         logarithm: without it the arm would seem to be better, or worse, than it is.
         """
-        higher = METRICS[self.metric].higher_is_better
+        higher = self.task.main.higher_is_better
         found = {}
         for arm in self.arms:
             logs = log_errors([*arm.tests.values()], higher_is_better=higher)
@@ -209,17 +200,18 @@ class Results:
     @property
     def label(self) -> str:
         """The metric as it is printed."""
-        return METRICS[self.metric].label
+        return self.task.main.label
 
     @property
     def error_label(self) -> str:
         """What changes are of: the metric, or 1 minus a metric of which more is better."""
-        return f"1 - {self.label}" if METRICS[self.metric].higher_is_better else self.label
+        return f"1 - {self.label}" if self.task.main.higher_is_better else self.label
 
     @property
     def in_unit(self) -> str:
         """The unit in parentheses, with a blank before it; empty if there is none."""
-        return f" ({self.unit})" if self.unit else ""
+        unit = self.task.unit_of(self.task.main)
+        return f" ({unit})" if unit else ""
 
 
 def norms_of(arms: Sequence[Arm | ArmResult], common: object) -> dict[str, str]:
@@ -238,39 +230,30 @@ def norms_of(arms: Sequence[Arm | ArmResult], common: object) -> dict[str, str]:
     return {arm: NORM_ALIASES.get(norm, norm) for arm, norm in found.items()}
 
 
-def collect(directory: Path, baseline: str | None = None) -> None:
-    """Read the runs of a comparison, measure their embeddings, write the results.
+def collect(directory: Path, baseline: str | None = None) -> Results:
+    """Read the runs of a comparison, measure their embeddings, write and return the results.
 
     Against its own baseline, unless another arm is named. Where no finished run is there any more
     (they are large), the results are those that were written before.
 
     Raises:
-        DataError: There is no comparison, no run has finished, some that had are gone, the data
-            are not those that they were trained on, or earlier results are of another version.
+        DataError: There is no comparison, no run has finished, the data are not those that they
+            were trained on, or earlier results are of another version.
         CheckpointError: Of a finished run something has to be computed, and it has no readable
             checkpoint.
     """
-    earlier = Results.read(directory)
-    before = [run for arm in earlier.arms for run in arm.runs] if earlier else []
-    # Where no run is left its plan is not needed: it may be of an earlier version.
-    left = not before or any((directory / run.directory).is_dir() for run in before)
-    plan = Plan.read(directory / COMPARISON) if left else None
+    plan = Plan.read(directory / COMPARISON)
     runs = plan.runs(directory) if plan is not None else []
     finished = {run: found for run in runs if (found := run.files.summary()) is not None}
     if plan is None or not finished:
+        earlier = Results.read(directory)
         if earlier is None:
             raise DataError(f"{directory}: no run of a comparison has finished: nothing to report")
         if baseline is not None:
             Plan.check_baseline(baseline, [arm.name for arm in earlier.arms])
-            replace(earlier, baseline=baseline).write(directory)
-        return
-    known = {directory / run.directory for run in before if run.status == "finished"}
-    for run in runs:
-        if run.directory in known and not (run.directory.is_dir() or run.failure.is_file()):
-            raise DataError(
-                f"some of the runs in {directory / RESULTS} are gone, as {run.directory}: put them "
-                f"back, or remove {RESULTS}"
-            )
+            earlier = replace(earlier, baseline=baseline)
+            earlier.write(directory)
+        return earlier
     if baseline is not None:
         Plan.check_baseline(baseline, [arm.name for arm in plan.arms])
     records = {run: found for run in finished if (found := run.files.record()) is not None}
@@ -293,15 +276,11 @@ def collect(directory: Path, baseline: str | None = None) -> None:
                 selected_on=records[first].selected_on if first in records else None,
             )
         )
-    Results(
+    results = Results(
         dataset=splits.name,
         dataset_fingerprint=splits.fingerprint,
         molecules={name: len(part) for name, part in splits.parts.items()},
         task=task,
-        metric=task.metric,
-        better=task.main.better,
-        unit=task.unit_of(task.main),
-        command=tuple(plan.command_line()),
         configuration=plan.configuration,
         seeds=plan.seeds,
         baseline=baseline or plan.baseline,
@@ -309,7 +288,9 @@ def collect(directory: Path, baseline: str | None = None) -> None:
         arms=tuple(arms),
         environment=environment,
         environments_differ=differing,
-    ).write(directory)
+    )
+    results.write(directory)
+    return results
 
 
 def _measure(
@@ -349,20 +330,15 @@ def _result(
         found |= {"status": "failed", "error": run.failure.read_text(encoding="utf-8").strip()}
     else:
         found["status"] = "unfinished" if run.directory.is_dir() else "missing"
-    curve = learning_curve(run.files, metric)
-    return replace(typed(RunResult, found), curve=curve, geometry=geometry)
-
-
-def learning_curve(run: RunDirectory, metric: str) -> tuple[CurvePoint, ...]:
-    """Return the loss and the validation metric of each epoch of a run, as far as it has come."""
     columns = ("train_loss_epoch", f"validation_{metric}")
-    return tuple(
+    curve = tuple(
         # A step is counted from 0 in the log, by the number that was taken last.
         CurvePoint(
             int(row["epoch"]), int(row["step"]) + 1, *(row.get(one, math.nan) for one in columns)
         )
-        for row in metrics_by_epoch(run)
+        for row in metrics_by_epoch(run.files)
     )
+    return replace(typed(RunResult, found), curve=curve, geometry=geometry)
 
 
 def _environments(records: Iterable[Record]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -66,15 +66,15 @@ class MeanDifference:
         mean: The difference of the means.
         low: Lower end of its interval; nan where no spread can be measured.
         high: Its upper end.
-        confidence: Of the interval.
         p_value: Two-sided; nan where no spread can be measured.
+        confidence: Of the interval.
     """
 
     mean: float
     low: float
     high: float
-    confidence: float
     p_value: float
+    confidence: float = CONFIDENCE
 
     @property
     def percent(self) -> tuple[float, float, float]:
@@ -121,30 +121,11 @@ class Pooled(MeanDifference):
     without_one: tuple[float, float]
 
 
-@dataclass(frozen=True, kw_only=True)
-class FoldDifference(MeanDifference):
-    """A metric of two models, on the same test folds.
-
-    Attributes:
-        folds: Number of pairs, n, of all repeats.
-        baseline_mean: Mean of the metric under the baseline.
-        treatment_mean: Mean of the metric under the treatment.
-        standard_error: Of the mean, corrected for training sets that overlap; nan with one fold,
-            and then, or if all differences are the same, so is ``p_value``.
-    """
-
-    folds: int
-    baseline_mean: float
-    treatment_mean: float
-    standard_error: float
-
-
 def _t_test(mean: float, error: float, freedom: float) -> dict[str, float]:
     """Student's interval and p-value of a mean; nan without a degree of freedom."""
     half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error if freedom > 0 else math.nan
     p = 2 * float(stdtr(freedom, -abs(mean) / error)) if error > 0 else math.nan
-    ends = {"low": mean - half, "high": mean + half}
-    return {"mean": mean, **ends, "confidence": CONFIDENCE, "p_value": p}
+    return {"mean": mean, "low": mean - half, "high": mean + half, "p_value": p}
 
 
 def mean_sd(values: ArrayLike) -> tuple[float, float]:
@@ -179,10 +160,8 @@ def _exchanged(values: Values, without: Sequence[str], having: Sequence[str]) ->
     n = len(differences)
     if not n:
         return {}
-    largest = max(abs(one) for arm in (*without, *having) for one in values[arm].values())
     smallest = 2.0 ** (1 - n) if n <= EXACT_UP_TO else 1 / (DRAWS + 1)
-    p = sign_flip_p(differences, n * _ROUNDING * largest)
-    return {"signs_p": p, "smallest_signs_p": smallest}
+    return {"signs_p": sign_flip_p(differences), "smallest_signs_p": smallest}
 
 
 def against(values: Values, baseline: str) -> dict[str, Contrast]:
@@ -219,7 +198,6 @@ def against(values: Values, baseline: str) -> dict[str, Contrast]:
             mean=mean,
             low=mean - float(half),
             high=mean + float(half),
-            confidence=CONFIDENCE,
             p_value=p,
             sd=sd,
             **_exchanged(values, [baseline], [name]),
@@ -308,7 +286,9 @@ def _by_seed(values: Values, without: Sequence[str], having: Sequence[str]) -> n
     arms = [values[arm] for arm in (*without, *having)]
     common = [seed for seed in arms[0] if all(seed in one for one in arms)]
     columns = np.array([[one[seed] for seed in common] for one in arms])
-    return columns[len(without) :].mean(axis=0) - columns[: len(without)].mean(axis=0)
+    differences = columns[len(without) :].mean(axis=0) - columns[: len(without)].mean(axis=0)
+    rounding = _ROUNDING * np.abs(columns).max(axis=0)  # which is no difference
+    return np.where(np.abs(differences) <= rounding, 0.0, differences)
 
 
 def power(change: float, sd: float, seeds: int, others: int) -> float:
@@ -342,7 +322,7 @@ def chances(sd: float, seeds: int, others: int) -> str:
     )
 
 
-def verdict(difference: MeanDifference, better: str = "") -> str:
+def verdict(difference: MeanDifference, better: str) -> str:
     """Return what may be stated of a difference, by the one rule of all reports.
 
     Args:
@@ -350,18 +330,16 @@ def verdict(difference: MeanDifference, better: str = "") -> str:
         better: Whether ``higher`` or ``lower`` is.
 
     Returns:
-        ``better`` or ``worse`` if the p-value is below `SIGNIFICANT`, and ``not resolved`` else; in
-        place of the former two ``higher`` or ``lower`` if neither is better.
+        ``better`` or ``worse`` if the p-value is below `SIGNIFICANT`, and ``not resolved`` else.
     """
     if not (difference.low < difference.high and difference.p_value < SIGNIFICANT):
         return "not resolved"
-    direction = "higher" if difference.mean > 0 else "lower"
-    return direction if not better else "better" if direction == better else "worse"
+    return "better" if (difference.mean > 0) == (better == "higher") else "worse"
 
 
 def fold_difference(
     baseline: ArrayLike, treatment: ArrayLike, train: float, test: float
-) -> FoldDifference:
+) -> MeanDifference:
     """Compare a metric of two models, trained and tested on the same folds.
 
     By the corrected resampled t-test (Nadeau & Bengio 2003, Machine Learning 52:239-281), also for
@@ -381,13 +359,7 @@ def fold_difference(
     differences[np.abs(differences) <= _ROUNDING * scale] = 0.0  # what only rounding makes
     mean, sd = mean_sd(differences)
     error = (0.0 if sd <= _ROUNDING * scale.max() else sd) * math.sqrt(1 / n + test / train)
-    return FoldDifference(
-        folds=n,
-        standard_error=error,
-        baseline_mean=float(before.mean()),
-        treatment_mean=float(after.mean()),
-        **_t_test(mean, error, n - 1),
-    )
+    return MeanDifference(**_t_test(mean, error, n - 1))
 
 
 def jackknifed(value: Callable[[np.ndarray], float], molecules: int) -> MeanDifference:
@@ -412,7 +384,7 @@ def jackknifed(value: Callable[[np.ndarray], float], molecules: int) -> MeanDiff
     return MeanDifference(**_t_test(whole, error, count - 1))
 
 
-def sign_flip_p(differences: ArrayLike, tolerance: float = 0.0) -> float:
+def sign_flip_p(differences: ArrayLike) -> float:
     """Return the two-sided randomization p-value of a mean of paired differences.
 
     If the arms do not differ, each difference could as well have had the other sign. The p-value
@@ -425,10 +397,9 @@ def sign_flip_p(differences: ArrayLike, tolerance: float = 0.0) -> float:
 
     Args:
         differences: ``[n]``, in any unit.
-        tolerance: Sums that differ by no more than this, in the same unit, are ties.
     """
     column = np.asarray(differences, dtype=np.float64)
-    threshold = abs(float(column.sum())) - tolerance - _ROUNDING * float(np.abs(column).sum())
+    threshold = abs(float(column.sum())) - _ROUNDING * float(np.abs(column).sum())
     if len(column) <= EXACT_UP_TO:
         # The other half of the assignments are these with every sign reversed.
         sums = column[:1]

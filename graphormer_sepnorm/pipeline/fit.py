@@ -255,7 +255,7 @@ class _Fit:
         self.trainer = make_evaluator(self.config.trainer, devices=1)
         members = members_of(self.files, self.config)
         if self.splits is None:
-            train_members(members, self.config, self.data, self.place)
+            train_members(members, self.data.splits.task.metric, self.place)
         else:
             for member in members:
                 fit(member.config, show=self.show, splits=self.splits)

@@ -15,13 +15,11 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from lightning.pytorch import Trainer
 
 from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, GraphormerError, Interrupted
-from graphormer_sepnorm.graphs.loading import EpochBatches
 from graphormer_sepnorm.inference.checkpoint import KEY, joined, read_checkpoint, write_checkpoint
 from graphormer_sepnorm.pipeline.predicted import Predicted, out_of_sample
 from graphormer_sepnorm.process import resuming
@@ -29,7 +27,7 @@ from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.runs.locks import RunLock, locked
 from graphormer_sepnorm.runs.plan import RunSpec
 from graphormer_sepnorm.runs.scheduler import train
-from graphormer_sepnorm.training.fit import Tested, planned_steps, tested, whole_test
+from graphormer_sepnorm.training.fit import Tested, tested, whole_test
 from graphormer_sepnorm.training.module import GraphormerModule
 
 _MEMBER = "member"
@@ -53,12 +51,7 @@ def members_of(run: RunDirectory, config: FitConfig) -> list[RunSpec]:
     return runs
 
 
-def train_members(
-    members: Sequence[RunSpec],
-    config: FitConfig,
-    data: MoleculeDataModule,
-    place: RunLock,
-) -> None:
+def train_members(members: Sequence[RunSpec], metric: str, place: RunLock) -> None:
     """Train the members that are not finished, each in a process of its own.
 
     The directory of the ensemble stays as soon as something is in it.
@@ -70,11 +63,6 @@ def train_members(
     unfinished = [one for one in members if not one.finished]
     if not unfinished:
         return
-    trained_on = data.indices("train")
-    if data.member_folds is not None:  # folds are nearly of one size
-        trained_on = np.flatnonzero(data.numbers.dealt > 0)
-    batches = len(EpochBatches(trained_on, data.batch_size, 0))
-    steps = {_MEMBER: planned_steps(config.trainer, batches, config.trainer.max_epochs)}
     folder = members[0].directory.parent
     folder.mkdir(exist_ok=True)
     for one in unfinished:
@@ -84,8 +72,7 @@ def train_members(
     ended = False
     try:
         with locked(folder) as lock:
-            metric = data.splits.task.metric
-            ended = train(members, metric=metric, steps=steps, lock=lock, threads=threads)
+            ended = train(members, metric=metric, lock=lock, threads=threads)
     finally:  # however it ended, what was trained stays
         unfinished = [one for one in members if not one.finished]
         failed = next((one for one in unfinished if one.failure.is_file()), None)

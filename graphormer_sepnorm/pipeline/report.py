@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.compare.statistics import holm
+from graphormer_sepnorm.compare.statistics import CONFIDENCE, holm
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.new_elements import in_words as in_words_of_elements
 from graphormer_sepnorm.datasets.new_elements import new_elements
@@ -169,11 +169,11 @@ def compared_with_baselines(outcome: Outcome, metric: Metric, unit: str = "") ->
     p = float(holm([one.p_value for one in found])[best])
     size = (
         f"{metric.label} {metric.shown(abs(difference.mean), unit)} "
-        f"{'higher' if difference.mean > 0 else 'lower'}, {difference.confidence:.0%} interval "
+        f"{'higher' if difference.mean > 0 else 'lower'}, {CONFIDENCE:.0%} interval "
         f"of the difference {interval(difference.low, difference.high, 4)}, over "
         f"{outcome.evaluated_on}"
     )
-    if not p <= 1 - difference.confidence:
+    if not p <= 1 - CONFIDENCE:
         return f"Not resolved: {names[best]} against the model, {size}."
     better = "better" if change * difference.mean > 0 else "worse"
     return f"{name} is {better} than the model: {size}."

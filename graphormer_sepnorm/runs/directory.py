@@ -234,8 +234,7 @@ def find_checkpoint(path: str | Path) -> Path:
             reason += f"with the package come: {', '.join(known)}"
         else:
             run = RunDirectory(path)
-            loose = (path / file for file in (BEST, LAST))
-            found = run.tested or next((file for file in loose if file.is_file()), None)
+            found = run.tested
             expected = run.best.relative_to(path)
             reason = f"no checkpoint in {path}: expected {expected}, as a training run leaves it"
     except OSError as error:  # a name that is too long, a folder that may not be entered

@@ -5,22 +5,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
-import json
 import logging
 import os
-import platform
 import shutil
-import sys
-import textwrap
 import time
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 
 from filelock import lock_descriptor
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.files import read_json
 from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.runs.directory import LOCK, RunDirectory
 
@@ -35,8 +29,8 @@ _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 def lock(path: Path) -> int | None:
     """Lock a file until its descriptor is closed or the process has ended, however it ends.
 
-    The file names who has it, and is never removed: others may have it open already. (That, and
-    that who is refused does not empty it, is why this is no `filelock.FileLock`.)
+    The file is never removed: others may have it open already. (And processes that are started
+    share the descriptor: that is why this is no `filelock.FileLock`.)
 
     Returns:
         The descriptor; None if another process has the lock.
@@ -56,12 +50,6 @@ def lock(path: Path) -> int | None:
     if not taken:
         os.close(descriptor)
         return None
-    command = textwrap.shorten(" ".join([Path(sys.argv[0]).name, *sys.argv[1:]]), 120)
-    since = datetime.now().isoformat(" ", timespec="minutes")
-    who = {"process": os.getpid(), "host": platform.node(), "since": since, "command": command}
-    with contextlib.suppress(OSError):  # no room: it is locked without a name
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, json.dumps(who).encode())
     return descriptor
 
 
@@ -169,10 +157,9 @@ class RunLock:
         except OSError as error:
             raise ConfigError(f"cannot write into {path} ({error.strerror})") from error
         if self._lock is None:
-            who = {"process": "?", "host": "?", "since": "?", "command": "?"}
-            who |= read_json(path / LOCK) or {}  # it may be about to be written
-            holder = "process {process} on {host} since {since} ({command})".format_map(who)
-            raise ConfigError(f"{path} is being trained by {holder}: wait for it, or stop it first")
+            raise ConfigError(
+                f"{path} is being trained by another process: wait for it, or stop it first"
+            )
 
     def discard(self) -> None:
         """Remove a new directory again, if nothing is in it that is worth anything."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,8 @@ from graphormer_sepnorm.runs.directory import RunDirectory
 
 COMPARISON, CROSS_VALIDATION = "compare.yaml", "crossvalidation.yaml"
 _FORMAT_VERSION = 2
+# Of a file of another version: its path, its format and that of this version.
+OTHER_FORMAT = "{} is of format {}, and here it is {}: use the version that wrote it"
 # Next to the folders of arms.
 _TAKEN = (COMPARISON, "results.json", "summary.md", "report.html")
 # Files of data, which may be elsewhere later; the data are recognized by their fingerprint.
@@ -203,25 +204,6 @@ class Plan:
                     runs.append(RunSpec(name, config.with_options(own), path, arm, repeat))
         return runs
 
-    def command_line(self) -> list[str]:
-        """Return the words of one command that does all of this, however it was put together."""
-        words = [
-            f"--{name}={value if isinstance(value, str) else json.dumps(value)}"
-            for name, (_, value) in FitConfig().differences(self.base).items()
-            if name not in _OF_A_RUN
-        ]
-        if self.arms != ONE_MODEL:
-            plain = all(arm.options == {"model.norm": arm.name} for arm in self.arms)
-            names = ",".join(arm.name for arm in self.arms)
-            words += ["--arms", names if plain else "arms.yaml"]
-        if self.folds:
-            words += ["--folds", str(self.folds), "--repeats", str(len(self.seeds))]
-        else:
-            words += ["--seeds", ",".join(map(str, self.seeds))]
-            words += ["--baseline", self.baseline] if self.baseline != self.arms[0].name else []
-        verb = "crossvalidate" if self.folds else "compare"
-        return ["python", "train.py", verb, *words, "-o", "DIR"]
-
     @classmethod
     def read(cls, path: Path) -> Self | None:
         """Read what is stored in a file; None if there is none.
@@ -235,7 +217,7 @@ class Plan:
             stored = yaml.safe_load(path.read_text(encoding="utf-8"))
             version = stored.pop("format_version")
             if version != _FORMAT_VERSION:
-                raise ConfigError(other_format(path, version, _FORMAT_VERSION))
+                raise ConfigError(OTHER_FORMAT.format(path, version, _FORMAT_VERSION))
             stored["base"] = FitConfig.from_plain(stored["base"])
             stored["arms"] = tuple(Arm(name, dict(own)) for name, own in stored["arms"].items())
             return cls(**{**stored, "seeds": tuple(stored["seeds"])})
@@ -268,7 +250,7 @@ class Plan:
             if arm not in more
         ]
         differing = [
-            f"{where}--{name} is {_said(now)} here and {_said(before)} in {self.file}"
+            f"{where}--{name} is {now} here and {before} in {self.file}"
             for where, stored, given in pairs
             for name, (before, now) in stored.differences(given).items()
             if name != "data.root"
@@ -280,15 +262,3 @@ class Plan:
                 "continue, or start in another directory"
             )
         return plan
-
-
-def other_format(path: Path, found: Any, known: int) -> str:
-    """Say that a file of a comparison is of a version that cannot be read."""
-    return (
-        f"{path} is of format {found}, and this version of graphormer_sepnorm knows format {known} "
-        "only: use the version that wrote it, or start in another directory"
-    )
-
-
-def _said(value: Any) -> Any:
-    return "not given" if value is None else value

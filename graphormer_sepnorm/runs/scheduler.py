@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import signal
@@ -19,7 +18,6 @@ from graphormer_sepnorm.errors import GraphormerError
 from graphormer_sepnorm.formatting import StatusLine, clock, four_digits
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.process import ENDS_WITH_STDIN, KILLED_BY_ITS_COMMAND, answered_by, cores
-from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.runs.plan import DATA_FILES, RunSpec
 
 FIT = (sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit")
@@ -31,7 +29,6 @@ def train(
     specs: Sequence[RunSpec],
     *,
     metric: str,
-    steps: Mapping[str, int],
     lock: int,
     jobs: int | None = None,
     threads: int | None = None,
@@ -45,7 +42,6 @@ def train(
     Args:
         specs: All runs, in their order; those that are finished count too.
         metric: That is shown of them.
-        steps: Optimizer steps of a run of each arm.
         lock: File descriptor that the processes hold on to.
         jobs: Processes side by side; None: see `slots`.
         threads: Of each on a CPU; None: an equal share of those of this process.
@@ -57,7 +53,7 @@ def train(
     gpus, jobs = slots(jobs, specs[0].config.trainer, len(specs))
     threads = threads or max(1, (_wanted_threads() or cores()) // jobs)
     found = environments(min(jobs, len(unfinished)), threads, gpus)
-    return Scheduler(unfinished, found, Display(specs, metric, steps), lock).run()
+    return Scheduler(unfinished, found, Display(specs, metric), lock).run()
 
 
 def slots(wanted: int | None, trainer: TrainerConfig, runs: int) -> tuple[list[str], int]:
@@ -226,9 +222,7 @@ class Scheduler:
         process.popen.stdin.close()
         spec, status = process.spec, process.popen.returncode
         if spec.finished:
-            took = clock(time.monotonic() - process.started)
-            said = ", ".join(["finished ({done})", *_result(spec), took])
-            self._display.ended(spec, said)
+            self._display.finished(spec, time.monotonic() - process.started)
         elif self._passed_on:
             self._display.ended(spec, "stopped")
         else:
@@ -261,60 +255,26 @@ def last_line(log: Path, start: int = 0) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def reached(directory: Path, metric: str) -> tuple[int, float]:
-    """Read how far a run is: optimizer steps, and the newest value of a validation metric.
-
-    nan before the first; an ensemble is as far as its members are.
-    """
-    run = RunDirectory(directory)
-    if run.members.is_dir():
-        members = run.members.glob("seed*/")
-        return sum(reached(member, metric)[0] for member in members), math.nan
-    rows, column = run.metrics(), f"validation_{metric}"
-    step = max((int(row.get("step", -1)) + 1 for row in rows), default=0)
-    return step, next((row[column] for row in reversed(rows) if column in row), math.nan)
-
-
-def _result(spec: RunSpec) -> list[str]:
-    """Return the values of a finished run's main metric, or, not validated, of its first one."""
-    summary, kinds = spec.files.summary() or {}, ("best_validation", "test")
-    validated, tested = (
-        [metric for metric in METRICS.values() if summary.get(f"{kind}_{metric.name}") is not None]
-        for kind in kinds
-    )
-    return [
-        f"{kind.removeprefix('best_')} {metric.label} {four_digits(value)}"
-        for kind in kinds
-        for metric in validated or tested[:1]
-        if (value := summary.get(f"{kind}_{metric.name}")) is not None
-    ]
-
-
 class Display:
     """Shows on stderr how runs are doing: a line for each event; in a terminal one of all at work.
 
     Args:
         specs: All runs, those finished earlier too.
-        metric: That is shown.
-        steps: Optimizer steps of a run of each arm.
+        metric: Name of the one that is shown.
     """
 
-    def __init__(self, specs: Sequence[RunSpec], metric: str, steps: Mapping[str, int]) -> None:
-        self._metric, self._steps, self._line = metric, steps, StatusLine()
+    def __init__(self, specs: Sequence[RunSpec], metric: str) -> None:
+        self._specs, self._metric, self._line = specs, METRICS[metric], StatusLine()
         self._at_work: list[RunSpec] = []
-        # Optimizer steps that are not to be taken any more.
-        self._taken = {
-            spec: steps[spec.arm] if spec.finished else reached(spec.directory, metric)[0]
-            for spec in specs
-        }
-        self._before, self._began = sum(self._taken.values()), time.monotonic()
-        if any(spec.finished for spec in specs):
+        self._left, self._began = sum(not spec.finished for spec in specs), time.monotonic()
+        self._ended = 0  # since then, that have not been stopped
+        if self._left < len(specs):
             self.say(f"{self._done()} runs are finished already")
 
     def _done(self) -> str:
         # Not of those whose end is still to be shown.
-        finished = sum(spec.finished for spec in self._taken if spec not in self._at_work)
-        return f"{finished} of {len(self._taken)}"
+        finished = sum(spec.finished for spec in self._specs if spec not in self._at_work)
+        return f"{finished} of {len(self._specs)}"
 
     def say(self, line: str) -> None:
         """Show a line."""
@@ -328,28 +288,39 @@ class Display:
         self._at_work.append(spec)
         self.say(f"{spec.name}: {'continued' if spec.begun else 'started'}")
 
+    def finished(self, spec: RunSpec, seconds: float) -> None:
+        """Show what a run has come to, and how long its process took."""
+        self._at_work.remove(spec)
+        self._ended += 1
+        parts, summary = [f"{spec.name}: finished ({self._done()})"], spec.files.summary() or {}
+        for kind in ("best_validation", "test"):
+            if (value := summary.get(f"{kind}_{self._metric.name}")) is not None:
+                what = kind.removeprefix("best_")
+                parts.append(f"{what} {self._metric.label} {four_digits(value)}")
+        self.say(", ".join([*parts, clock(seconds)]))
+
     def ended(self, spec: RunSpec, how: str, failed: bool = False) -> None:
         """Show that its process is gone; what has failed is not waited for."""
         self._at_work.remove(spec)
-        if failed or spec.finished:
-            self._taken[spec] = self._steps[spec.arm]
-        self.say(f"{spec.name}: {how.replace('{done}', self._done())}")
+        self._ended += failed
+        self.say(f"{spec.name}: {how}")
 
     def refresh(self) -> None:
         """Show how far runs are, in a terminal; time has passed."""
         if not self._line.terminal:
             return
-        parts = []
+        parts = [f"{self._done()} runs finished"]
+        if self._ended:
+            each = (time.monotonic() - self._began) / self._ended
+            parts[0] += f", {clock(each * (self._left - self._ended))} left"
         for spec in self._at_work:
-            self._taken[spec], value = reached(spec.directory, self._metric)
-            shown = f", {METRICS[self._metric].label} {four_digits(value)}"
-            shown = "" if math.isnan(value) else shown
-            parts.append(f"{spec.name}: {self._taken[spec]}/{self._steps[spec.arm]}{shown}")
-        taken, total = sum(self._taken.values()), sum(self._steps[one.arm] for one in self._taken)
-        rate = (taken - self._before) / (time.monotonic() - self._began)
-        left = f", {clock((total - taken) / rate)} left" if rate > 0 else ""
+            rows, column = spec.files.metrics(), f"validation_{self._metric.name}"
+            step = max((int(row.get("step", -1)) + 1 for row in rows), default=0)
+            value = next((row[column] for row in reversed(rows) if column in row), None)
+            shown = "" if value is None else f", {self._metric.label} {four_digits(value)}"
+            parts.append(f"{spec.name}: step {step}{shown}")
         with suppress(OSError):
-            self._line.show(" | ".join([f"{self._done()} runs finished{left}", *parts]))
+            self._line.show(" | ".join(parts))
 
     def close(self) -> None:
         """Leave the last state standing."""

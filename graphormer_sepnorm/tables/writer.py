@@ -7,6 +7,7 @@ import gzip
 import math
 import os
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import starmap
@@ -23,7 +24,6 @@ from graphormer_sepnorm.files import (
     is_stream,
 )
 from graphormer_sepnorm.formatting import in_a_line
-from graphormer_sepnorm.streams import standard_output
 from graphormer_sepnorm.tables.columns import DecimalComma, with_decimal_comma
 from graphormer_sepnorm.tables.opening import WHOLE_FILES, format_to_write
 from graphormer_sepnorm.tables.reader import TableReader
@@ -204,7 +204,7 @@ class _TextWriter(TableWriter):
         self._gzipped = path is not None and path.suffix.lower() == ".gz"
         with self._explained():
             if path is None:
-                self._file = standard_output()
+                self._file = sys.stdout.buffer
             elif resume is not None and self.partial is not None:
                 self._file = _continued(self.partial, resume)
             else:

@@ -74,21 +74,6 @@ def settled_epochs(trainer: Any, data: Any) -> int | None:
     return trainer.max_epochs
 
 
-def planned_steps(trainer: Any, batches: int, epochs: int | None) -> int:
-    """Return the optimizer steps of a whole run of so many batches an epoch, as Lightning does."""
-    limit = trainer.limit_train_batches
-    if limit is not None:
-        # A number of batches, or a share of them; 2 may have been read as 2.0.
-        count = isinstance(limit, int) or limit > 1
-        batches = min(batches, int(limit)) if count else int(batches * limit)
-    limits = [trainer.max_steps] if trainer.max_steps >= 0 else []
-    # Lightning's own default, where neither is given.
-    epochs = 1000 if epochs is None and not limits else epochs
-    if epochs is not None and epochs >= 0:
-        limits.append(-(-batches // trainer.accumulate_grad_batches) * epochs)
-    return min(limits, default=0)
-
-
 def monitored_metric(
     task: Task, validation_targets: np.ndarray, chosen: str | None = None, patience: int = 0
 ) -> Metric:

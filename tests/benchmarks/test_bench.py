@@ -6,9 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks import bench, environments
 from benchmarks.bench import take_turns
-from benchmarks.molecules import Molecules
 from benchmarks.processes import REPOSITORY, Command, SideFailed, variables
 from benchmarks.report import BY_HAND, main, ratios, text_of
 from benchmarks.rows import MATRIX_PRODUCT
@@ -76,27 +74,11 @@ def test_the_document_has_ratio_memory_and_share_of_peak_and_what_was_written_by
         assert fact in written
 
 
-def test_molecules_begin_again_where_there_are_too_few(tmp_path):
-    files = Molecules("", ["C", "CC", "CCC"]).write(tmp_path, 5)
-    table = (tmp_path / "molecules.csv").read_text()
-    assert table == "smiles\nC\nCC\nCCC\nC\nCC\n"
-    assert files["table"] == str(tmp_path / "molecules.csv")
-
-
 def test_a_command_that_fails_says_its_last_line(tmp_path):
     script = "import sys; print('useful'); sys.exit(3)"
     command = Command([sys.executable, "-c", script], variables(1), tmp_path / "log")
     with pytest.raises(SideFailed, match=r"ended with 3: useful"):
         command.round()
-
-
-def test_an_environment_that_cannot_be_built_is_left_out(tmp_path, monkeypatch, capsys):
-    failed = subprocess.CompletedProcess([], 1)
-    monkeypatch.setattr(environments, "HOME", tmp_path / "environments")
-    monkeypatch.setattr(environments.subprocess, "run", lambda *_, **__: failed)
-    pythons = bench._interpreters([row for row in bench.ROWS if row.subset == "forward"])
-    assert list(pythons) == [None]
-    assert "huggingface is left out: no environment" in capsys.readouterr().err
 
 
 @pytest.mark.slow

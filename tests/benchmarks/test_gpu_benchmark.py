@@ -66,11 +66,8 @@ def test_what_cannot_be_measured_is_one_line(
     assert capsys.readouterr().out.count("\n") == 1
 
 
-def test_agreement_is_that_of_tests_that_are_there() -> None:
+def test_the_page_names_the_same_tests_which_are_there() -> None:
     assert [file for file in AGREEMENT if not (Path(__file__).parents[1] / file).is_file()] == []
-
-
-def test_the_page_names_the_same_tests() -> None:
     folder = Path(__file__).parents[2] / "docs" / "experiments"
     page = (folder / "gpu.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"^    python -m pytest (.*)$", page, re.MULTILINE)

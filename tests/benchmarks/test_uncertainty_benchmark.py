@@ -47,12 +47,6 @@ def test_of_real_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert domain == ["4 of 8", "0.250", "2.500", "0.60", "0.80"]
 
 
-def test_of_a_model_without_a_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = "\n".join(line.rpartition(",")[0] for line in ROWS.splitlines())
-    main([str(written(tmp_path / "a", rows, {"a": JUDGED}))])
-    assert cells(capsys.readouterr().out, "a")[1] == ["2 of 8", "1.167", "2.000", "0.60", "nan"]
-
-
 def test_of_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = """\
 smiles,label_a,pred_a,label_b,pred_b,similarity,distance
@@ -77,15 +71,6 @@ CCC,1,0.75,,0.5,0.2,1.1
     assert classes[:3] == ["10", f"{error:.3f}", f"{loss:.3f}"]
     # Means of both targets, of which the second holds nothing.
     assert classes[3:] == ["50.0, 50.0", "0.0, 25.0", "25.0, 50.0", "50.0, 50.0", "1.25"]
-
-
-def test_folders_of_one_name_are_two_rows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folders = [written(tmp_path / split / "solubility", ROWS, {"a": JUDGED}) for split in "ab"]
-    main([str(folder) for folder in folders])
-    out = capsys.readouterr().out
-    assert len(cells(out, "solubility")) == len(cells(out, str(folders[1]))) == 2
 
 
 def test_a_folder_without_folds_is_one_line(tmp_path: Path) -> None:

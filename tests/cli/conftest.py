@@ -37,9 +37,7 @@ def _known_noise() -> None:
 
 
 @pytest.fixture(scope="session")
-def small_sample(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[[pytest.MonkeyPatch], None]:
+def small_sample(tmp_path_factory: pytest.TempPathFactory) -> Callable[[pytest.MonkeyPatch], None]:
     """Gives what takes a seventh of the sample's molecules, which are featurized once."""
     lines = gzip.decompress(sample_path().read_bytes()).splitlines(keepends=True)
     small = tmp_path_factory.mktemp("sample") / "sample.csv.gz"

@@ -22,26 +22,12 @@ from tiny_run import TINY, refused, sample_table, summary
 
 from graphormer_sepnorm.cli.compare import parse_seeds
 from graphormer_sepnorm.cli.train import main
-from graphormer_sepnorm.config import TrainerConfig
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.runs import scheduler
 from graphormer_sepnorm.runs.plan import COMPARISON, Plan, RunSpec
-from graphormer_sepnorm.training.fit import planned_steps
 
 STEPS = 24
 MAKE_REPORT = "graphormer_sepnorm.cli.compare.make_report"
-
-
-@pytest.fixture
-def reports(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The directories that would have been reported on."""
-    directories: list[Path] = []
-
-    def note(directory: Path, baseline: str | None = None) -> None:
-        directories.append(directory)
-
-    monkeypatch.setattr(MAKE_REPORT, note)
-    return directories
 
 
 @pytest.fixture(scope="module")
@@ -151,11 +137,7 @@ def test_comparison_leaves_a_run_for_each_arm_and_seed(straight: Compared) -> No
         f"{arm} seed {seed}: started" for seed in (0, 1) for arm in ("sharenorm", "sepnorm")
     ]
     assert len(lines) == 8
-    assert straight.err.isascii()
-    said = straight.out.splitlines()
-    text = (straight.directory / "summary.md").read_text().strip()
-    assert text in straight.out
-    assert said[-1] == f"report  {straight.directory / 'report.html'}"
+    assert (straight.directory / "summary.md").read_text().strip() in straight.out
     run = straight.directory / "sepnorm" / "seed1"
     words = json.loads((run / "run.json").read_text())["sessions"][0]["command"]
     assert words == ["train.py", "fit", "-c", f"{run}.yaml"]
@@ -169,8 +151,7 @@ def test_results_are_those_of_the_runs(straight: Compared, table: Path) -> None:
     assert results["complete"] is True
     assert results["molecules"] == {"train": 80, "validation": 10, "test": 10}
     assert {arm["selected_on"] for arm in results["arms"]} == {"validation_mae"}
-    found = [results[name] for name in ("metric", "better", "baseline")]
-    assert found == ["mae", "lower", "sharenorm"]
+    assert (results["task"]["metric"], results["baseline"]) == ("mae", "sharenorm")
     seen = set()
     for arm in results["arms"]:
         for run in arm["runs"]:
@@ -234,9 +215,6 @@ def test_arm_that_fails_leaves_the_others_alone(failed: Compared) -> None:
     for run in results["arms"][2]["runs"]:
         assert (run["status"], run["test"]) == ("failed", None)
         assert run["error"].startswith("train.py: training diverged")
-    text = (failed.directory / "summary.md").read_text()
-    assert "4 of 6 runs" in text
-    assert "hot seed 0 failed: train.py: training diverged" in text
 
 
 @pytest.fixture
@@ -251,33 +229,6 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> None:
         return True
 
     monkeypatch.setattr(scheduler, "train", fail)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("failing")
-def test_a_finished_run_that_was_deleted_and_fails_is_a_failure(
-    straight: Compared, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    place = shutil.copytree(straight.directory, tmp_path / "out")
-    before = (place / "results.json").read_bytes()
-    shutil.rmtree(place / "sepnorm" / "seed1")
-    said = refused(capsys, main, "compare", "--report-only", "-o", place)
-    assert f"are gone, as {place}/sepnorm/seed1: put them back, or remove results.json" in said
-    assert (place / "results.json").read_bytes() == before
-    failed = compare(place)
-    assert failed.status == 1
-    assert failed.err.startswith("train.py: 1 of 4 runs have failed: sepnorm seed 1;")
-    assert failed.results["complete"] is False
-    run = failed.results["arms"][1]["runs"][1]
-    assert (run["status"], run["error"], run["test"]) == ("failed", "it cannot be done", None)
-    # All of them: the report stays that of the ones that were.
-    before = (place / "results.json").read_bytes()
-    for arm in ("sharenorm", "sepnorm"):
-        shutil.rmtree(place / arm)
-    assert compare(place).status == 1
-    assert main(["compare", "--report-only", "-o", str(place)]) == 0
-    assert "3 of 4 runs" in (place / "summary.md").read_text()
-    assert (place / "results.json").read_bytes() == before
 
 
 @pytest.mark.usefixtures("failing", "nothing_starts")
@@ -297,23 +248,6 @@ def test_a_report_that_cannot_be_made_does_not_hide_failures(
     first, second = done.err.splitlines()
     assert first == "train.py: something is damaged"
     assert second.startswith("train.py: 1 of 2 runs have failed: sepnorm seed 0;")
-
-
-@pytest.mark.slow
-def test_nothing_is_left_to_do(
-    straight: Compared, table: Path, reports: list[Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    files = [path for path in straight.directory.glob("*/*/**/*") if path.is_file()]
-    before = {path: path.stat().st_mtime_ns for path in files}
-    # The same in other words, a seed less: what is there is the comparison.
-    same = [option.replace("ffn_width", "ffn-width") for option in options(table)]
-    arguments = ["--arms=sharenorm,sepnorm", "--seeds", "1", "--baseline", "sepnorm"]
-    assert main(["compare", *same, *arguments, "-o", str(straight.directory)]) == 0
-    assert capsys.readouterr().err == ""
-    assert reports == [straight.directory]
-    assert {path: path.stat().st_mtime_ns for path in files} == before
-    kept = yaml.safe_load((straight.directory / "compare.yaml").read_text())
-    assert (kept["baseline"], kept["seeds"]) == ("sepnorm", [0, 1])
 
 
 @pytest.mark.usefixtures("nothing_starts")
@@ -383,33 +317,18 @@ def begun(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "out"
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        ("--trainer.max_epochs 3", ["--trainer.max_epochs is 3 here and -1"]),
-        ("--model.layers=3 --model.dropout 0", ["--model.layers is 3", "--model.dropout is 0.0"]),
-        ("-c table_regression --model.layers=2", ["--model.width is 64 here and 16"]),
-        ("--arms bn+ln", ["'sepnorm'", "'bn+ln'"]),
-    ],
-)
-@pytest.mark.usefixtures("nothing_starts")
-def test_an_option_that_is_given_later_is_all_that_differs(
-    words: str, named: list[str], begun: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = (begun / "compare.yaml").read_text()
-    said = refused(capsys, main, "compare", *words.split(), "-o", begun)
-    assert all(one in said for one in named), said
-    assert (begun / "compare.yaml").read_text() == before
-
-
 def test_a_comparison_goes_on_with_more_and_with_data_elsewhere(
-    begun: Path, table: Path, tmp_path: Path
+    begun: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stored = begun / COMPARISON
     before = stored.read_text()
     for words in (["--data.batch_size=16"], options(table)):  # the same in other words
         assert compare(begun, *words).status == 130
         assert stored.read_text() == before
+    said = refused(capsys, main, "compare", "--model.layers=3", "--arms", "bn+ln", "-o", begun)
+    assert "'sepnorm' and 'bn+ln'" in said  # first of all
+    said = refused(capsys, main, "compare", "--model.layers=3", "-o", begun)
+    assert "--model.layers is 3 here and 2" in said
     (tmp_path / "new").mkdir()  # another machine, or the next job of a cluster
     moved = shutil.copy(table, tmp_path / "new")
     words = ["--data.root", str(tmp_path / "new"), f"--data.table={moved}"]
@@ -433,16 +352,12 @@ BOTH = "--arms sharenorm,sepnorm"
     [
         ("", "--arms"),
         ("--arms sepnorm", "--arms"),
-        ("--arms sepnorm,sepnrom", "'sepnrom' (did you mean 'sepnorm'?)"),
-        (f"{BOTH} --seeds 0,1,0", "--seeds"),
+        (f"{BOTH} --seeds 0-", "--seeds"),
         (f"{BOTH} --seeds 4294967296", "--seed_everything is 4294967296"),
         (f"{BOTH} --jobs 0", "--jobs is 0"),
         (f"{BOTH} --baseline ln", "--baseline ln"),
-        (f"{BOTH} --seed 3", "--seed_everything"),
         (f"{BOTH} --ensemble-by folds", "--ensemble_by"),
         (f"{BOTH} --baselines true", "--baselines is decided by this verb"),
-        (f"{BOTH} --model.layer 3", "--model.layer (did you mean '--model.layers'"),
-        (f"{BOTH} --data.table nowhere.csv", "train.py: there is no file nowhere.csv"),
         ("--arms {arms} -c quickstart", "'b': unknown option model.widht"),
         ("--arms {other} -c table_regression --data.table {table}", "arms 'a' and 'b' have diff"),
         ("--arms {same} -c table_regression --data.table {table}", "arms 'b' and 'c' are the same"),
@@ -474,32 +389,13 @@ def test_mistakes_are_one_line_and_nothing_is_started(
 
 
 @pytest.mark.parametrize(
-    ("text", "seeds"), [("3", (3,)), ("0-2", (0, 1, 2)), ("5, 0-1", (5, 0, 1)), ("00", (0,))]
+    ("text", "seeds"), [("3", (3,)), ("0-2", (0, 1, 2)), ("5, 0-1", (5, 0, 1)), ("0-1,00", (0, 1))]
 )
 def test_seeds(text: str, seeds: tuple[int, ...]) -> None:
     assert parse_seeds(text) == seeds
 
 
-@pytest.mark.parametrize("text", ["", "-1", "1-", "2-1,", "a", "0,00", "0-3,2", "3-1", "²"])
+@pytest.mark.parametrize("text", ["", "-1", "1-", "2-1,", "a", "3-1", "²"])
 def test_what_are_no_seeds(text: str) -> None:
     with pytest.raises(ConfigError, match="--seeds"):
         parse_seeds(text)
-
-
-@pytest.mark.parametrize(
-    ("trainer", "batches", "steps"),
-    [
-        ({"max_steps": 7}, 3, 7),
-        ({"max_steps": 7, "max_epochs": 2}, 3, 6),
-        ({"max_epochs": 2}, 3, 6),
-        ({"max_epochs": -1, "max_steps": 50}, 3, 50),
-        ({}, 3, 3000),
-        ({"max_epochs": 2, "accumulate_grad_batches": 2}, 3, 4),
-        ({"max_epochs": 2, "limit_train_batches": 2}, 3, 4),
-        ({"max_epochs": 2, "limit_train_batches": 2.0}, 3, 4),
-        ({"max_epochs": 2, "limit_train_batches": 0.5}, 8, 8),
-    ],
-)
-def test_steps_are_foreseen(trainer: dict, batches: int, steps: int) -> None:
-    options = TrainerConfig(**trainer)
-    assert planned_steps(options, batches, options.max_epochs) == steps

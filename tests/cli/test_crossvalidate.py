@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from tiny_run import TINY, read_csv, refused, sample_table, summary
 
 from graphormer_sepnorm.cli.train import main
@@ -20,7 +18,6 @@ from graphormer_sepnorm.runs import scheduler
 from graphormer_sepnorm.runs.plan import RunSpec
 
 ROWS = 60
-REAL_TRAIN: Callable[..., bool] = scheduler.train
 
 
 @pytest.fixture(scope="module")
@@ -119,8 +116,6 @@ def test_each_fold_is_a_run_and_every_row_is_predicted_once(whole: Path) -> None
     assert stored["task"]["units"] == ["furlong"]
     assert stored["folds_finished"] == 3
     assert stored["baselines"] == stored["differences"] == []
-    assert stored["command"][2] == "crossvalidate"
-    assert "--arms" not in stored["command"]
 
 
 def test_a_checkpoint_knows_its_fold(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,13 +152,6 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[RunSpec]:
     return specs
 
 
-def test_folds_may_be_ensembles(table: Path, tmp_path: Path, planned: list[RunSpec]) -> None:
-    words = [*options(table), "--ensemble=2", "--ensemble_by=folds", "--folds=2"]
-    assert crossvalidate(tmp_path, *words) == 130
-    found = [(spec.config.ensemble_by, spec.fold) for spec in planned]
-    assert found == [("folds", 0), ("folds", 1)]
-
-
 def test_repeats_and_arms_are_planned(table: Path, tmp_path: Path, planned: list[RunSpec]) -> None:
     words = ["--folds=2", "--arms=sharenorm,bn+bn", "--seed_everything=3", "--data.split_seed=7"]
     assert crossvalidate(tmp_path, *options(table), *words) == 130
@@ -174,18 +162,6 @@ def test_repeats_and_arms_are_planned(table: Path, tmp_path: Path, planned: list
     assert (last.arm, last.repeat, last.fold, last.seed) == ("sepnorm", 1, 1, 4)
     assert last.config.data.split_seed == 8
     assert last.directory == tmp_path / "sepnorm" / "repeat1" / "fold1"
-
-
-def test_repeats_are_added_with_other_folds_and_seeds(copied: Path, trained: list[str]) -> None:
-    assert crossvalidate(copied, "--repeats", "2") == 0
-    assert trained == [f"repeat 1 fold {fold}" for fold in range(3)]
-    rows = read_csv(copied / "out_of_fold.csv")
-    folds = [{row["row"]: row["fold"] for row in rows if row["repeat"] == n} for n in "01"]
-    assert [len(of_row) for of_row in folds] == [ROWS, ROWS]
-    assert folds[0] != folds[1]
-    configuration = yaml.safe_load((copied / "repeat1" / "fold2" / "config.yaml").read_text())
-    assert configuration["seed_everything"] == configuration["data"]["split_seed"] == 1
-    assert summary(copied)["networks"][0]["metrics"]["mae"]["folds"] == 6
 
 
 def test_arms_have_the_same_folds(
@@ -202,46 +178,6 @@ def test_arms_have_the_same_folds(
     assert folds[:ROWS] == folds[ROWS:]
     runs = [tmp_path / "out" / arm / "repeat0" / "fold1" for arm in ("sharenorm", "bn+bn")]
     assert [summary(run)["norm"] for run in runs] == ["shared-ln", "bn+bn"]
-    assert "--arms sharenorm,bn+bn --folds 2" in " ".join(summary(tmp_path / "out")["command"])
-
-
-# Takes a finished run from the folder beside it, or fails where there is none.
-PROGRAM = """
-import pathlib, shutil, sys, yaml
-options = yaml.safe_load(open(sys.argv[2]))
-run = pathlib.Path(options["output"])
-template = pathlib.Path(sys.argv[0]).parent / "out" / "repeat0" / run.name
-if not template.is_dir():
-    sys.exit("it cannot be done")
-shutil.copytree(template, run)
-"""
-
-
-def test_folds_are_processes_and_one_that_fails_leaves_the_others(
-    table: Path,
-    copied: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    monkeypatch.setattr(scheduler, "FIT", (sys.executable, str(program)))
-    monkeypatch.setattr(scheduler, "train", REAL_TRAIN)
-    shutil.move(copied / "repeat0" / "fold1", tmp_path / "aside")
-    words = [*options(table), "--data.split=random"]
-    directory = tmp_path / "again"
-    assert crossvalidate(directory, *words, "--folds", "3") == 1
-    out, error = capsys.readouterr()
-    assert "repeat 0 fold 1: failed, it cannot be done" in error
-    assert "1 of 3 runs have failed: repeat 0 fold 1;" in error
-    assert f"crossvalidate -o {directory}" in error
-    assert "2 of 3 are finished" in out
-    assert len(read_csv(directory / "out_of_fold.csv")) == 40
-    shutil.move(tmp_path / "aside", copied / "repeat0" / "fold1")
-    assert crossvalidate(directory) == 0
-    assert capsys.readouterr().err.count("started") == 1
-    assert len(read_csv(directory / "out_of_fold.csv")) == ROWS
 
 
 def test_a_directory_goes_on_as_it_was_begun(

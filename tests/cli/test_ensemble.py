@@ -23,21 +23,14 @@ from tiny_run import (
     fitted,
     read_csv,
     refused,
-    sample_rows,
     sample_table,
     summary,
     write_csv,
 )
 
-from graphormer_sepnorm.baselines import fit as fitted_baselines
-from graphormer_sepnorm.baselines.evaluation import baselines_of
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.training_graphs import MemberFolds
-from graphormer_sepnorm.inference.checkpoint import (
-    BLEND,
-    read_checkpoint,
-)
+from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.runs import scheduler
 
@@ -66,13 +59,7 @@ def seeds(table: Path) -> Fitted:
 @pytest.fixture(scope="module")
 def by_folds(table: Path) -> Fitted:
     """The same, but each on a fold of its own, and blended with trees."""
-    return fitted(
-        table.parent / "folds",
-        table,
-        *TWO,
-        "--ensemble_by=folds",
-        BLENDED,
-    )
+    return fitted(table.parent / "folds", table, *TWO, "--ensemble_by=folds", BLENDED)
 
 
 @pytest.fixture
@@ -119,44 +106,6 @@ def test_members_by_folds_say_what_they_have_not_seen(by_folds: Fitted, capsys) 
     assert "Each network of the ensemble was trained on most of these" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_the_blend_is_weighed_by_molecules_that_weigh_something(tmp_path: Path) -> None:
-    """And by some folds only, where these are enough: each molecule with its own values."""
-    rows = [[smiles, label, n % 3] for n, (smiles, label) in enumerate(sample_rows(60))]
-    source = write_csv(tmp_path / "w.csv", [["smiles", "y", "w"], *rows])
-    ensemble = (
-        "--ensemble=3",
-        "--ensemble_by=folds",
-        BLENDED,
-        "--data.split=random",
-    )
-    options = ("--data.weight_column=w", "--data.target_columns=[y]", *ensemble)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitted_baselines, "ENOUGH_HELD_OUT", 20)
-        run = fitted(tmp_path, source, *QUIET, *options)
-        given = yaml.safe_load((run.run / "config.yaml").read_text())["data"]
-        data = MoleculeDataModule(**given)
-        data.deal_members(MemberFolds(3))
-        found = baselines_of(data, models=("boosting", "kernel")).fitted
-    assert found is not None
-    dealt, weights = data.numbers.dealt, data.store.weights[data.numbers.described]
-    judged = np.flatnonzero((dealt < 2) & (weights > 0))
-    assert 20 <= len(judged) < (weights > 0).sum()
-    np.testing.assert_array_equal(found.rows["validation"], judged)
-    smiles = [*data.splits.smiles["train"], *data.splits.smiles["validation"]]
-    network = np.empty(len(judged))
-    for fold in range(2):
-        own = dealt[judged] == fold
-        member = Predictor.load(member_of(run, fold), "cpu")
-        network[own] = member.predict([smiles[at] for at in judged[own]]).values[:, 0]
-    blend = read_checkpoint(run.run)[BLEND]
-    (weight,), (share,) = blend["weights"], blend["kernel_share"]
-    trees, kernel = (one["validation"][:, 0] for one in found.predictions.values())
-    others = (1 - share) * trees + share * kernel
-    errors = weight * network + (1 - weight) * others - data.labels(judged)[:, 0]
-    assert blend["validation"]["mae"] == pytest.approx(np.abs(errors).mean(), rel=1e-5)
-
-
 def test_folds_are_for_tables(capsys) -> None:
     said = refused(capsys, train, "fit", "-c", "quickstart", "--ensemble=2", "--ensemble_by=folds")
     assert "sample has its own validation split: give --ensemble_by seeds" in said
@@ -182,9 +131,7 @@ def test_member_is_what_a_single_fit_trains(seeds: Fitted, table: Path, tmp_path
     one, other = (read_checkpoint(run) for run in (tmp_path / "run", member_of(seeds, 4)))
     for name, value in one["state_dict"].items():
         assert torch.equal(value, other["state_dict"][name]), name
-    assert not (tmp_path / "run" / "members").exists()
     assert "members" not in one
-    assert "members" not in summary(tmp_path / "run")
     # But for the members it says the same as that of an ensemble, in the same order.
     names = [*summary(tmp_path / "run")]
     assert [*names[:-1], "members", names[-1]] == [*seeds.summary]
@@ -205,15 +152,10 @@ def test_result_is_that_of_the_mean(seeds: Fitted, capsys) -> None:
     assert found["parameters"] == each[0]["parameters"] * 2
     said = " ".join(seeds.out.split())
     values = [own["test_mae"] for own in each]
-    for seed, value in zip(SEEDS, values, strict=True):
-        assert f"seed {seed} {value:.4f}" in said
     spread = f"{statistics.mean(values):.4f} ± {statistics.stdev(values):.4f}"
     assert f"one network of the 2 {spread} Graphormer, bn+ln, mean of the 2" in said
     assert said.count("rows can be used") == 1
-    for seed in SEEDS:  # which of them ends first is not known
-        assert f"member seed {seed}: finished (" in seeds.err
     assert seeds.err.count("finished (2 of 2)") == 1
-    assert "rows can be used" in (seeds.run / "members" / "seed4.log").read_text()
     for verb, name in (("test", "test_mae"), ("validate", "best_validation_mae")):
         assert train([verb, str(seeds.run)]) == 0
         shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
@@ -233,25 +175,12 @@ def test_half_done_ensemble_trains_what_is_missing(seeds: Fitted, copied: Path, 
     assert train(["fit", "--resume", str(run), *more]) == 0
     assert (elsewhere / "store").is_dir()
     out, err = capsys.readouterr()
-    assert out.startswith(f"run    {run}, continued with its members\n")
     assert "gradient boosting on Morgan" in out
     assert yaml.safe_load((run / "config.yaml").read_text())["baselines"] is True
     assert "1 of 2 runs are finished already\nmember seed 4: started\n" in err
-    assert "seed 3:" not in err
     assert (run / "members" / "seed3" / "run.json").stat().st_mtime_ns == before
-    whole, again = seeds.summary, summary(run)
-    assert [again[name] for name in ("test_mae", "best_validation_mae")] == [
-        whole[name] for name in ("test_mae", "best_validation_mae")
-    ]
+    assert summary(run)["best_validation_mae"] == seeds.summary["best_validation_mae"]
     np.testing.assert_array_equal(predictions_of(run), predictions_of(seeds.run))
-
-
-def test_what_each_member_predicts_is_for_intervals_and_a_blend(copied: Path, monkeypatch) -> None:
-    (copied / "summary.json").unlink()
-    before = predictions_of(copied)
-    monkeypatch.setattr("graphormer_sepnorm.pipeline.predicted.predict_networks", None)
-    assert train(["fit", "--resume", str(copied), "--keep", "none"]) == 0
-    np.testing.assert_array_equal(predictions_of(copied), before)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import expit
-from tiny_run import BLENDED, Fitted, fit, fitted, read_csv, summary
+from tiny_run import BLENDED, Fitted, fit, fitted, predicted_as_written, summary
 
 from graphormer_sepnorm.baselines import blend as weighing
 from graphormer_sepnorm.baselines.blend import Stacking
@@ -22,11 +22,7 @@ from graphormer_sepnorm.compare.statistics import MeanDifference
 from graphormer_sepnorm.datasets.user_table.load import load_table
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference.checkpoint import (
-    BLEND,
-    CONFIDENCE,
-    read_checkpoint,
-)
+from graphormer_sepnorm.inference.checkpoint import BLEND, CONFIDENCE, read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.pipeline.blend import compare
@@ -92,34 +88,22 @@ def test_network_trees_and_blend_stand_side_by_side(blended: Fitted) -> None:
     value = f"{result[f'best_validation_{name}']:.4f}\n"
     assert f" of the blend on 15 validation molecules: {value}" in blended.out
     assert "random forest" not in blended.out  # which is a baseline and was not asked for
-    for target in "ab":  # each with what every member has
-        each = [one["test"][f"{name}_{target}"] for one in (trees, kernel)]
-        each.append(result["network"][f"{metric}_{target}"])
-        of = ("gradient boosting", "kernel ridge regression", "networks")
-        shown = map(METRICS[name].shown, each)
-        said = ", ".join(f"{what} {value}" for what, value in zip(of, shown, strict=True))
-        assert f" of {said}" in blended.out
     of_targets = [trees["test"][f"{name}_{target}"] for target in "ab"]
     assert np.mean(of_targets) == pytest.approx(trees["test"][name])
     more = {"network_weights": {"a": 0.3, "b": 0.3}} if metric == "test_mae" else {"slope": 1.2}
     assert result["blend"] == {"network_weight": 0.3, "kernel_share": 0.3, **more}
-    assert "--members" not in blended.out
 
 
 def test_what_is_kept_is_what_the_checkpoint_predicts(blended: Fitted) -> None:
-    rows = blended.predictions
-    smiles = [row["smiles"] for row in rows]
-    kept, labels = (
-        np.array([[float(row[f"{of}_{name}"] or "nan") for name in "ab"] for row in rows])
-        for of in ("pred", "label")
-    )
-    predictor = Predictor.load(blended.run, "cpu")
-    np.testing.assert_allclose(predictor.predict(smiles).values, kept, rtol=1e-4)
-    for name, value in predictor.task.evaluate(labels, kept).items():
-        assert blended.summary[f"test_{name}"] == pytest.approx(value, rel=1e-5)
+    found, rows = predicted_as_written(blended.run), blended.predictions
+    labels = np.array([[float(row[f"label_{name}"] or "nan") for name in "ab"] for row in rows])
     checkpoint = read_checkpoint(blended.run)
+    task = Predictor(checkpoint, "cpu").task
+    for name, value in task.evaluate(labels, found.values).items():
+        assert blended.summary[f"test_{name}"] == pytest.approx(value, rel=1e-4)
     alone = {name: part for name, part in checkpoint.items() if name not in (BLEND, CONFIDENCE)}
-    assert np.abs(Predictor(alone, "cpu").predict(smiles).values - kept).max() > 0.01
+    of_network = Predictor(alone, "cpu").predict([row["smiles"] for row in rows]).values
+    assert np.abs(of_network - found.values).max() > 0.01
 
 
 def test_evaluating_the_checkpoint_gives_the_same(blended: Fitted, capsys) -> None:
@@ -172,9 +156,6 @@ def test_baselines_are_all_of_them_and_kept_with_every_metric(tmp_path: Path, ca
         assert list(one["test"]) == list(one["validation"])
         assert {"mae", "rmse", "r2", "spearman", "mae_a", "spearman_b"} <= {*one["test"]}
         assert re.search(rf"^  {one['name']} +{one['test']['mae']:.4f}$", out, re.MULTILINE)
-    best = min(result["baselines"], key=lambda one: one["validation"]["mae"])["name"]
-    said = rf"{best} (is (better|worse) than|against) the model[:,] MAE [\d.]+ (low|high)er, 95%"
-    assert re.search(said + " interval .*, over 15 validation molecules", out, re.IGNORECASE)
     assert "network" not in result
     assert BLEND not in read_checkpoint(tmp_path / "run")
 
@@ -192,9 +173,7 @@ def words_of(metric: Any, differences: dict[str, MeanDifference]) -> str:
         # Of two that are compared, one is by chance.
         ("mae", {"trees": -0.1, "forest": 0.1}, 0.03, "Not resolved: trees against the model"),
         ("auroc", {"trees": -0.1, "forest": -0.2}, 0.001, "Trees is worse than the model: AUROC"),
-        ("auroc", {"trees": 0.1}, 0.001, "Trees is better than the model"),
         ("mae", {MEAN: -0.1}, 0.001, "Mean of the training labels is better than the model"),
-        ("mae", {"trees": 0.0}, float("nan"), "Not resolved: "),
         ("mae", {}, 0.001, ""),
     ],
 )
@@ -202,21 +181,14 @@ def test_the_best_baseline_is_named_and_whether_it_is_better(
     metric: str, means: dict[str, float], p: float, words: str
 ) -> None:
     found = {
-        name: MeanDifference(
-            mean=mean, low=mean - 0.05, high=mean + 0.05, confidence=0.95, p_value=p
-        )
+        name: MeanDifference(mean=mean, low=mean - 0.05, high=mean + 0.05, p_value=p)
         for name, mean in means.items()
     }
     assert words_of(METRICS[metric], found).startswith(words)
 
 
 @pytest.mark.parametrize(
-    ("kind", "metric", "targets"),
-    [
-        ("regression", "mae", 1),
-        pytest.param("regression", "rmse", 2, marks=pytest.mark.slow),
-        pytest.param("binary", "auroc", 1, marks=pytest.mark.slow),
-    ],
+    ("kind", "metric", "targets"), [("regression", "mae", 1), ("binary", "auroc", 2)]
 )
 def test_equal_models_are_seldom_told_apart(kind: Any, metric: str, targets: int) -> None:
     """Three others that are as good: in one of twenty tables at most one seems better or worse."""
@@ -351,10 +323,6 @@ def test_a_new_end_forgets_the_blend_of_the_earlier_one(tmp_path: Path, capsys) 
     assert not {BLEND, CONFIDENCE} & read_checkpoint(run).keys()
     assert not list(run.glob("confidence.*"))
     out = capsys.readouterr().out
-    predictor = Predictor.load(run, "cpu")
-    rows = read_csv(run / "test_predictions.csv")
-    values = predictor.predict([row["smiles"] for row in rows]).values
-    written = np.array([[float(row[f"pred_{name}"]) for name in "ab"] for row in rows])
-    np.testing.assert_allclose(values, written, rtol=1e-4)
+    predicted_as_written(run)
     assert "blend" not in summary(run)
     assert f"{summary(run)['test_mae']:.4f}" in out

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_run import Fitted, fit, fitted, refused, write_csv
+from tiny_run import Fitted, fit, fitted, predicted_as_written, refused, write_csv
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.estimators import GraphormerClassifier
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
 
@@ -58,18 +57,13 @@ def test_a_run_says_what_it_reached(run: Fitted) -> None:
 def test_it_predicts_what_it_was_tested_with(run: Fitted) -> None:
     model = Predictor.load(run.run, "cpu")
     assert repr(model) == "Predictor(a, b; trees or a kernel, on cpu)"
-    rows = run.predictions
-    found = model.predict([row["smiles"] for row in rows])
-    own = np.array([[float(row[f"pred_{name}"]) for name in "ab"] for row in rows])
-    np.testing.assert_allclose(found.values, own, rtol=1e-5)
+    found, rows = predicted_as_written(run.run), run.predictions
     labels = np.array([[float(row[f"label_{name}"] or "nan") for name in "ab"] for row in rows])
-    for name, value in model.task.evaluate(labels, own).items():
+    for name, value in model.task.evaluate(labels, found.values).items():
         assert run.summary[f"test_{name}"] == pytest.approx(value, rel=1e-4, nan_ok=True)
     assert found.spread is None
     assert "in_domain" in found.cells
-    if model.task.kind == "regression":
-        low = np.array([float(row["low_a"]) for row in rows])
-        np.testing.assert_allclose(found.low[:, 0], low, rtol=1e-5)
+    assert ("low_a" in rows[0]) == (model.task.kind == "regression")
     # The order of the atoms does not matter, nor does the company.
     np.testing.assert_allclose(model.predict("OCCC").values, model.predict("CCCO").values)
     alone = model.predict(rows[0]["smiles"]).values[0]
@@ -84,16 +78,9 @@ def test_what_needs_a_network_is_refused(
         with pytest.raises(ConfigError, match="has no network to"):
             ask()
     assert "without networks" in refused(capsys, train, "test", run.run)
-    more = (
-        "--model.from_pretrained",
-        run.run,
-        "--data.table",
-        table(tmp_path),
-        "--data.split=random",
-    )
-    assert "no network" in refused(
-        capsys, train, "fit", "-c", "table_regression", *more, "--data.target_columns", "a"
-    )
+    words = ["-c", "table_regression", "--model.from_pretrained", run.run, "--data.split=random"]
+    words += ["--data.table", table(tmp_path), "--data.target_columns", "a"]
+    assert "no network" in refused(capsys, train, "fit", *words)
     assert predict(["info", str(run.run)]) == 0
     assert "trees and kernel alone, without a network" in capsys.readouterr().out
 
@@ -122,10 +109,3 @@ def test_labels_that_are_too_few_are_an_error(
     )
     assert fit(tmp_path, few, WITHOUT, "--data.split=random") == 2
     assert "too few for trees or a kernel" in capsys.readouterr().err
-
-
-def test_an_estimator_without_networks() -> None:
-    labels = np.array(["long" if len(smiles) > 10 else "short" for smiles in CHAINS])
-    options = {"members": ["trees", "kernel"], "metric": None}
-    model = GraphormerClassifier(recipe="table", device="cpu", options=options)
-    assert (model.fit(CHAINS, labels).predict(CHAINS) == labels).mean() > 0.9

@@ -36,32 +36,23 @@ def test_an_import_may_swallow_the_interrupt(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr() == ("", "train.py: interrupted; nothing was saved\n")
 
 
-def test_what_is_ignored_stays_so() -> None:
-    before = handlers()
-    seen = []
-
-    def command(arguments: list[str]) -> None:
-        seen.extend(handlers())
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        assert run("train.py", command, []) == 0
-        assert handlers() == [signal.SIG_IGN, *before[1:]]
-    finally:
-        signal.signal(signal.SIGINT, before[0])
-    assert seen[0] == signal.SIG_IGN
-    assert callable(seen[1])
-
-
-def test_afterwards_signals_mean_what_they_meant() -> None:
-    before = handlers()
+@pytest.mark.parametrize("ignored", [False, True])
+def test_signals_mean_afterwards_what_they_meant_and_what_is_ignored_stays_so(
+    ignored: bool,
+) -> None:
+    first = signal.getsignal(signal.SIGINT)
     seen = []
 
     def command(arguments: list[str]) -> None:
         seen.extend(handlers())
         raise RuntimeError("a defect")
 
-    with pytest.raises(RuntimeError, match="a defect"):
-        run("train.py", command, [])
-    assert not set(seen) & set(before)
-    assert handlers() == before
+    signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else first)
+    before = handlers()
+    try:
+        with pytest.raises(RuntimeError, match="a defect"):
+            run("train.py", command, [])
+        assert handlers() == before
+    finally:
+        signal.signal(signal.SIGINT, first)
+    assert [one in before for one in seen] == [ignored, False, False]

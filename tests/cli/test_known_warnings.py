@@ -10,33 +10,18 @@ from lightning.pytorch.accelerators import CUDAAccelerator
 
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 
-DEPRECATED = "`torch.jit.script` is deprecated. Please switch to `torch.compile` or `torch.export`."
 
-
-def shown(message: str) -> list[str]:
+def test_known_warnings_are_silent_and_others_show() -> None:
+    other = "`torch.load` will change"
     with warnings.catch_warnings(record=True) as shown:
         warnings.resetwarnings()
         silence_known_noise()
-        warnings.warn(message, FutureWarning, stacklevel=1)
-    return [str(warning.message) for warning in shown]
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        DEPRECATED,
-        "`torch.jit.script` is not supported in Python 3.14+ and may break. Please switch to "
-        "`torch.compile` or `torch.export`.",
-    ],
-)
-def test_torch_geometrics_use_of_torch_script_is_silent(message):
-    """As torch 2.15 words it."""
-    assert shown(message) == []
-
-
-def test_another_warning_shows():
-    message = "`torch.load` will change"
-    assert shown(message) == [message]
+        for message in (
+            "`torch.jit.script` is deprecated. Please switch to `torch.compile`.",
+            other,
+        ):
+            warnings.warn(message, FutureWarning, stacklevel=1)
+    assert [str(warning.message) for warning in shown] == [other]
 
 
 def noise_of_a_cpu_beside_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,10 +163,8 @@ def test_a_device_is_no_name_without_a_format(model, source, capsys):
 def test_names_that_no_file_can_have_are_one_line(model, source, tmp_path, capsys):
     long = "C" * 300
     assert "File name too long" in refused(capsys, main, model, "-i", tmp_path / long)
-    out = tmp_path / f"{'C' * 252}.csv"
-    assert "File name too long" in refused(capsys, main, model, "-i", source, "-o", out)
-    out = tmp_path / f"{'C' * 240}.csv"  # with .progress.json it is too long
-    assert main([model, "-i", str(source), "-o", str(out), "--quiet"]) == 0
-    assert len(out.read_text().splitlines()) == 1 + ROWS
+    for length in (240, 252):  # the first with .progress.json
+        out = tmp_path / f"{'C' * length}.csv"
+        assert "File name too long" in refused(capsys, main, model, "-i", source, "-o", out)
     assert main([str(model), "NCC(=O)" * 50 + "O"]) == 0
     assert "NCC(=O)" in capsys.readouterr().out

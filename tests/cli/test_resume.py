@@ -23,7 +23,6 @@ from tiny_run import TINY, read_csv, refused, sample_rows, sample_table, summary
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
-from graphormer_sepnorm.runs.locks import lock
 from graphormer_sepnorm.training import checkpoints as saving
 
 STEPS = 42
@@ -220,13 +219,12 @@ def test_run_is_extended_from_another_folder(
     moved = shutil.move(table, tmp_path / "moved.csv")
     try:
         assert "mine.csv" in refused(capsys, main, "fit", "--resume", "run")
-        longer = ["--trainer.max_steps", "10", "--data.table", str(moved)]
-        assert main(["fit", "--resume", "run", *longer]) == 0
+        longer = ["fit", "--resume", "run", "--trainer.max_steps", "10", "--data.table"]
+        other = sample_table(tmp_path / "other.csv", 139)
+        assert "other data" in refused(capsys, main, *longer, other)
+        assert main([*longer, str(moved)]) == 0
     finally:
         shutil.move(moved, table)
-    words = ["fit", "--resume", "run", "--data.table", str(table), "--trainer.max_epochs"]
-    assert "max_epochs" in refused(capsys, main, *words, "0")
-    assert main([*words, "-1"]) == 0
     assert summary(tmp_path / "run")["steps"] == 10
 
 
@@ -261,37 +259,19 @@ def test_learning_rate_can_be_lowered_from_here_on(run: Path) -> None:
     assert max(rates) == STEPS - 1
 
 
-def test_signal_before_training_is_said(table: Path, tmp_path: Path) -> None:
-    new = {"process": subprocess.Popen}
-    process = start(*options(table, "bn+ln"), "--output", str(tmp_path / "run"), **new)
-    time.sleep(1)
-    process.send_signal(signal.SIGTERM)
-    status, error = finish(process)
-    # Python itself may not have been up yet.
-    assert (status, error.count("\n")) in ((130, 1), (-signal.SIGTERM, 0))
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("fit --resume", "--resume"),
         ("fit --resume nowhere", "nowhere"),
         ("test --resume {run}", "--resume"),
         ("fit --resume {run} -c quickstart", "-c"),
         ("fit --resume {run} --metric rmse", "--metric"),
         ("fit --resume {run} --ensemble=2", "--ensemble"),
-        ("fit --resume {run} --output x", "--output"),
         ("fit --resume {run} -o x", "-o"),
         ("fit --resume={run} --model.layers=5", "--model.layers"),
         ("fit --resume={run} --data.batch_size=8", "--data.batch_size"),
-        (
-            "fit --resume={run} --trainer.accumulate_grad_batches=2",
-            "--trainer.accumulate_grad_batches",
-        ),
-        ("fit --resume={run} --ema_decay=1.5", "ema_decay"),
         ("fit --resume={run} --model.eps=0.1", "is finished, and --model.eps acts only on steps"),
         ("fit --resume={run} --trainer.max_epochs=1", "max_epochs"),
-        ("fit --resume={run} --trainer.limit_test_batches=0", "limit_test_batches"),
         # Lightning's own words.
         ("fit --resume={run} --trainer.strategy=foo", "invalid strategy name"),
         ("fit --resume={run} --trainer.val_check_interval=99999", "must be less than or equal to"),
@@ -303,63 +283,45 @@ def test_mistakes_are_one_line(arguments: str, said: str, finished: Path, capsys
     assert (finished / "config.yaml").read_text() == config
 
 
-def test_full_disk_keeps_the_old_checkpoint(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    (run / "checkpoints" / "last.ckpt").unlink()
-    kept = (run / "checkpoints" / "previous.ckpt").read_bytes()
-    monkeypatch.setattr(saving.torch, "save", no_room)
-    error = refused(capsys, main, "fit", "--resume", run)
-    assert f"there is no room on the disk of {run}" in error
-    assert f"continue with: python train.py fit --resume {run}" in error
-    assert (run / "checkpoints" / "previous.ckpt").read_bytes() == kept
-    assert not list((run / "checkpoints").glob(".*partial"))
-
-
 @pytest.mark.parametrize(
-    "what", ["training.callbacks.MetricsFile.log_metrics", "runs.directory.write_json"]
+    "what",
+    [
+        "training.checkpoints.torch.save",
+        "training.callbacks.MetricsFile.log_metrics",
+        "runs.directory.write_json",
+    ],
 )
-def test_full_disk_of_logs_or_result_is_one_line(
+def test_full_disk_is_one_line_and_keeps_the_old_checkpoint(
     what: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     run = shutil.copytree(finished, tmp_path / "my run")
     (run / "checkpoints" / "last.ckpt").unlink()
+    kept = (run / "checkpoints" / "previous.ckpt").read_bytes()
 
     def full(*arguments: object, **options: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(f"graphormer_sepnorm.{what}", full)
+    monkeypatch.setattr(f"graphormer_sepnorm.{what}", no_room if "save" in what else full)
     assert refused(capsys, main, "fit", "--resume", run) == (
         f"train.py: there is no room on the disk of {run}: make room and continue with: "
         f"python train.py fit --resume '{run}'\n"
     )
+    assert not list((run / "checkpoints").glob(".*partial"))
+    if "write_json" not in what:  # which ends a training
+        assert (run / "checkpoints" / "previous.ckpt").read_bytes() == kept
 
 
-@pytest.mark.parametrize(
-    ("during", "said"),
-    [
-        ("fit.prediction_columns", "not all that follows is done: {run}; continue with: "),
-        ("report.aligned", "the result is in {run}/summary.json\n"),
-    ],
-)
-def test_signal_after_the_training_is_answered_with_what_is_done(
-    during: str, said: str, run: Path, monkeypatch, capsys
+def test_signal_after_all_is_done_is_answered_with_the_result(
+    run: Path, monkeypatch, capsys
 ) -> None:
-    monkeypatch.setattr(
-        f"graphormer_sepnorm.pipeline.{during}", lambda *_: signal.raise_signal(signal.SIGTERM)
-    )
+    def stop(*_: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("graphormer_sepnorm.pipeline.report.aligned", stop)
     assert main(["fit", "--resume", str(run)]) == 130
     error = capsys.readouterr().err
-    assert said.format(run=run) in error
+    assert f"the result is in {run}/summary.json\n" in error
     assert error.count("\n") == 1
-
-
-def test_run_that_another_process_has_is_refused(run: Path, capsys) -> None:
-    held = lock(run / ".lock")
-    assert held is not None
-    error = refused(capsys, main, "fit", "--resume", run)
-    assert error.startswith(f"train.py: {run} is being trained by process {os.getpid()} on ")
-    os.close(held)
 
 
 def test_a_start_that_fails_late_leaves_nothing(table: Path, tmp_path: Path, capsys) -> None:

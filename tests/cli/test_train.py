@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
@@ -73,21 +72,13 @@ def test_run_can_be_accounted_for_without_this_code(run: Run) -> None:
     assert (session["from_step"], session["to_step"], session["end"]) == (0, 4, "trained")
     assert session["started"] <= session["ended"]
     assert session["packages"]["torch"] == version("torch")
-    assert session["machine"]["processes"] == 1
-    assert session["machine"]["cores"] > 0
     assert session["machine"]["compiled_kernels"] is (library() is not None)
-    head = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-    commit = subprocess.run(head, capture_output=True, text=True, check=False).stdout.strip()
-    assert (session["commit"] or "").partition("+")[0] == commit
     # The summary has tenths of a second, which so short a training may not take.
     measured = throughput_of(run.directory)
     assert measured["graphs"] == pytest.approx(4 * 62, abs=8)
     assert 0 < measured["seconds"] < result["seconds"] + 0.1
     assert result["training_seconds"] == round(measured["seconds"], 1)
     assert result["graphs_per_second"] == round(measured["graphs"] / measured["seconds"], 1)
-    if Path("/proc/cpuinfo").is_file():
-        assert session["machine"]["processor"] in Path("/proc/cpuinfo").read_text()
-    assert session["machine"]["processor"]
 
 
 def test_nothing_else_is_printed(run: Run) -> None:
@@ -115,29 +106,24 @@ def test_saved_configuration_repeats_the_run_elsewhere(
 
 
 @pytest.mark.parametrize(
-    ("where", "options"),
+    ("verb", "where", "options", "name"),
     [
-        ("", ""),
+        ("validate", "", "", "best_validation_mae"),
+        ("test", "", "", "test_mae"),
         # Batch size and seed may differ.
-        ("checkpoints/best.ckpt", "--data.batch_size=50 --seed_everything=5"),
+        ("test", "checkpoints/best.ckpt", "--data.batch_size=50 --seed_everything=5", "test_mae"),
     ],
 )
-def test_test_reproduces_the_number_of_the_fit(
-    where: str, options: str, run: Run, capsys: pytest.CaptureFixture[str]
+def test_evaluating_reproduces_the_number_of_the_fit(
+    verb: str, where: str, options: str, name: str, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = [str(run.directory / where), "--data.root", str(run.root)]
-    assert main(["test", *arguments, *options.split()]) == 0
+    assert main([verb, *arguments, *options.split()]) == 0
     captured = capsys.readouterr()
-    assert f"test_mae       {summary(run.directory)['test_mae']:.6g}\n" in captured.out
+    shown = f"{name.removeprefix('best_')}       {summary(run.directory)[name]:.6g}\n"
+    assert shown in captured.out
     assert captured.err == ""
-
-
-def test_validate_reproduces_the_best_validation(
-    run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["validate", str(run.directory), "--data.root", str(run.root)]) == 0
-    value = summary(run.directory)["best_validation_mae"]
-    assert f"validation_mae       {value:.6g}\n" in capsys.readouterr().out
+    assert "--model.norm" in refused(capsys, main, verb, run.directory, "--model.norm=sharenorm")
 
 
 def test_predictions_of_an_evaluation_are_kept_by_molecule(
@@ -157,24 +143,11 @@ def test_predictions_of_an_evaluation_are_kept_by_molecule(
     assert "unknown option --predictions" in refused(capsys, main, "fit", "--predictions", file)
 
 
-def test_the_checkpoint_decides_on_the_network(
-    run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = refused(capsys, main, "test", run.directory, "--model.norm=sharenorm")
-    assert "--model.norm" in line
-
-
 @pytest.mark.parametrize(
     ("facts", "said"),
     [
-        (
-            {"dataset": "mine"},
-            "was trained on mine, which is not among {names}",
-        ),
-        (
-            {"data_options": {"color": "red"}},
-            "unknown option data.color",
-        ),
+        ({"dataset": "mine"}, "was trained on mine, which is not among {names}"),
+        ({"data_options": {"color": "red"}}, "unknown option data.color"),
     ],
 )
 def test_checkpoint_of_unknown_data_is_one_line(
@@ -191,18 +164,15 @@ def test_checkpoint_of_unknown_data_is_one_line(
     ("arguments", "expected"),
     [
         ("fot", "'fit'"),
-        ("fit -c nowhere.yaml", "nowhere.yaml"),
         ("fit -c zink_subset.yaml", "'zinc_subset'"),
         ("fit -c", "--config"),
         ("fit --ensemble 2 --seed_everything 4294967295", "it must be 4294967294 or less"),
         ("fit esol", "esol"),
-        ("fit --model.seed 3", "--model.seed"),
         ("fit --data.molecules a.smi", "--data.molecules"),
         ("fit --model.width 8", "--data.table"),
         ("fit -c table --model.width 8 --data.table x.csv", "--model.width"),
         ("fit -c quickstart --trainer.accelerator mps", "mps is not supported: use cpu"),
         ("fit -c quickstart --trainer.accelerator cpu --trainer.devices -1", "--trainer.devices"),
-        ("fit quickstart.yaml", "quickstart.yaml"),
         ("test", "RUN"),
     ],
 )
@@ -215,7 +185,7 @@ def test_mistakes_are_one_line_and_status_2(
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("model: [\n", "line 2: not a YAML file"),
+        ("model: [\n", "not a YAML file (while"),
         ("- 3\n", "expected sections such as data:"),
         ("model:\n  layerss: 3\n", "--model.layers"),
     ],

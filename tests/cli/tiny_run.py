@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
+from graphormer_sepnorm.inference.predictions import Predictions
+from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.resources import sample_path
 
 TINY = [
@@ -105,6 +108,17 @@ def sample_table(path: Path, count: int) -> Path:
     lines = gzip.decompress(sample_path().read_bytes()).splitlines(keepends=True)
     path.write_bytes(b"".join(lines[: 1 + count]))
     return path
+
+
+def predicted_as_written(run: Path) -> Predictions:
+    """What a run has written of its test molecules is what it predicts, which is returned."""
+    rows = read_csv(run / "test_predictions.csv")
+    found = Predictor.load(run, "cpu").predict([row["smiles"] for row in rows])
+    for name in found.columns:
+        if name in rows[0] or name.startswith("pred_"):
+            written = [float(row[name] or "nan") for row in rows]
+            np.testing.assert_allclose(found.table[name], written, rtol=2e-4, atol=1e-5)
+    return found
 
 
 def throughput_of(run: Path) -> dict[str, float]:

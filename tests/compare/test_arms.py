@@ -9,10 +9,7 @@ import pytest
 from graphormer_sepnorm.compare.arms import parse_arms
 from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.resources import arms_names
 from graphormer_sepnorm.runs.plan import Arm
-
-ARMS = Path(__file__).resolve().parents[2] / "configs" / "arms"
 
 
 def test_norms_by_name_keep_the_name_that_was_given() -> None:
@@ -35,14 +32,6 @@ def test_arms_of_a_file_have_their_options_by_full_names(tmp_path: Path) -> None
     assert wide.options == {**of_model, "ema_decay": 0.9}
     config = FitConfig().with_options(small.options | wide.options)
     assert config.model.learning_rate == 0.001
-
-
-@pytest.mark.parametrize("name", arms_names())
-def test_bundled_arms_go_by_name(name: str) -> None:
-    arms = parse_arms(name)
-    assert arms == parse_arms(str(ARMS / f"{name}.yaml"))
-    for arm in arms:
-        assert {option.split(".")[0] for option in arm.options} <= {"model", "data", "trainer"}
 
 
 @pytest.mark.parametrize(

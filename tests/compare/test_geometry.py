@@ -230,14 +230,3 @@ def test_a_layer_is_measured_on_the_tested_molecules(molecules):
     halves = known & ~tested, known & tested
     parts = [part for half in halves for part in (token[half], values[half])]
     assert one.probes == {"number": linear_probe(*parts)}
-
-
-@pytest.mark.parametrize(
-    ("cloud", "rank"),
-    [(np.zeros((5, 4)), 0), (np.ones((5, 4)), 0), (np.array([[1.0, 0], [np.inf, 1]]), np.nan)],
-)
-def test_clouds_without_spread_are_measured_as_far_as_they_can_be(cloud, rank):
-    found = measured(OUTPUT, cloud, np.ones(len(cloud)), {}, np.ones(len(cloud), dtype=bool))
-    assert found.effective_rank == pytest.approx(rank, nan_ok=True)
-    collapsed = cloud.all() and np.isfinite(cloud).all()
-    assert found.uniformity == pytest.approx(0) if collapsed else math.isnan(found.uniformity)

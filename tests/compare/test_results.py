@@ -12,7 +12,8 @@ from graphormer_sepnorm.compare.geometry import LayerGeometry
 from graphormer_sepnorm.compare.report import factors, notes, page, summary
 from graphormer_sepnorm.compare.results import ArmResult, Results, RunResult
 from graphormer_sepnorm.compare.statistics import against, holm, norm_effects, verdict
-from graphormer_sepnorm.files import read_json, typed
+from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.files import read_json, typed, write_json
 from graphormer_sepnorm.graphs.task import Task
 
 STORED = Path(__file__).parents[2] / "docs" / "experiments" / "compare"
@@ -36,13 +37,13 @@ def of_tests(baseline: str, **tests: tuple[float, ...]) -> Results:
     }
     task = Task("regression", ("y",), ("",), "mae")
     return Results(
-        *("mine", "f", {"test": None}, task, "mae", "lower", "", (), (0, 1, 2), baseline, True),
+        *("mine", "f", {"test": None}, task, (0, 1, 2), baseline, True),
         arms=tuple(ArmResult(name, {"model.norm": name}, 1, runs) for name, runs in arms.items()),
     )
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    results = replace(of_tests("b", a=(0.5, 0.6, 0.7), b=(0.4, 0.45, 0.66)), command=("x", "y"))
+    results = of_tests("b", a=(0.5, 0.6, 0.7), b=(0.4, 0.45, 0.66))
     assert Results.read(tmp_path) is None
     results.write(tmp_path)
     plain = read_json(tmp_path / "results.json")
@@ -51,6 +52,9 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert (stored["arm"], stored["percent"]) == (arm, [*one.percent])
     assert (stored["verdict"], stored["p_value"]) == (verdict(one, "lower"), one.p_value)
     assert repr(Results.read(tmp_path)) == repr(results)
+    write_json(tmp_path / "results.json", plain | {"format_version": 1})
+    with pytest.raises(DataError, match="format 1"):
+        Results.read(tmp_path)
 
 
 def test_null_is_nan_and_what_is_lacking_has_its_default() -> None:
@@ -79,7 +83,7 @@ def test_arms_are_compared_by_the_errors_of_the_runs_that_they_have() -> None:
     assert results.errors == logs | {"c": {}, "d": {}}
     assert results.comparisons == against(logs, "b")
     assert "Not compared: d;" in " ".join(notes(results))
-    areas = replace(results, metric="auroc", better="higher")
+    areas = replace(results, task=Task("binary", ("y",), ("",), "auroc"))
     assert areas.errors["a"] == {0: math.log1p(-0.4), 1: math.log1p(-0.5)}
 
 

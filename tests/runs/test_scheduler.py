@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from graphormer_sepnorm.config import FitConfig, TrainerConfig
 from graphormer_sepnorm.runs import scheduler
 from graphormer_sepnorm.runs.locks import locked
 from graphormer_sepnorm.runs.plan import RunSpec
-from graphormer_sepnorm.runs.scheduler import Display, Scheduler, environments, last_line, reached
+from graphormer_sepnorm.runs.scheduler import Display, Scheduler, environments, last_line
 
 REPOSITORY = Path(__file__).parents[2]
 # What it does stands in a file next to the run.
@@ -84,6 +83,9 @@ class Events(Display):
 
     def ended(self, spec: RunSpec, how: str, failed: bool = False) -> None:
         self.events.append(f"{spec.name}: {re.split(' [(]', how)[0]}")
+
+    def finished(self, spec: RunSpec, seconds: float) -> None:
+        self.events.append(f"{spec.name}: finished")
 
     def refresh(self) -> None: ...
 
@@ -193,13 +195,6 @@ def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(
     assert not (dead.directory / "left").exists()
 
 
-def test_a_failure_is_noted_without_a_log(workplace: Workplace, monkeypatch) -> None:
-    monkeypatch.setattr(scheduler, "last_line", lambda log, start: log.with_name("no").read_text())
-    run = workplace.run("bad", do="fail")
-    workplace.train([run])
-    assert run.failure.read_text() == "status 1\n"
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_interruption_lets_the_processes_save(number: int, workplace: Workplace) -> None:
     # In the background SIGINT is ignored, and stays so.
@@ -261,28 +256,18 @@ def test_an_ensemble_that_is_a_fold_is_asked_once(monkeypatch: pytest.MonkeyPatc
 def test_a_process_that_cannot_be_started_stops_no_other_run(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, order = subprocess.Popen, []
+    start, failures = subprocess.Popen, [OSError(12, "Cannot allocate memory")]
 
     def popen(*arguments, **options):
-        order.append("process")
-        if len(order) == 2:
-            raise OSError(12, "Cannot allocate memory")
-        return real(*arguments, **options)
+        if failures:
+            raise failures.pop()
+        return start(*arguments, **options)
 
-    started = Events.started
     monkeypatch.setattr(scheduler.subprocess, "Popen", popen)
-    monkeypatch.setattr(
-        Events, "started", lambda self, spec: (order.append(spec.name), started(self, spec))
-    )
     whole, events = workplace.train([workplace.run("a"), workplace.run("b")])
     assert whole
-    # A run is said to start before it can have left anything.
-    assert order == ["a 0", "process", "b 0", "process"]
-    assert events[1:] == [
-        "a 0: failed, it cannot be started",
-        "b 0: started",
-        "b 0: finished",
-    ]
+    assert events[:2] == ["a 0: started", "a 0: failed, it cannot be started"]
+    assert events[2:] == ["b 0: started", "b 0: finished"]
 
 
 def test_killed_command_takes_its_processes_along(workplace: Workplace) -> None:
@@ -346,66 +331,29 @@ def test_threads_of_processes(
     assert [scheduler.threads_of_runs(jobs) for jobs in (1, 3, 16)] == of_comparisons
     runs = [workplace.done("a"), *(workplace.run(arm) for arm in "bcd")]
     with locked(workplace.directory) as lock:
-        steps = dict.fromkeys("abcd", 1)
-        assert scheduler.train(runs, metric="mae", steps=steps, lock=lock, jobs=4)
+        assert scheduler.train(runs, metric="mae", lock=lock, jobs=4)
     assert runs[2].files.summary()["environment"]["OMP_NUM_THREADS"] == of_members
 
 
-@pytest.fixture
-def half_way(workplace: Workplace) -> RunSpec:
-    """A run that has taken 40 of its 100 steps."""
-    run = workplace.run("a")
-    run.directory.mkdir(parents=True)
-    rows = ["epoch,step,train_loss_step,validation_mae", "0,9,1.0,", "0,9,,0.8", "1,24,,0.6"]
-    run.files.metrics_file.write_text("\n".join([*rows, "2,39,,0.7"]))
-    return run
-
-
-def test_progress_is_read_from_the_run(half_way: RunSpec, tmp_path: Path) -> None:
-    assert reached(half_way.directory, "mae") == (40, 0.7)
-    assert reached(half_way.directory, "auroc")[0] == 40
-    assert reached(tmp_path / "nowhere", "mae")[0] == 0
-    for seed in (3, 4):  # an ensemble is as far as its members
-        shutil.copytree(half_way.directory, tmp_path / "fold0" / "members" / f"seed{seed}")
-    (tmp_path / "fold0" / "members" / "seed3.log").touch()
-    assert reached(tmp_path / "fold0", "mae")[0] == 80
-    half_way.files.metrics_file.write_text("epoch,step\n0,")  # it is being written
-    assert reached(half_way.directory, "mae")[0] == 0
-
-
 def test_a_line_in_a_terminal(
-    workplace: Workplace, half_way: RunSpec, monkeypatch: pytest.MonkeyPatch, capsys
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     now = [1000.0]
     monkeypatch.setattr(scheduler.time, "monotonic", lambda: now[0])
-    waiting = [workplace.run(arm, seed) for arm in ("b", "c") for seed in range(4)]
-    steps = dict.fromkeys("abcd", 100)
-    display = Display([half_way, *waiting, workplace.done("d")], "mae", steps)
-    for run in (half_way, *waiting[:2]):
+    runs = [workplace.run(arm) for arm in "abc"]
+    display = Display([*runs, workplace.done("d")], "mae")
+    for run in runs:
         display.started(run)
-    display.ended(waiting[1], "stopped")
-    display.ended(waiting[0], f"a\x1b[1mline [of] {'many ' * 30}words", failed=True)
-    assert capsys.readouterr().err.endswith(f"b 0: a [1mline [of] {'many ' * 30}words\n")
-    metrics = half_way.files.metrics_file
-    metrics.write_text(f"{metrics.read_text()}\n4,59,,0.5")
+    display.ended(runs[2], "stopped")
     now[0] += 120
+    display.ended(runs[1], "a\x1b[1mline", failed=True)
+    assert capsys.readouterr().err.endswith("b 0: a [1mline\n")
+    runs[0].directory.mkdir(parents=True)
+    rows = ["epoch,step,train_loss_step,validation_mae", "0,9,1.0,", "0,9,,0.8", "1,24,,0.5", "2,"]
+    runs[0].files.metrics_file.write_text("\n".join(rows))  # the last row is being written
     display.close()
-    # What failed and what was finished earlier is not waited for; what was stopped goes on later:
-    # 120 of 860 steps were taken in two minutes, the failed run's among them.
+    # What failed and what was finished earlier is not waited for, what was stopped goes on later.
     line = capsys.readouterr().err.rpartition("\r")[2]
-    assert line == "\x1b[K1 of 10 runs finished, 0:12:20 left | a 0: 60/100, MAE 0.5000\n"
-
-
-def test_lines_elsewhere(workplace: Workplace, capsys: pytest.CaptureFixture[str]) -> None:
-    runs = [workplace.done("ready"), workplace.run("good"), workplace.run("bad", do="fail")]
-    with locked(workplace.directory) as lock:
-        steps = dict.fromkeys(("ready", "good", "bad"), 100)
-        assert scheduler.train(runs, metric="mae", steps=steps, lock=lock, jobs=1, threads=1)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    lines = captured.err.splitlines()
-    assert len(lines) == 5
-    assert lines[2].startswith("good 0: finished (2 of 3), validation MAE 0.5000, test MAE 0.2500")
-    assert lines[4] == f"bad 0: failed, it cannot be done ({runs[2].log})"
+    assert line == "\x1b[K1 of 4 runs finished, 0:04:00 left | a 0: step 25, MAE 0.5000\n"
