@@ -236,6 +236,19 @@ def test_command(command, workspace, run):
         assert len(stored) < 150_000
         if "make_findings" in arguments[0]:  # the table
             assert done.stdout in (DIARY / "findings.md").read_text(encoding="utf-8")
+    elif arguments[0] == "predict.py" and arguments[1] == "explain":
+        assert "CC(=O)Oc1ccccc1C(=O)O" in to.read_text(encoding="utf-8")
+    elif arguments[0] == "predict.py" and arguments[1] == "info":
+        assert "predicts" in done.stdout
+    elif arguments[0] == "predict.py" and "-i" in arguments:
+        source = workspace / arguments[arguments.index("-i") + 1]
+        text = source.read_bytes()
+        text = gzip.decompress(text) if source.suffix == ".gz" else text
+        rows = len(text.decode().splitlines()) - (source.suffix != ".smi")
+        assert len(to.read_text().splitlines()) == 1 + rows
+    elif arguments[0] == "predict.py":
+        table = to.read_text() if to else done.stdout
+        assert table.startswith("smiles,pred_")
 
 
 @pytest.mark.slow
@@ -320,7 +333,35 @@ def test_numbers_of_a_page_are_those_of_the_diary(page, pattern, sources, least)
 
 @pytest.mark.parametrize(("page", "words"), [(README, 800), (DOCS / "findings.md", 1200)])
 def test_what_everybody_reads_stays_short(page, words):
-    assert len(page.read_text(encoding="utf-8").split()) <= words
+    text = page.read_text(encoding="utf-8")
+    assert len(text.split()) <= words
+    assert page != README or len(text.splitlines()) <= 120
+
+
+# The glossary of CONTRIBUTING has the terms that stand for these.
+DIALECT = re.compile(
+    r"\b(how sure|(is|are|was|were) told|beside|of no weight|by heart|dealt|deals|goes on|judged|"
+    r"without five|so many|in place of|behaviour|licence|colour\w*|centre\w*|"
+    r"neighbour\w*|\w*(normal|standard|optim|recogn|general|penal|featur)is(e|ed|es|ing|ation|er))\b",
+    re.IGNORECASE,
+)
+
+
+def dialect(page):
+    """Yield words that the glossary or American spelling replaces, outside of code."""
+    if page == CONTRIBUTING or page.name == "options.md" or page not in [*GUIDES, *CARDS]:
+        return  # the glossary itself, the help of commands, the diary
+    text = re.sub(
+        r"^(```.*?^```|    .*?)$|`[^`]*`|\]\([^)]*\)", "", page.read_text(), flags=re.M | re.S
+    )
+    yield from (found[0] for found in DIALECT.finditer(" ".join(text.split())))
+
+
+def test_the_dialect_is_noticed(tmp_path, monkeypatch):
+    page = tmp_path / "page.md"
+    page.write_text("The model is told how sure it is, beside `beside`;\nnormalised.\n")
+    monkeypatch.setitem(globals(), "GUIDES", [page])
+    assert list(dialect(page)) == ["is told", "how sure", "beside", "normalised"]
 
 
 def test_code_is_spelled_as_torch_is():
@@ -369,7 +410,7 @@ def missing_files(page):
     yield from (name for name in named if not any((one / name).exists() for one in folders))
 
 
-@pytest.mark.parametrize("check", [broken_lines, broken_links, missing_files])
+@pytest.mark.parametrize("check", [broken_lines, broken_links, missing_files, dialect])
 def test_pages_have_no(check):
     found = {name_of(page): list(check(page)) for page in PAGES if list(check(page))}
     assert found == {}

@@ -24,6 +24,13 @@ from graphormer_sepnorm.errors import ConfigError, closest
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.resources import config_names
 
+# What options are called elsewhere.
+_ELSEWHERE = {
+    **{"lr": "model.learning_rate", "wd": "model.weight_decay", "num_layers": "model.layers"},
+    **{"hidden_size": "model.width", "hidden_dim": "model.width", "num_heads": "model.heads"},
+    **{"epochs": "trainer.max_epochs", "gpus": "trainer.devices", "seed": "seed_everything"},
+    **dict.fromkeys(("target", "targets"), "data.target_columns"),
+}
 # Verb -> its usage, what it does, and the options that --help shows.
 _RUN = ("config", "output", "resume", "seed_everything")
 _DATA = ("data.table", "data.target_columns", "data.split", "data.dataset", "data.root")
@@ -267,5 +274,7 @@ def _suggest(name: str, names: Mapping[str, Any]) -> str:
         known.rpartition(".")[2]: known
         for known in sorted(names, key=lambda known: known.startswith(section))
     }
-    meant = ends.get(end) or ends.get(closest(end, ends))
+    meant = ends.get(end) or _ELSEWHERE.get(end)
+    if meant not in names:
+        meant = ends.get(closest(end, ends))
     return f" (did you mean '--{meant}'?)" if meant else ""

@@ -199,6 +199,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if rest:
         known = [name for action in parser._actions for name in action.option_strings]
         name = rest[0].partition("=")[0]
+        if name in ("--model", "--checkpoint"):
+            raise ConfigError(f"unknown option {name}: the model comes first, predict.py MODEL ...")
         raise ConfigError(f"unknown option {name}{did_you_mean(name, known)}")
     names = (*LAYOUT, "resume", "evaluate", "input_format", "jobs", "shard")
     check_molecules(options, "predict", names)

@@ -23,7 +23,8 @@ Of an ensemble these are the facts of its first member; ``members`` has the stat
 others. Under ``blend`` there may be trees (`Blend`), under ``confidence`` an `Uncertainty`.
 
 Only plain values and tensors are stored, so a checkpoint is read with ``weights_only=True`` and
-cannot run code. What is wrong in it is one line (`in_one_line`).
+cannot run code. The shapes of a network are compared with its weights before it takes memory
+(`build_network`); what is wrong in a file is one line (`in_one_line`).
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from graphormer_sepnorm import __version__
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, GraphormerError
@@ -74,8 +76,11 @@ def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, An
     """
     file = find_checkpoint(path)
     with in_one_line(file):
-        with zipfile.ZipFile(file) as archive:  # whose check sums torch writes and does not look at
-            if damaged := archive.testzip():
+        with zipfile.ZipFile(file) as archive:
+            # Torch does not compress: what declares more was made to take memory.
+            if sum(one.file_size for one in archive.infolist()) > file.stat().st_size:
+                raise CheckpointError("it declares more than the file holds")
+            if damaged := archive.testzip():  # by check sums, which torch does not look at
                 raise CheckpointError(f"{damaged} in it is damaged")
         checkpoint = torch.load(file, map_location=map_location, weights_only=True)
         check_checkpoint(checkpoint)
@@ -123,10 +128,32 @@ def check_checkpoint(checkpoint: Any) -> None:
         raise CheckpointError(f"it is incomplete: {', '.join(missing or ['state_dict'])}")
 
 
+class _WithoutNormal(TorchFunctionMode):
+    """Leaves out normal initial values: on the meta device they load torch's compiler, a second."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given = kwargs or {}
+        return given["tensor"] if func is torch.nn.init.normal_ else func(*args, **given)
+
+
 def build_network(options: dict[str, Any], weights: dict[str, Tensor]) -> Graphormer:
-    """Build a network and give it its weights; an option that is missing has its default."""
-    model = Graphormer(GraphormerConfig(**options))
-    model.load_state_dict(weights)
+    """Build a network of these weights; an option that is missing has its default.
+
+    It has no values of its own before: a number in a file must not decide how much memory is taken.
+
+    Raises:
+        CheckpointError: It has another number of layers than its weights.
+        RuntimeError: Other shapes, or other parameters.
+    """
+    config = GraphormerConfig(**options)
+    layers = {name.split(".")[1] for name in weights if name.startswith("layers.")}
+    if config.layers != len(layers):
+        raise CheckpointError(f"model.layers is {config.layers}, the weights are of {len(layers)}")
+    with torch.device("meta"), _WithoutNormal():
+        model = Graphormer(config)
+    model.load_state_dict(weights, assign=True)
     return model
 
 

@@ -116,11 +116,10 @@ class Predictor:
         by_itself = self.task.kind == "regression" and highest >= LEVEL
         self.interval: float | None = LEVEL if by_itself else None
         self.neighbors = 0
-        with torch.random.fork_rng(devices=[]):  # drawn from for weights that are replaced
-            self.networks = [
-                build_network(self.facts["model"], weights).to(self.device).eval()
-                for weights in networks_of(checkpoint)
-            ]
+        self.networks = [
+            build_network(self.facts["model"], weights).to(self.device).eval()
+            for weights in networks_of(checkpoint)
+        ]
         if self.networks:
             self.model = self.networks[0]
 

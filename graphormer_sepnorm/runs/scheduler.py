@@ -309,16 +309,20 @@ class Display:
         """Show how far runs are, in a terminal; time has passed."""
         if not self._line.terminal:
             return
-        parts = [f"{self._done()} runs finished"]
-        if self._ended:
-            each = (time.monotonic() - self._began) / self._ended
-            parts[0] += f", {clock(each * (self._left - self._ended))} left"
+        parts, done = [f"{self._done()} runs finished"], float(self._ended)
         for spec in self._at_work:
             rows, column = spec.files.metrics(), f"validation_{self._metric.name}"
-            step = max((int(row.get("step", -1)) + 1 for row in rows), default=0)
+            step, record = max((int(row.get("step", -1)) for row in rows), default=0), None
+            with suppress(GraphormerError):  # whose word on it the run itself has
+                record = spec.files.record()
+            share = min(1.0, step / record.planned_steps) if record and record.planned_steps else 0
             value = next((row[column] for row in reversed(rows) if column in row), None)
             shown = "" if value is None else f", {self._metric.label} {four_digits(value)}"
-            parts.append(f"{spec.name}: step {step}{shown}")
+            parts.append(f"{spec.name} {share:.0%}{shown}")
+            done += share
+        if done:
+            each = (time.monotonic() - self._began) / done
+            parts[0] += f", {clock(each * max(0.0, self._left - done))} left"
         with suppress(OSError):
             self._line.show(" | ".join(parts))
 

@@ -18,6 +18,7 @@ import yaml
 
 from graphormer_sepnorm.config import FitConfig, TrainerConfig
 from graphormer_sepnorm.runs import scheduler
+from graphormer_sepnorm.runs.directory import Record
 from graphormer_sepnorm.runs.locks import locked
 from graphormer_sepnorm.runs.plan import RunSpec
 from graphormer_sepnorm.runs.scheduler import Display, Scheduler, environments, last_line
@@ -353,7 +354,9 @@ def test_a_line_in_a_terminal(
     runs[0].directory.mkdir(parents=True)
     rows = ["epoch,step,train_loss_step,validation_mae", "0,9,1.0,", "0,9,,0.8", "1,24,,0.5", "2,"]
     runs[0].files.metrics_file.write_text("\n".join(rows))  # the last row is being written
+    known = {"dataset": "d", "dataset_fingerprint": "f", "metric": "mae", "seed": 0, "sessions": []}
+    runs[0].files.write_record(Record(**known, planned_steps=48))
     display.close()
     # What failed and what was finished earlier is not waited for, what was stopped goes on later.
     line = capsys.readouterr().err.rpartition("\r")[2]
-    assert line == "\x1b[K1 of 4 runs finished, 0:04:00 left | a 0: step 25, MAE 0.5000\n"
+    assert line == "\x1b[K1 of 4 runs finished, 0:02:00 left | a 0 50%, MAE 0.5000\n"
