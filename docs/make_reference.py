@@ -21,7 +21,7 @@ HEAD = """\
 Made by `python docs/make_reference.py` from the parsers. Both spellings of an option, `--a-b` and
 `--a_b`, work. A user error is one line on stderr and exit status 2; `--debug` shows its traceback.
 `train.py test`, `validate` and `pretrain` take the options of `train.py fit` that concern them;
-`test` and `validate` also `--predictions FILE.csv`: each molecule's prediction beside its label.
+`test` and `validate` also take `--predictions FILE.csv`, to write each molecule's prediction.
 """
 GROUPS = {
     "": "General",

@@ -44,34 +44,36 @@ class ModelConfig(GraphormerConfig):
     """A network, as `GraphormerConfig` has it, and how it is trained.
 
     Attributes:
-        loss: l1, mse or bce (binary targets); auto takes l1 or bce, whichever fits.
-        optimizer: adamw, or muon, which trains the matrices of the layers by Muon and the rest by
-            AdamW. Costs 30 ms a step on a CPU core at 12 layers of 72 channels.
+        loss: l1, mse or bce (binary targets); auto chooses l1 or bce by the kind of target.
+        optimizer: adamw; or muon, which updates the weight matrices of the layers with Muon and
+            everything else with AdamW. Muon costs 30 ms per step on a CPU core for 12 layers of 72
+            channels.
         learning_rate: Peak learning rate, reached at the end of the warm-up.
         final_learning_rate: Learning rate at the end of training.
-        weight_decay: Decoupled (AdamW's) decay of what weight_decay_on says.
-        weight_decay_on: matrices (of linear layers: biases, norms, embeddings and the graph token
-            are not decayed), or all parameters, as the reference code of Graphormer.
-        warmup_steps: Optimizer steps of linear warm-up; below 1 a fraction of all steps.
+        weight_decay: Decoupled weight decay, as in AdamW; weight_decay_on says of which parameters.
+        weight_decay_on: matrices (the weights of linear layers; biases, norms, embeddings and the
+            graph token are not decayed), or all parameters, as in Graphormer's reference code.
+        warmup_steps: Optimizer steps of linear warm-up; a value below 1 is a fraction of all steps.
         schedule: linear or cosine decay after the warm-up.
-        betas: AdamW's decay rates of the running moments.
-        eps: AdamW's guard against division by zero.
-        label_fraction: Share of a batch's labels, sampled anew each time, that enter the training
-            loss; for pre-training on hundreds of targets (CheMeleon takes 0.15).
-        target_weights: How much the loss of each of several targets counts, in their order; only
-            ratios matter. null: all the same.
-        uniformity_weight: Weight of the auxiliary loss that pushes the last embeddings apart
-            (SepNorm's paper, Eq. 8); 0 leaves it out. Behind BatchNorm, which centers them already,
-            it acts on that norm's scale and shift alone.
-        uniformity_on: Which embeddings it pushes apart: graph_token, atoms or both.
-        precise_bn_graphs: Training graphs on which BatchNorm's statistics are measured before each
-            validation; 0 keeps the running averages of training. Costs their forward pass.
-        frozen_bn_fraction: Share of the steps, the last ones, in which BatchNorm's statistics are
-            measured once and then constants, in training as in evaluation; 0 to below 1. Needs
-            precise_bn_graphs. Without a BatchNorm it does nothing.
-        from_pretrained: A trained network to begin with: a bundled model's name, a run directory or
-            a checkpoint. All but the readout is taken from it, and the options of the network too,
-            but for dropout; of an ensemble its first member's.
+        betas: Decay rates of AdamW's running moments.
+        eps: AdamW's epsilon, which prevents division by zero.
+        label_fraction: Fraction of a batch's labels that enter the training loss, sampled anew at
+            each step; for pre-training on hundreds of targets (CheMeleon uses 0.15).
+        target_weights: Weight of each target's loss, in the order of the targets; only ratios
+            matter. null: all are equal.
+        uniformity_weight: Weight of the auxiliary loss that spreads out the final embeddings
+            (SepNorm's paper, Eq. 8); 0 turns it off. After a BatchNorm, which centers the
+            embeddings already, it acts only on that norm's scale and shift.
+        uniformity_on: Embeddings that the auxiliary loss spreads out: graph_token, atoms or both.
+        precise_bn_graphs: Number of training graphs on which BatchNorm's statistics are measured
+            before each validation; 0 uses the running averages of training. Costs one forward pass
+            over them.
+        frozen_bn_fraction: Fraction of the steps, at the end of training, in which BatchNorm uses
+            statistics that were measured once, as in evaluation; from 0 to below 1. Needs
+            precise_bn_graphs; has no effect without a BatchNorm.
+        from_pretrained: Pre-trained network to start from: the name of a bundled model, a run
+            directory or a checkpoint (of an ensemble, its first member). Its weights except the
+            readout, and its architecture, are used; dropout is not.
     """
 
     section: ClassVar[str] = "--model."
@@ -120,27 +122,29 @@ class TrainerConfig(Options):
     """Length, place and precision of a training: what Lightning's Trainer is given.
 
     Attributes:
-        max_epochs: Epochs to train for; -1 is no limit. null: of a table as many as suit its size.
-        max_steps: Optimizer steps to train for; -1 is no limit.
-        max_time: Time to train for, as DD:HH:MM:SS.
-        check_val_every_n_epoch: Epochs between two validations.
-        val_check_interval: Batches (or share of an epoch) between two validations; null takes
-            check_val_every_n_epoch.
-        gradient_clip_val: Largest norm of the gradient; null clips nothing.
-        gradient_clip_algorithm: norm, or value, which clips each number by itself.
-        accumulate_grad_batches: Batches whose gradients are added for one step.
+        max_epochs: Number of epochs; -1 means no limit. null: for a table, chosen by its size.
+        max_steps: Number of optimizer steps; -1 means no limit.
+        max_time: Maximum training time, as DD:HH:MM:SS.
+        check_val_every_n_epoch: Number of epochs between validations.
+        val_check_interval: Number of batches (or fraction of an epoch) between validations; null
+            uses check_val_every_n_epoch.
+        gradient_clip_val: Gradients are clipped to this norm; null turns clipping off.
+        gradient_clip_algorithm: norm, or value, which clips each element separately.
+        accumulate_grad_batches: Number of batches whose gradients are accumulated for one step.
         precision: 32-true, bf16-mixed or 16-mixed.
         accelerator: auto (a GPU with CUDA if there is one), gpu or cpu.
-        devices: auto, or how many processes or GPUs train together.
-        num_nodes: Machines that train together.
-        strategy: How devices work together; auto takes ddp for several.
-        limit_train_batches: Batches of an epoch (or share of them), to try something out.
-        limit_val_batches: Batches of a validation (or share of them); 0 validates never.
-        limit_test_batches: Batches of the test (or share of them).
-        log_every_n_steps: Steps between two rows of metrics.csv.
-        deterministic: Whether a GPU takes only operations that give the same numbers each time.
-        enable_progress_bar: Whether progress is shown.
-        fast_dev_run: Takes so many batches and keeps nothing, to see whether anything fails.
+        devices: auto, or the number of processes or GPUs.
+        num_nodes: Number of machines.
+        strategy: Lightning's strategy for several devices; auto chooses ddp.
+        limit_train_batches: Number of training batches per epoch (or fraction of them), to try
+            something out.
+        limit_val_batches: Number of validation batches (or fraction of them); 0 turns validation
+            off.
+        limit_test_batches: Number of test batches (or fraction of them).
+        log_every_n_steps: Number of steps between rows of metrics.csv.
+        deterministic: Whether only deterministic operations are used on a GPU.
+        enable_progress_bar: Whether to show a progress bar.
+        fast_dev_run: Run this many batches and save nothing, to check that everything works.
     """
 
     section: ClassVar[str] = "--trainer."
@@ -184,43 +188,46 @@ class FitConfig(Options):
     """A whole training: data, network, trainer, and what is made when it has ended.
 
     Attributes:
-        seed_everything: Decides initial parameters, order of training and dropout: same seed, same
-            run.
-        output: Directory of the run; -o for short. Default: runs/<config, or name of your table>/
-            <norm>-seed<seed>. If it is taken, a number is added; nothing is overwritten.
-        checkpoint_minutes: Time between two checkpoints inside an epoch; an epoch ends with one
-            unless the last one is less than a minute old, and training always does.
-        ema_decay: Validate, save and test an exponential moving average of the weights: the share
-            that is kept at each step, as 0.999; 0 takes the weights as they are.
-        engine: How steps are taken on one GPU: eager starts kernel after kernel; captured replays
-            them as a CUDA graph, from data that stay on the GPU; compiled compiles them first,
-            which takes minutes. Where one of these cannot be, a line says why and eager is taken.
-        early_stopping: Stop after this many validations without improvement; 0 never stops.
-        metric: What decides on the validation split which checkpoint is the best, and when to stop
-            early: {metrics} or loss. Default: mae or auroc; with real values of several targets the
-            loss. last: none is chosen, the end of training is taken.
-        ensemble: Train so many networks and predict the mean of their values. Their seeds follow
-            upon seed_everything; each is trained by a process of its own, in members/ of the run.
-        ensemble_by: What the members of an ensemble differ in: their seeds, with the same molecules
-            to train and to validate on; or also in a fold of training and validation split
-            together, which one of them validates on and the others train on (your own tables).
-            Validation metrics are out of fold then, and a blend is weighted by them.
-        baselines: Show the test metric of simple models next to the model's: a random forest and
-            gradient boosting on Morgan fingerprints and descriptors, kernel ridge regression on
-            counts of substructures, of real values the mean too; for data sets with SMILES.
-            Bounded: 40,000 molecules of each split, sampled at random, and the first targets, at
-            most 50; what is left out is said.
-        members: Of what the model predicts a weighted mean, some of networks, trees and kernel: the
-            last two are gradient boosting and kernel ridge regression, which are fitted after the
-            training of the networks; the validation split, or errors out of fold, choose the
-            weights. They make prediction slower by 4 to 7 ms a molecule. Without networks a model
-            of 1,000 molecules takes under a minute; it does not embed or explain.
-        keep: What the checkpoint stores of the training molecules, if they have SMILES: their
-            fingerprints, their SMILES too, their labels too; at most 40,000, sampled at random. By
-            the first predictions get intervals or calibrated probabilities, similarity and domain,
-            by the others predict.py --neighbors names the most similar ones. none stores nothing,
-            and there are no intervals.
-        logger: Where metrics go besides metrics.csv: tensorboard, wandb or mlflow, if installed.
+        seed_everything: Random seed of initialization, batch order and dropout: the same seed gives
+            the same run.
+        output: Run directory; short form -o. Default: runs/<configuration or
+            table>/<norm>-seed<seed>, with a number appended if that exists; nothing is overwritten.
+        checkpoint_minutes: Minutes between checkpoints within an epoch. A checkpoint is also saved
+            at the end of an epoch, unless the last one is less than a minute old, and at the end of
+            training.
+        ema_decay: Decay of the exponential moving average of the weights, such as 0.999; the
+            averaged weights are validated, saved and tested. 0 turns averaging off.
+        engine: How training steps run on one GPU: eager launches each kernel; captured replays a
+            CUDA graph, with the data on the GPU; compiled compiles the step first, which takes
+            minutes. If the chosen engine cannot be used, a message gives the reason and eager is
+            used.
+        early_stopping: Stop after this many validations without improvement; 0 turns this off.
+        metric: Validation metric that selects the best checkpoint and decides early stopping: mae,
+            rmse, r2, spearman, kendall, rae, auroc, average_precision, brier, log_loss or loss.
+            Default: mae or auroc; loss for several regression targets. last: no selection, the
+            final weights are used.
+        ensemble: Number of networks; the model predicts their mean. They have consecutive seeds,
+            starting with seed_everything, and each is trained in its own process, in members/ of
+            the run directory.
+        ensemble_by: How the members of an ensemble differ. seeds: only in their seeds; they share
+            the training and validation split. folds (for a table): training and validation split
+            are divided into folds; each member is validated on one fold and trained on the others,
+            so that validation metrics and the weights of a blend are out of fold.
+        baselines: Also report the test metric of simple models: random forest and gradient boosting
+            on fingerprints and descriptors, kernel ridge regression on substructure counts, and the
+            mean of the training labels. For data sets with SMILES; at most 40,000 molecules of each
+            split (sampled) and 50 targets are used.
+        members: Models whose weighted mean is predicted: networks, trees (gradient boosting),
+            kernel (kernel ridge regression), or some of them. Trees and kernel are fitted after the
+            networks; the weights are chosen by out-of-fold or validation errors. They add 4 to 7 ms
+            per molecule to prediction. Without networks, training on 1,000 molecules takes less
+            than a minute, and embed and explain are not available.
+        keep: What the checkpoint stores about the training molecules: fingerprints (for prediction
+            intervals, calibration, similarity and applicability domain), also their smiles, also
+            their labels (for predict.py --neighbors); at most 40,000 molecules, sampled at random.
+            none: nothing is stored, and there are no intervals.
+        logger: Where metrics are logged in addition to metrics.csv: tensorboard, wandb or mlflow,
+            if installed.
     """
 
     section: ClassVar[str] = "--"

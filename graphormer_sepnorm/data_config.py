@@ -38,77 +38,79 @@ class DataConfig(Options):
     """Molecules in three splits, and the batches that are made of them.
 
     Attributes:
-        dataset: zinc-subset, zinc, ogbg-molhiv, sample (bundled, nothing is downloaded) or table
-            (a file of your own). null takes table if one is given, else zinc-subset.
-        root: The data root: raw files are looked for and downloads and the graph store are kept
-            here. A relative path is relative to where the command was started.
-        batch_size: Graphs in a training batch, at least 2; several processes share them. Batches
-            are random and nearly equal in size. Memory and time of a step grow linearly with it.
-            With accumulated gradients this is the micro-batch, and BatchNorm in the model sees
-            the micro-batch.
-        eval_batch_size: Graphs in a batch of validation and test; null takes batch_size. The
-            results do not depend on it.
-        num_workers: Processes that prepare batches. 0 prepares them in the training process, which
-            is best on a few CPU cores; 2 to 4 hide the work behind a GPU.
-        attention_blocks: Groups of similar size that a batch is split into for attention. More
-            groups mean less padding but more, smaller operations; results are the same.
-        table: Your own molecules with labels: CSV, TSV or SDF (gzipped too), Parquet or
-            Excel.
-        validation_table: A file of its own for the validation split.
-        test_table: A file of its own for the test split.
-        smiles_column: Column of the SMILES of a table, or of molecules for pretraining; null finds
-            it by its name.
-        sheet: Of Excel files, the sheet's name or its number from 1; null takes the only one with a
-            column of SMILES.
-        header_row: The row (line) of Excel, CSV and TSV files that names the columns, from 1; null
-            takes the first.
-        target_columns: Columns of the labels; null takes the only column with numbers, all every
-            one. Missing labels are left out of the loss and the metrics.
-        weight_column: Column of weights in the training loss, 0 or more; null weighs all rows the
-            same. Metrics are not weighted; but by folds of an ensemble rows of 0 are not
-            validated on.
-        id_column: Column that names the rows, for the files of a run; null takes the first whose
-            name says so, such as compound_id.
-        task: regression, binary (labels 0 and 1), multiclass (each different value of the only
-            target column is a class), or auto: binary if there are no other labels than 0 and 1.
-        units: Unit of each target, for messages.
+        dataset: zinc-subset, zinc, ogbg-molhiv, sample (bundled) or table (your own file). null:
+            table if one is given, else zinc-subset.
+        root: Data root: the folder with the raw files, where downloads and the graph store are
+            saved. Relative to the working directory.
+        batch_size: Number of graphs in a training batch, at least 2, divided among all processes.
+            Batches are random and nearly equal in size; memory and time per step grow linearly.
+            With accumulate_grad_batches this is the micro-batch, over which BatchNorm computes its
+            statistics.
+        eval_batch_size: Number of graphs in a validation or test batch; null uses batch_size. Has
+            no effect on results.
+        num_workers: Number of processes that prepare batches. 0: the training process does it,
+            which is best on a few CPU cores; with a GPU 2 to 4 are faster.
+        attention_blocks: Number of groups of similar size into which a batch is divided for
+            attention. More groups mean less padding but more and smaller operations; has no effect
+            on results.
+        table: Your molecules with labels: a CSV, TSV or SDF file (also gzipped), Parquet or Excel.
+        validation_table: Separate file with the validation split.
+        test_table: Separate file with the test split.
+        smiles_column: SMILES column of a table, or of the molecules for pre-training; null detects
+            it by name.
+        sheet: Name of the Excel sheet, or its number, starting with 1; null uses the only sheet
+            with a SMILES column.
+        header_row: Row with the column names in Excel, CSV and TSV files, starting with 1; null
+            uses the first.
+        target_columns: Label columns; null uses the only numeric column, all uses every numeric
+            column. Missing labels are ignored by the loss and the metrics.
+        weight_column: Column of sample weights for the training loss, 0 or more; null weights all
+            rows equally. Metrics are not weighted, but rows of weight 0 are not used for the
+            validation of an ensemble by folds.
+        id_column: Column that identifies rows in the files of a run; null uses the first one with a
+            name such as compound_id.
+        task: regression, binary (labels 0 and 1), multiclass (each distinct value of the only
+            target column is a class), or auto: binary if all labels are 0 or 1.
+        units: Unit of each target, shown in messages.
         split: random, scaffold (molecules with the same ring systems stay together), group, time,
-            column or files; auto takes files or a column if they are given, else scaffold.
-        split_column: Column that says train, validation or test; the last two may be missing, as
-            files of their own may.
-        group_column: Column of groups that stay together, such as a series or a laboratory.
+            column or files; auto uses files or a column if given, else scaffold.
+        split_column: Column with the values train, validation or test; the last two may be absent,
+            as may the separate files.
+        group_column: Column of groups that stay together, such as chemical series or laboratories.
         time_column: Column of numbers or dates (2024-05-31): the newest rows are the test split,
             the next newest the validation split.
-        split_fractions: Shares of training, validation and test split.
-        split_seed: Decides the random split, and the folds; not tied to seed_everything, so that
-            runs with different seeds share their split.
-        folds: Number of folds of a cross-validation, by chance or by scaffold as split says;
-            train.py crossvalidate trains on all of them.
-        fold: The fold that is the test split, from 0; a tenth of the others is the validation
-            split.
-        member_folds: For the members of an ensemble (--ensemble_by folds): training and validation
-            split together are divided into so many folds, by scaffold where the split is.
-        member_fold: The fold that this member validates on, from 0; it trains on the others.
-        on_invalid: What to do with rows that cannot be used: skip lists them and goes on, error
-            stops at the first.
-        duplicates: What to do with rows of one molecule: keep them, or bring them to one with the
-            mean or median of their labels.
-        label_transform: log learns ln(y) in place of each target's labels y, which are 0 or more;
-            a list does so for these targets; auto for skewed ones of which kernel ridge regression
-            has the smaller mean error out of fold then. Predictions and intervals come in the unit
-            of the labels. null learns labels as they are.
-        positive: The class that is 1, as it stands in the target column; all others are 0.
-        class_weight: balanced gives both classes, or all, the same weight in the training loss;
-            for a single target. Metrics are not weighted.
-        standardize: What is done to each molecule of a table first, and again at prediction: some
-            of fragment (the largest one, without salts and solvents), neutralize (charges that
+        split_fractions: Fractions of the training, validation and test split.
+        split_seed: Random seed of the split and the folds; independent of seed_everything, so that
+            runs with different seeds share a split.
+        folds: Number of cross-validation folds, random or by scaffold according to split; train.py
+            crossvalidate trains on all of them.
+        fold: Index of the fold that is the test split, starting with 0; a tenth of the rest is the
+            validation split.
+        member_folds: Number of folds for the members of an ensemble (--ensemble_by folds), over
+            training and validation split together; by scaffold if the split is.
+        member_fold: Index of the fold on which this member is validated, starting with 0; it is
+            trained on the others.
+        on_invalid: What to do with unusable rows: skip (and list them), or stop with an error at
+            the first.
+        duplicates: What to do with several rows of one molecule: keep them, or replace them by one
+            row with the mean or median label.
+        label_transform: log: each target's labels y, which must be 0 or more, are learned as ln(y);
+            a list of targets: only theirs; auto: those of skewed targets for which this lowers the
+            out-of-fold mean error of kernel ridge regression. Predictions and intervals are in the
+            unit of the labels. null: no transform.
+        positive: Value of the target column that is class 1; all other values are class 0.
+        class_weight: balanced gives all classes the same total weight in the training loss; for a
+            single target. Metrics are not weighted.
+        standardize: Standardization of each molecule, in training and at prediction, a list:
+            fragment (keep the largest, without salts and solvents), neutralize (charges that
             protons can remove), tautomer (RDKit's canonical one).
-        descriptors: rdkit lets predictions be read from RDKit's descriptors too, next to what the
-            network makes of the graph; for a table. Costs 4 to 10 ms a molecule, once.
-        descriptor_columns: Columns of numbers that predictions are read from too, such as a
-            temperature or a pH. A missing value stands for the mean; predict.py needs them too.
-        molecules: Molecules without labels for dataset pretraining: SMILES, one on each line, or a
-            table with a column of them. Their descriptors are what is learned.
+        descriptors: rdkit adds RDKit's descriptors as input to the readout; for a table. Costs 4 to
+            10 ms per molecule, once.
+        descriptor_columns: Numeric columns that are additional inputs to the readout, such as
+            temperature or pH. Missing values are replaced by the mean; predict.py needs these
+            columns too.
+        molecules: File of unlabeled molecules for dataset pretraining: one SMILES per line, or a
+            table with a SMILES column. The network learns their descriptors.
     """
 
     section: ClassVar[str] = "--data."

@@ -69,8 +69,8 @@ def mean_and_sd(values: Iterable[float], decimals: int) -> str:
     column = [float(value) for value in values]
     if not column:
         return NONE
-    sd = statistics.stdev(column) if len(column) > 1 else math.nan
-    return f"{number(statistics.fmean(column), decimals)} ± {number(sd, decimals)}"
+    mean = number(statistics.fmean(column), decimals)
+    return f"{mean} ± {number(statistics.stdev(column), decimals)}" if len(column) > 1 else mean
 
 
 def p_value(value: float) -> str:

@@ -40,14 +40,14 @@ _OF_ALL_ARMS = ("config", "data.split_seed", "seed_everything")
 _COMPARE = {
     "usage": "-c CONFIG.yaml --arms ARMS --seeds SEEDS -o DIR [options of fit]",
     "description": """\
-Train every arm with every seed, each run a process of its own, and report what differs.
+Train every arm with every seed, each run in its own process, and report the differences.
 
-The same seed gives all arms the same initial values, order of training and dropout. Options that
-are not listed here go to fit, for all arms: see train.py fit --help.
+With the same seed all arms have the same initial values, batch order and dropout. All other options
+are those of fit and apply to all arms: see train.py fit --help.
 """,
     "epilog": """\
-The same command again, or -o DIR alone, continues: finished runs stay, others go on from their last
-checkpoint. Seeds and arms can be added in this way.
+The same command, or -o DIR alone, continues an interrupted comparison: finished runs are not
+repeated, others continue from their last checkpoint. Seeds and arms can be added in the same way.
 
 exit status: 0 all runs are finished, 1 some have failed, 130 interrupted
 """,
@@ -55,19 +55,19 @@ exit status: 0 all runs are finished, 1 some have failed, 130 interrupted
 _CROSSVALIDATE = {
     "usage": "-c CONFIG.yaml --data.table FILE [--folds K] [--repeats R] -o DIR [options of fit]",
     "description": """\
-Train on every fold of a table, each a run and a process of its own, and report the results.
+Train on every fold of a table, each run in its own process, and report the results.
 
-The molecules are assigned to folds by scaffold, or at random with --data.split random. Each fold is
-the test split once; a tenth of the others is the validation split. Options that are not listed here
-go to fit: see train.py fit --help.
+Molecules are assigned to folds by scaffold, or at random with --data.split random. Each fold is the
+test split once; a tenth of the others is the validation split. All other options are those of fit:
+see train.py fit --help.
 """,
     "epilog": """\
-In DIR: folds.csv (every test metric of every fold), out_of_fold.csv (every row of the table as the
-run predicts it that has not seen it; drawn in out_of_fold.png), summary.json, and the runs,
-DIR/repeat0/fold0 and so on. Each of them is a model for predict.py.
+Results in DIR: folds.csv (every test metric of every fold), out_of_fold.csv (the out-of-fold
+prediction of every row; plotted in out_of_fold.png), summary.json, and the runs DIR/repeat0/fold0
+and so on, each of which is a model for predict.py.
 
-The same command again, or -o DIR alone, continues: finished folds stay, others go on from their
-last checkpoint; --repeats 3 adds repeats, with other folds and other initial values.
+The same command, or -o DIR alone, continues an interrupted cross-validation; --repeats 3 adds
+repeats, with other folds and seeds.
 
 exit status: 0 all folds are finished, 1 some have failed, 130 interrupted
 """,
@@ -85,23 +85,21 @@ def compare(arguments: list[str]) -> int:
     parser.add_argument(
         "--arms",
         metavar="ARMS",
-        help="names of norms, as sharenorm,sepnorm, or a YAML file {arm: {option: value}} in which "
-        "each arm overrides options of fit, or the name of one that comes with the package: "
-        f"{' or '.join(arms_names())}; all but factorial are for zinc_subset_best",
+        help="names of norms, such as sharenorm,sepnorm; or a YAML file {arm: {option: value}} "
+        f"with options of fit, or the name of a bundled one: {' or '.join(arms_names())} (all but "
+        "factorial are for zinc_subset_best)",
     )
     parser.add_argument(
         "--seeds",
         metavar="SEEDS",
-        help="as 0,1,2 or 0-5; default: from 0, as many with which p of signs can be below 0.05: "
-        "6 for two arms, 7 for three or four, 8 for six",
+        help="such as 0,1,2 or 0-5; default: from 0, as many as a sign-flip test needs for p < "
+        "0.05: 6 for two arms, 7 for three or four, 8 for six",
     )
-    parser.add_argument(
-        "--baseline", metavar="ARM", help="arm that the others are compared with; default: first"
-    )
+    parser.add_argument("--baseline", metavar="ARM", help="reference arm; default: the first")
     parser.add_argument(
         "--report-only",
         action="store_true",
-        help="train nothing, report on what there is, unfinished runs too",
+        help="report on existing runs, including unfinished ones, without training",
     )
     options, words = parser.parse_known_args(arguments)
     check_least(options, {"jobs": 1})
@@ -140,14 +138,14 @@ def crossvalidate(arguments: list[str]) -> int:
         metavar="R",
         type=int,
         default=1,
-        help="how often the table is split into folds: repeat r has --data.split_seed and "
-        "--seed_everything larger by r than given; default: 1",
+        help="number of times the table is divided into folds; repeat r adds r to "
+        "--data.split_seed and --seed_everything; default: 1",
     )
     parser.add_argument(
         "--arms",
         metavar="ARMS",
-        help="several models on the same folds: as for train.py compare; the first is what the "
-        "others are compared with",
+        help="several models on the same folds, as for train.py compare; the first is the "
+        "reference",
     )
     options, words = parser.parse_known_args(arguments)
     check_least(options, {"folds": 2, "repeats": 1, "jobs": 1})
@@ -182,12 +180,18 @@ def pool(arguments: list[str]) -> int:
     parser = OneLineParser(
         prog="train.py pool",
         usage="train.py pool DIR DIR ... [-o FILE.csv]",
-        description="Say what several comparisons, or cross-validations of several arms, show "
-        "together: each counts the same.",
+        description="Pool several comparisons, or cross-validations of several arms, with equal "
+        "weight.",
     )
     add = parser.add_argument
-    add("directories", metavar="DIR", nargs="+", type=_path, help="of compare or crossvalidate")
-    add("-o", "--output", metavar="FILE", type=_path, help="write the table there too, as CSV")
+    add(
+        "directories",
+        metavar="DIR",
+        nargs="+",
+        type=_path,
+        help="of compare or crossvalidate",
+    )
+    add("-o", "--output", metavar="FILE", type=_path, help="also write the table as CSV")
     options = parser.parse_args(arguments)
     from graphormer_sepnorm.compare import pooling
 
@@ -213,14 +217,14 @@ def _parser(verb: str, texts: dict[str, str]) -> OneLineParser:
         metavar="DIR",
         type=_path,
         required=True,
-        help="directory of all runs and of their results",
+        help="directory for all runs and their results",
     )
     add(
         "--jobs",
         metavar="N",
         type=int,
-        help="processes side by side; default: one on each GPU, or on each core if there is none. "
-        "The cores are shared equally, unless OMP_NUM_THREADS is set",
+        help="number of parallel runs; default: one per GPU, or per core without a GPU. They share "
+        "the cores equally, unless OMP_NUM_THREADS is set",
     )
     return parser
 

@@ -20,8 +20,8 @@ from graphormer_sepnorm.errors import ConfigError
 USAGE = "predict.py explain MODEL SMILES [SMILES ...] | -i FILE  -o FILE [options]"
 
 DESCRIPTION = """\
-Write a page that says what each atom contributes to a prediction, in its unit (log-odds where
-classes are predicted): picture, prediction, what contributes most.
+Write a page with the contribution of each atom to a prediction, in the unit of the target (log-odds
+for classes): picture, prediction, largest contributions.
 
 methods:
   integrated_gradients    along the way from unknown atoms to these; adds up to the prediction
@@ -49,10 +49,10 @@ def explain(arguments: list[str]) -> int:
     parser = OneLineParser(
         prog="predict.py explain", usage=USAGE, description=DESCRIPTION, epilog=EPILOG
     )
-    add_table(parser, "page to write (.html)", molecules=True)
+    add_table(parser, "HTML page to write", molecules=True)
     add = parser.add_argument
-    add("--target", metavar="NAME", help="what is explained; needed where the model has several")
-    add("--method", metavar="NAME", help="how contributions are found; default: by the norm")
+    add("--target", metavar="NAME", help="target to explain; required with several targets")
+    add("--method", metavar="NAME", help="see above; default: chosen by the norm")
     add_computing(parser)
     options = parser.parse_intermixed_args(arguments)
     if Path(options.output).suffix.lower() != ".html":

@@ -21,7 +21,6 @@ import yaml
 
 from graphormer_sepnorm.config import SECTIONS, FitConfig, flat, read_yaml
 from graphormer_sepnorm.errors import ConfigError, closest
-from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.resources import config_names
 
 # What options are called elsewhere.
@@ -62,17 +61,17 @@ VERBS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
 }
 _ACTIONS = {
-    "help": "Show the options that most people use and exit.",
+    "help": "Show the most common options and exit.",
     "help-all": "Show all options and exit.",
-    "print_config": "Print the configuration that the options give and exit.",
+    "print_config": "Print the resulting configuration and exit.",
 }
 _OWN = {
-    "config": "YAML file of options, or the name of one that comes with the package; later ones "
-    "win, and options win over files.",
-    "resume": "Run directory to continue in, whatever ended the run; no other option is needed, "
-    "and the result is that of a run never interrupted.",
+    "config": "Configuration: a YAML file or the name of a bundled one; may be repeated. Later "
+    "files override earlier ones, options override files.",
+    "resume": "Run directory of an interrupted run to continue. No other option is needed; the "
+    "result is that of an uninterrupted run.",
 }
-_PREDICTIONS = "CSV file for the prediction of each molecule of the split, with its label."
+_PREDICTIONS = "CSV file to write, with the prediction and the label of each molecule."
 
 
 @dataclass(frozen=True)
@@ -117,12 +116,11 @@ def options_of(verb: str) -> dict[str, Option]:
 
 def _texts(options: type) -> dict[str, str]:
     """Return what the docstrings of a dataclass, and of its bases, tell about each field."""
-    metrics = ", ".join(one.name for one in METRICS.values() if one.kind)
     found: dict[str, str] = {}
     for cls in reversed(options.__mro__):
         entries = inspect.cleandoc(cls.__doc__ or "").partition("Attributes:\n")[2]
         for name, text in re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", entries, re.MULTILINE):
-            found[name] = " ".join(text.split()).replace("{metrics}", metrics)
+            found[name] = " ".join(text.split())
     return found
 
 
@@ -230,7 +228,7 @@ def short_help(verb: str) -> str:
         [
             f"usage: train.py {usage}\n\n{what}\n",
             *body,
-            "\nDefaults without a configuration; what holds with one: "
+            "\nThese are the defaults; to see the values of a configuration: "
             f"train.py {verb} ... --print_config",
             f"All {len(options)} options, with their types: train.py {verb} --help-all",
         ]

@@ -43,21 +43,22 @@ DESCRIPTION = """\
 Predict molecular properties. MODEL is a checkpoint file, a run directory of train.py (its best
 checkpoint), or the name of a model that comes with the package: {models}.
 
-A table comes out with as many rows as went in, in the same order, with all its columns and behind
-them pred_<target>, warning and error: the reason where there is no prediction. A model of a table
-knows its errors: low_<target> and high_<target> are the ends of an interval that holds the true
-value in 90 of 100 cases like those that it was tried on (-inf or inf beyond the limit of an assay),
-expected_error_<target> is the absolute error to be expected, similarity is that to the most similar
-training molecule, distance how far the model sees it from those (1 is usual), and in_domain is no,
-with the reason under warning, where errors were large. Of an ensemble spread_<target> says how far
-its members disagree; it is no error bar.
+The output has the rows and columns of the input, in the same order, followed by pred_<target>,
+warning and error (the reason if there is no prediction). Models trained on a table also give:
+
+  low_<target>, high_<target>  90 % prediction interval (-inf or inf beyond the range of an assay)
+  expected_error_<target>      expected absolute error
+  similarity                   to the most similar training molecule
+  distance                     of the [CLS] embedding from those of training; about 1 is typical
+  in_domain                    no outside the applicability domain; warning says why
+  spread_<target>              standard deviation over the members of an ensemble (no error bar)
 """
 
 EMBED = """\
 Write the embedding of each molecule of a table: the graph token ([CLS]) after the last norm, from
-which a model reads its predictions. As many rows come out as went in, in the same order, with the
-columns of the table and behind them cls_0, cls_1, ... (one for each channel), warning and error.
-From Python, Predictor.embed gives arrays, with atoms=True those of the atoms too.
+which predictions are computed. The output has the rows and columns of the table, in the same order,
+followed by cls_0, cls_1, ... (one per channel), warning and error. In Python, Predictor.embed gives
+arrays, with atoms=True also those of the atoms.
 """
 
 _SHORT = ("spread", "low", "high")  # columns that a terminal shows without their target
@@ -74,7 +75,7 @@ examples:
   cat molecules.smi | predict.py esol -i - > predicted.csv
   predict.py info esol
 
-exit status: 0, or 1 if there is no prediction for any row; 2 after a mistake, 130 after Ctrl-C
+exit status: 0, or 1 if no row has a prediction; 2 after a user error, 130 after Ctrl-C
 """
 
 
@@ -82,7 +83,7 @@ def _info(arguments: list[str]) -> None:
     what = "Print what a model predicts, how well, and from what."
     parser = OneLineParser(prog="predict.py info", usage=INFO_USAGE, description=what)
     parser.add_argument("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
-    parser.add_argument("--markdown", action="store_true", help="as a card to go with it")
+    parser.add_argument("--markdown", action="store_true", help="print a model card in Markdown")
     options = parser.parse_args(arguments)
     file = find_checkpoint(options.model)
     from graphormer_sepnorm.inference.checkpoint import in_one_line, read_checkpoint
@@ -157,7 +158,7 @@ def _parser() -> OneLineParser:
         epilog=EXAMPLES,
     )
     parser.add_argument("--version", action="version", version=name_and_version())
-    what = "table to write, .sdf from .sdf; - (default) writes CSV to standard output"
+    what = "file to write; - (default) writes CSV to standard output"
     add_table(parser, what, "-", molecules=True)
     values = ", ".join(metric.label for metric in metrics_of("regression"))
     classes = ", ".join(metric.label for metric in metrics_of("binary"))
@@ -166,28 +167,28 @@ def _parser() -> OneLineParser:
         metavar="COLUMN",
         action="append",
         default=[],
-        help=f"compare with the labels in this column: {values}, or {classes}; of several targets "
-        "once for each, with columns that are called like them, or in their order; or all",
+        help=f"label column to compare with: {values}; for classes {classes}. With several targets "
+        "repeat the option for each (columns named like the targets, or in their order), or all",
     )
-    sure = parser.add_argument_group("uncertainty (models that train.py fit made of a table)")
+    sure = parser.add_argument_group("uncertainty (models trained on a table)")
     sure.add_argument(
         "--interval",
         metavar="LEVEL",
         type=_level,
-        help="of the intervals low_<target> to high_<target>, above 0 and below 1 (0.9), or none; "
-        "for classes it adds set_<target>, the classes that a molecule may be of",
+        help="level of the prediction intervals low_<target> to high_<target>, between 0 and 1 "
+        "(0.9), or none; for classes: also write set_<target>, the classes that cannot be excluded",
     )
-    near = "name the K most similar molecules of training"
+    near = "also list the K most similar training molecules"
     sure.add_argument("--neighbors", type=int, metavar="K", help=near)
     add = parser.add_argument_group("many machines (docs/how-to/clusters.md)").add_argument
-    add("--shard", metavar="K/N", help="predict part K of N of a table only")
-    what = "through Ray: -i is a folder, file or 'pattern' of Parquet or CSV files, -o a folder"
+    add("--shard", metavar="K/N", help="predict only part K of N of the table")
+    what = "use Ray: -i is a folder, file or 'pattern' of Parquet or CSV files, -o a folder"
     add("--ray", action="store_true", help=what)
-    what = "how many predict at once (one per GPU, else per CPU)"
+    what = "number of Ray actors (default: one per GPU, else per CPU)"
     add("--num_actors", type=int, metavar="N", help=what)
     computing = parser.add_argument_group("computing")
-    add_computing(computing, "processes that predict a table")
-    computing.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    add_computing(computing)
+    computing.add_argument("--debug", action="store_true", help="show tracebacks of errors")
     return parser
 
 

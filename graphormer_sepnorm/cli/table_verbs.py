@@ -43,35 +43,35 @@ def add_table(
         molecules: Whether they may stand on the command line in place of a table.
     """
     add = parser.add_argument
-    formats = f"{', '.join(FORMATS)}; default: by the name of the file"
+    formats = f"{', '.join(FORMATS)}; default: by the file name"
     add("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
     if molecules:
-        add("smiles", metavar="SMILES", nargs="*", help="molecules, one argument each")
-    what = "table of molecules: .csv .tsv .smi .sdf (also .gz) .parquet .xlsx; - reads stdin"
+        add("smiles", metavar="SMILES", nargs="*", help="molecules")
+    what = "table of molecules: .csv .tsv .smi .sdf (also .gz) .parquet .xlsx; - for stdin"
     add("-i", "--input", metavar="FILE", required=not molecules, help=what)
     needed = default is None
     add("-o", "--output", metavar="FILE", default=default, required=needed, help=output)
-    add("--smiles_column", metavar="NAME", help="column of the SMILES; default: found by its name")
-    what = "sheet of an Excel file; default: the only one with a column of SMILES"
+    add("--smiles_column", metavar="NAME", help="SMILES column; default: detected by name")
+    what = "sheet of an Excel file; default: the only one with a SMILES column"
     add("--sheet", metavar="NAME|N", help=what)
-    what = "row (line) of Excel, CSV and TSV that names the columns; default: the first"
+    what = "row with the column names (Excel, CSV, TSV); default: the first"
     add("--header_row", type=int, metavar="N", help=what)
     add("--input_format", metavar="FORMAT", choices=FORMATS, help=formats)
     if not needed:
         add("--output_format", metavar="FORMAT", choices=FORMATS, help=formats)
-        what = "continue an interrupted job, on a CPU to the identical file (.csv .tsv .sdf)"
+        what = "continue an interrupted job (.csv .tsv .sdf); on a CPU the file is identical"
         add("--resume", action="store_true", help=what)
-    add("--overwrite", action="store_true", help="replace an output file that is there")
-    add("--quiet", action="store_true", help="no progress and no summary")
+    add("--overwrite", action="store_true", help="replace an existing output file")
+    add("--quiet", action="store_true", help="show no progress and no summary")
 
 
-def add_computing(parser: argparse._ActionsContainer, what: str = "processes") -> None:
+def add_computing(parser: argparse._ActionsContainer) -> None:
     """Add how, and how much at once, is computed."""
     add = parser.add_argument
-    add("--device", help="cpu, cuda, cuda:1 ...; default: a GPU if there is one")
-    add("--batch_size", type=int, metavar="N", help="molecules computed at once (128)")
-    add("--max_atoms", type=int, metavar="N", help="larger molecules get an error (500)")
-    add("--jobs", type=int, metavar="N", help=f"{what} (on a CPU one per core, on a GPU 1)")
+    add("--device", help="cpu, cuda, cuda:1 ...; default: a GPU if available")
+    add("--batch_size", type=int, metavar="N", help="molecules per batch (128)")
+    add("--max_atoms", type=int, metavar="N", help="larger molecules are reported as errors (500)")
+    add("--jobs", type=int, metavar="N", help="processes (default: one per core; with a GPU 1)")
 
 
 def job_of(options: argparse.Namespace, **more: Any) -> TableJob:

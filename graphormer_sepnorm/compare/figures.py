@@ -107,6 +107,7 @@ def learning_curves(results: Results) -> Figure | None:
             _band(axes, common, values, styles(results)[arm.name])
         axes.set(title=title, xlabel="epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        axes.set_visible(bool(axes.lines))
     return figure if any(axes.lines for axes in panels) else None
 
 

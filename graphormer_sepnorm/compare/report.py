@@ -34,7 +34,7 @@ from graphormer_sepnorm.formatting import (
 PAGE, SUMMARY = "report.html", "summary.md"
 # Of a change.
 _HEADER = ("change, %", f"{100 * CONFIDENCE:g} % interval", "p")
-_SIGNS = "p of signs"
+_SIGNS = "sign-flip p"
 # Standard deviations of arms, one so many times another, are worth a note.
 _UNEQUAL = 3
 _NAMED = 3  # arms in a title
@@ -113,12 +113,12 @@ def rule(results: Results) -> str:
     """Return how the tables are to be read."""
     better = results.task.main.better
     return (
-        f"Mean ± standard deviation over the seeds; {better} is better. Changes are those "
-        f"of the test error ({results.error_label}) relative to {results.baseline}, by Dunnett's "
-        "test of the errors' logarithms, whose intervals and p-values hold for all arms together. "
-        f"The verdict is better or worse if p is below {SIGNIFICANT:g}, else not resolved. The "
-        "last column has the p-value of exchanged signs, seed by seed (in brackets the smallest "
-        "that so many seeds allow; for one arm alone), which takes nothing to be normal."
+        f"Mean ± standard deviation over seeds; {better} is better. Change: of the test error "
+        f"({results.error_label}) relative to {results.baseline}. Intervals and p: Dunnett's test "
+        "on the logarithms of the errors, simultaneous over all arms. Verdict: better or worse if "
+        f"p < {SIGNIFICANT:g}, else not significant. Sign-flip p: paired by seed, each arm alone, "
+        "without assuming a normal distribution; in brackets the smallest value that this number "
+        "of seeds allows."
     )
 
 
@@ -129,11 +129,11 @@ def notes(results: Results) -> Iterator[str]:
     if lacking or not results.complete:
         states = ", ".join(f"{name} ({run.status})" for name, run in lacking)
         done = len(runs) - len(lacking)
-        yield f"Partial results: {done} of {len(runs)} runs are finished. Not: {states}."
+        yield f"Partial results: {done} of {len(runs)} runs are finished. Unfinished: {states}."
     yield from (f"{name} failed: {run.error}" for name, run in lacking if run.error)
     errors = results.errors
     if undefined := [arm.name for arm in results.arms if arm.finished and not errors[arm.name]]:
-        yield f"Not compared: {listed(undefined)}; a test error of theirs is undefined, or 0."
+        yield f"Not compared: {listed(undefined)}, because a test error is undefined or 0."
     if made := results.comparisons:
         runs = [errors[name] for name in (results.baseline, *made)]
         sd = next(iter(made.values())).sd  # one for all
@@ -143,8 +143,8 @@ def notes(results: Results) -> Iterator[str]:
         if max(sds) > _UNEQUAL * min(sds):
             spread = f"{100 * min(sds):.1f} to {100 * max(sds):.1f} %"
             yield (
-                f"Runs of an arm differ by {spread}: the tests take all arms to differ alike, so "
-                "where seeds are few look at p of signs too."
+                f"Standard deviations of the arms range over {spread}, and Dunnett's test assumes "
+                "that they are equal: with few seeds see the sign-flip p too."
             )
     if results.environments_differ:
         differing = listed([*results.environments_differ])

@@ -330,10 +330,10 @@ def verdict(difference: MeanDifference, better: str) -> str:
         better: Whether ``higher`` or ``lower`` is.
 
     Returns:
-        ``better`` or ``worse`` if the p-value is below `SIGNIFICANT`, and ``not resolved`` else.
+        ``better`` or ``worse`` if the p-value is below `SIGNIFICANT`, and ``not significant`` else.
     """
     if not (difference.low < difference.high and difference.p_value < SIGNIFICANT):
-        return "not resolved"
+        return "not significant"
     return "better" if (difference.mean > 0) == (better == "higher") else "worse"
 
 

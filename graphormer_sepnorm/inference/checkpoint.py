@@ -113,7 +113,8 @@ def check_checkpoint(checkpoint: Any) -> None:
     """Check that a checkpoint is whole, before anything is made of it.
 
     Raises:
-        CheckpointError: It is of another kind or format, or a part is missing.
+        CheckpointError: It is of another kind or format, a part is missing, or a network has other
+            shapes than its weights.
     """
     if not isinstance(checkpoint, dict) or KEY not in checkpoint:
         raise CheckpointError("it is not a checkpoint of this package: take one of train.py fit")
@@ -126,6 +127,8 @@ def check_checkpoint(checkpoint: Any) -> None:
     missing = [name for name in REQUIRED if name not in facts]
     if missing or "state_dict" not in checkpoint:
         raise CheckpointError(f"it is incomplete: {', '.join(missing or ['state_dict'])}")
+    for weights in networks_of(checkpoint):
+        build_network(facts["model"], weights)
 
 
 class _WithoutNormal(TorchFunctionMode):
@@ -144,8 +147,7 @@ def build_network(options: dict[str, Any], weights: dict[str, Tensor]) -> Grapho
     It has no values of its own before: a number in a file must not decide how much memory is taken.
 
     Raises:
-        CheckpointError: It has another number of layers than its weights.
-        RuntimeError: Other shapes, or other parameters.
+        CheckpointError: It has other shapes, or other parameters.
     """
     config = GraphormerConfig(**options)
     layers = {name.split(".")[1] for name in weights if name.startswith("layers.")}
@@ -153,7 +155,10 @@ def build_network(options: dict[str, Any], weights: dict[str, Tensor]) -> Grapho
         raise CheckpointError(f"model.layers is {config.layers}, the weights are of {len(layers)}")
     with torch.device("meta"), _WithoutNormal():
         model = Graphormer(config)
-    model.load_state_dict(weights, assign=True)
+    try:
+        model.load_state_dict(weights, assign=True)
+    except RuntimeError as error:
+        raise CheckpointError(shortened(" ".join(str(error).split()), 300)) from error
     return model
 
 

@@ -65,52 +65,51 @@ class GraphormerConfig(Options):
     Attributes:
         norm: Norm of the graph token + norm of the atoms: shared-ln (or sharenorm), shared-bn,
             bn+ln (or sepnorm), bn+bn, ln+ln, ln+bn.
-        layers: Transformer layers. Time and memory grow linearly.
-        width: Channels of a token, a multiple of heads. Parameters grow quadratically.
-        heads: Attention heads.
-        ffn_width: Channels inside the feed-forward network; Graphormer uses width.
-        max_path_length: Hops of a shortest path that enter the edge encoding; Graphormer version 1
-            uses 20, version 2 uses 5. Data are prepared once for each value.
-        norm_position: pre (norm before attention and feed-forward, as version 1 of Graphormer) or
-            post (its version 2).
-        dropout: Dropout of what attention and feed-forward add to the residual stream, 0 to 1.
-            Costs a tenth to a quarter of a step on a CPU.
-        attention_dropout: Dropout of the attention weights, 0 to 1.
-        input_dropout: Dropout of the embedded tokens, 0 to 1.
-        drop_path: Stochastic depth, 0 to 1: probability that a graph skips a branch of the last
-            layer in training, less in earlier ones.
-        atom_rows: Rows of the atom table; null takes as many as the training data have codes.
-        bond_rows: Rows of the bond table; null takes as many as the training data have codes.
-        degree_rows: Rows of each degree table; larger degrees share the last row.
-        spatial_rows: Rows of the table of shortest-path distances; larger ones share a row.
-        path_rows: Rows of the table of hop positions, at least max_path_length.
-        encodings: graphormer; rrwp adds random-walk probabilities to the attention bias and to the
-            atoms; paths adds the numbers of simple paths and cycles of each length there instead;
-            rings adds the sizes of an atom's smallest and largest ring; rrwp+rings and paths+rings
-            both.
-        walk_steps: Powers of the random walk that rrwp uses, or lengths of paths, the 0th among
-            them.
-        ring_bias: Whether the attention bias knows the size of the ring that two atoms share, and
-            whether a bond joins them. Costs 60 heads parameters.
-        local_mpnn: gine adds messages along bonds next to attention, which bring the bonds to what
-            atoms pass on; none is Graphormer. Costs width² parameters a layer. gine+rings adds the
-            mean of messages from all atoms in rings with an atom, for width² + 16 width more.
-        local_layers: First layers that have no attention, only messages along bonds (local_mpnn),
-            before the others look at the whole molecule. Each saves 4 width² parameters.
-        bond_states: Whether bonds have states that grow from layer to layer, from the atoms at both
-            ends, and that messages (local_mpnn) go by. Costs width² parameters a layer.
-        degree_scaler: Whether what attention gives is scaled channel by channel with the logarithm
-            of the degree. Costs 2 width parameters a layer.
-        bias_mixing: Whether each layer mixes the heads of the shared attention bias its own way.
-            Costs heads² parameters a layer.
-        readout: What predictions are read from: graph_token (as Graphormer), sum (of the atoms, for
-            targets that add up over a molecule), mean (of the atoms, which does not know their
-            number), both (graph token and sum) or graph_token+mean. The last two cost width
-            parameters a target.
-        num_targets: Outputs, one for each target.
-        mean_atoms: Atoms of an average training graph: sums over atoms are divided by it.
-        extra_inputs: Extra features of a graph that predictions are read from too.
-        exclusive: Whether the targets are classes of which a graph is of one.
+        layers: Number of transformer layers; memory and time grow linearly.
+        width: Channels per token, a multiple of heads; the number of parameters grows
+            quadratically.
+        heads: Number of attention heads.
+        ffn_width: Channels of the feed-forward network's hidden layer; Graphormer uses width.
+        max_path_length: Maximum number of bonds of a shortest path that enter the edge encoding;
+            Graphormer version 1 uses 20, version 2 uses 5. Data are preprocessed once per value.
+        norm_position: pre (norm before attention and feed-forward, Graphormer version 1) or post
+            (version 2).
+        dropout: Dropout on the outputs of attention and feed-forward, 0 to below 1. Costs a tenth
+            to a quarter of a step on a CPU.
+        attention_dropout: Dropout on the attention weights, 0 to below 1.
+        input_dropout: Dropout on the embedded tokens, 0 to below 1.
+        drop_path: Stochastic depth, 0 to below 1: probability of skipping a branch of the last
+            layer for a graph in training; smaller in earlier layers.
+        atom_rows: Rows of the atom embedding table; null: one for each code in the training data.
+        bond_rows: Rows of the bond embedding table; null: one for each code in the training data.
+        degree_rows: Rows of each degree embedding table; larger degrees share the last row.
+        spatial_rows: Rows of the table of shortest-path distances; larger distances share a row.
+        path_rows: Rows of the table of positions on a path, at least max_path_length.
+        encodings: graphormer, or with additions: rrwp (random-walk probabilities, in the attention
+            bias and the atom embeddings), paths (numbers of simple paths and cycles by length, in
+            the same places), rings (sizes of an atom's smallest and largest ring), rrwp+rings,
+            paths+rings.
+        walk_steps: Number of random-walk powers that rrwp uses, or of path lengths; includes 0.
+        ring_bias: Whether the attention bias depends on the size of the ring that two atoms share,
+            and on whether they are bonded. Costs 60 heads parameters.
+        local_mpnn: none, as Graphormer; gine adds message passing along bonds next to attention,
+            for width² parameters per layer; gine+rings also adds the mean message from all atoms of
+            an atom's rings, for width² + 16 width more.
+        local_layers: Number of first layers with message passing (local_mpnn) but no attention.
+            Each saves 4 width² parameters.
+        bond_states: Whether bonds have hidden states, updated in each layer from the two atoms and
+            used by message passing (local_mpnn). Costs width² parameters per layer.
+        degree_scaler: Whether the output of attention is scaled, per channel, by the logarithm of
+            the degree. Costs 2 width parameters per layer.
+        bias_mixing: Whether each layer mixes the heads of the shared attention bias. Costs heads²
+            parameters per layer.
+        readout: What the prediction is computed from: graph_token (Graphormer), sum (over atoms,
+            for additive targets), mean (over atoms), both (graph token and sum) or
+            graph_token+mean. The last two cost width parameters per target.
+        num_targets: Number of outputs, one per target.
+        mean_atoms: Mean number of atoms of a training graph, by which sums over atoms are divided.
+        extra_inputs: Number of additional features per graph that the readout takes.
+        exclusive: Whether the targets are mutually exclusive classes.
 
     Raises:
         ConfigError: If values contradict each other.

@@ -174,7 +174,7 @@ def compared_with_baselines(outcome: Outcome, metric: Metric, unit: str = "") ->
         f"{outcome.evaluated_on}"
     )
     if not p <= 1 - CONFIDENCE:
-        return f"Not resolved: {names[best]} against the model, {size}."
+        return f"No significant difference from {names[best]}: {size}."
     better = "better" if change * difference.mean > 0 else "worse"
     return f"{name} is {better} than the model: {size}."
 

@@ -139,12 +139,12 @@ def in_words(values: Mapping[str, float], unit: str = "") -> str:
         text += f", before calibration {before:.3f}"
         text += f" (beyond the {values['calibration_error_by_chance']:.3f} that chance makes)"
         zeros, ones = (_percent(values.get(f"sets_90_hold_{label}", math.nan)) for label in (0, 1))
-        return f"{text}; sets of level 90 % hold {zeros} % of class 0, {ones} % of class 1"
+        return f"{text}; sets of level 90 % cover {zeros} % of class 0, {ones} % of class 1"
     levels = [name for name in _NAMES if f"inside_{name}" in values]
     if not levels:
         return ""
     inside = ", ".join(_percent(values[f"inside_{level}"]) for level in levels)
-    text = f"intervals of level {', '.join(levels)} % hold {inside} % of the test labels"
+    text = f"intervals of level {', '.join(levels)} % cover {inside} % of the test labels"
     if math.isfinite(width := values.get("width_90", math.nan)):
         text += f"; those of 90 % are {width:.3g} {unit}".rstrip() + " wide on average"
     if "open_90" in values:

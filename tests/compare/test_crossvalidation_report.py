@@ -101,7 +101,7 @@ def test_a_fold_counts_when_all_arms_have_it_with_the_same_data(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("better_by", "verdict"),
-    [((0.5, 0.501), "worse"), ((-0.5, -0.501), "better"), ((0.5, -0.6), "not resolved")],
+    [((0.5, 0.501), "worse"), ((-0.5, -0.501), "better"), ((0.5, -0.6), "not significant")],
 )
 @pytest.mark.parametrize("members", [1, 3])
 def test_a_baseline_is_compared_by_the_corrected_test(

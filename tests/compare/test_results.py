@@ -82,7 +82,7 @@ def test_arms_are_compared_by_the_errors_of_the_runs_that_they_have() -> None:
     logs = {arm: {s: math.log(v) for s, v in own.items()} for arm, own in logs.items()}
     assert results.errors == logs | {"c": {}, "d": {}}
     assert results.comparisons == against(logs, "b")
-    assert "Not compared: d;" in " ".join(notes(results))
+    assert "Not compared: d," in " ".join(notes(results))
     areas = replace(results, task=Task("binary", ("y",), ("",), "auroc"))
     assert areas.errors["a"] == {0: math.log1p(-0.4), 1: math.log1p(-0.5)}
 

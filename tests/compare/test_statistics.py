@@ -99,7 +99,7 @@ def test_of_one_run_each_nothing_is_known() -> None:
         assert found.mean == -0.25
         assert math.isnan(found.low)
         assert math.isnan(found.p_value)
-        assert verdict(found, "lower") == "not resolved"
+        assert verdict(found, "lower") == "not significant"
     assert one.signs_p == one.smallest_signs_p == 1
     assert against(by_seed([0.5], [0.25]) | {"c": {}}, "a").keys() == {"b"}
     assert against({"a": {}, "b": {0: 1.0}}, "a") == {}
@@ -129,7 +129,7 @@ def test_arms_that_are_equal_but_for_rounding_do_not_differ() -> None:
     # The same value with every seed: no spread has been measured.
     found = against(by_seed([0.3, 0.1 + 0.2], [0.4, 0.4]), "a")["b"]
     assert found.low == found.high == pytest.approx(0.1)
-    assert verdict(found, "lower") == "not resolved"
+    assert verdict(found, "lower") == "not significant"
 
 
 def test_power_is_the_share_of_comparisons_that_find_the_change() -> None:
@@ -197,7 +197,7 @@ def test_where_a_setting_has_one_seed_the_spread_is_that_of_settings() -> None:
     one = pooled(settings[:1], ["a"], ["b"])
     assert one is not None
     assert math.isnan(one.p_value)
-    assert verdict(one, "lower") == "not resolved"
+    assert verdict(one, "lower") == "not significant"
 
 
 def test_a_contrast_is_that_of_a_linear_model() -> None:
@@ -261,10 +261,10 @@ def test_a_test_that_was_not_made_does_not_count() -> None:
         ((0.05, 0.15), 0.049, "lower", "worse"),
         ((0.05, 0.15), 0.049, "higher", "better"),
         ((-0.15, -0.05), 0.049, "higher", "worse"),
-        ((-0.15, -0.05), 0.05, "lower", "not resolved"),
-        ((0.05, 0.15), math.nan, "lower", "not resolved"),
-        ((0.05, 0.05), 0.001, "lower", "not resolved"),
-        ((math.nan, math.nan), 0.001, "lower", "not resolved"),
+        ((-0.15, -0.05), 0.05, "lower", "not significant"),
+        ((0.05, 0.15), math.nan, "lower", "not significant"),
+        ((0.05, 0.05), 0.001, "lower", "not significant"),
+        ((math.nan, math.nan), 0.001, "lower", "not significant"),
     ],
 )
 def test_one_rule_decides_what_is_said(
@@ -314,7 +314,7 @@ def test_what_is_undefined_without_a_part_is_not_resolved() -> None:
     found = jackknifed(lambda rows: 1.0 if rows[0] else math.nan, 30)
     assert math.isnan(found.p_value)
     for one in (found, jackknifed(lambda rows: 1.0, 1)):
-        assert verdict(one, "lower") == "not resolved"
+        assert verdict(one, "lower") == "not significant"
 
 
 SIX = ("shared-ln", "shared-bn", "ln+ln", "ln+bn", "bn+ln", "bn+bn")
