@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 
-from graphormer_sepnorm.baselines.blend import Blend
 from graphormer_sepnorm.chem.descriptors import compute_descriptors
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, ParsedMolecule
 from graphormer_sepnorm.errors import ConfigError
@@ -52,6 +51,7 @@ from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 from graphormer_sepnorm.values import is_number, is_whole
 
 if TYPE_CHECKING:
+    from graphormer_sepnorm.baselines.blend import Blend
     from graphormer_sepnorm.inference.explain import Explanations
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,11 @@ class Predictor:
         compute_descriptors([], self.extra_inputs.descriptors)  # or this RDKit lacks one
         self._mean = np.asarray(self.facts["target_mean"])
         self._std = np.asarray(self.facts["target_std"])
-        self.blend = Blend.from_plain(checkpoint[BLEND]) if BLEND in checkpoint else None
+        self.blend: Blend | None = None
+        if BLEND in checkpoint:
+            from graphormer_sepnorm.baselines.blend import Blend  # loads what trees need
+
+            self.blend = Blend.from_plain(checkpoint[BLEND])
         self.uncertainty: Uncertainty | None = None
         if CONFIDENCE in checkpoint:
             self.uncertainty = Uncertainty.from_plain(checkpoint[CONFIDENCE], self.task.kind)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.special import expit, log_softmax, softmax
+import scipy  # whose parts are loaded when they are needed
 
 from graphormer_sepnorm.uncertainty.conformal import ROUNDING, cross_fitted, quantiles_of
 
@@ -51,7 +50,7 @@ class Map:
         if self.name == "none":
             return probabilities
         ones, zeros = _logarithms(probabilities)
-        return expit(self.a * ones - self.b * zeros + self.c)
+        return scipy.special.expit(self.a * ones - self.b * zeros + self.c)
 
 
 def _logarithms(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -161,7 +160,7 @@ def tempered(probabilities: np.ndarray, temperature: float) -> np.ndarray:
     """
     if temperature == 1:
         return probabilities
-    return softmax(np.log(np.maximum(probabilities, _SMALLEST)) / temperature, axis=1)
+    return scipy.special.softmax(np.log(np.maximum(probabilities, _SMALLEST)) / temperature, axis=1)
 
 
 def temperature_of(probabilities: np.ndarray, labels: np.ndarray, folds: np.ndarray) -> float:
@@ -196,9 +195,11 @@ class _Temperature:
         targets[np.arange(count), labels.argmax(axis=1)] = (count + 1) / (count + classes)
 
         def loss(logarithm: float) -> float:
-            return -float((targets * log_softmax(logarithms / np.exp(logarithm), axis=1)).sum())
+            return -float(
+                (targets * scipy.special.log_softmax(logarithms / np.exp(logarithm), axis=1)).sum()
+            )
 
-        found: Any = minimize_scalar(loss, bounds=(-3, 3), method="bounded")
+        found: Any = scipy.optimize.minimize_scalar(loss, bounds=(-3, 3), method="bounded")
         self.value = float(np.exp(found.x))
 
     def of(self, probabilities: np.ndarray) -> np.ndarray:

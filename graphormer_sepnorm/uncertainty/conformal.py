@@ -15,12 +15,12 @@ n molecules · F signals · B bounds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
-from scipy.special import gamma
 
 # With fewer labels the expected error is the same for all molecules.
 FEWEST_TO_SCALE = 100
@@ -150,7 +150,7 @@ class Intervals:
         """
         # Of normal numbers: their mean distance from their mean, by their standard deviation.
         ratio = (networks - 1) / np.sqrt(np.pi * networks)
-        ratio *= gamma((networks - 1) / 2) / gamma(networks / 2)
+        ratio *= math.gamma((networks - 1) / 2) / math.gamma(networks / 2)
         distance = ratio * np.mean(spread / self.expected(signals))
         share = distance / max(np.mean(self.scores), _SMALLEST)
         factor = np.sqrt(max(1 / networks, 1 - share**2))

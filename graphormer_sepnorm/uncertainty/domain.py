@@ -15,9 +15,8 @@ from functools import cached_property
 from typing import NamedTuple, Self
 
 import numpy as np
+import scipy  # whose parts are loaded when they are needed
 from scipy.sparse import csr_array
-from scipy.spatial import KDTree
-from scipy.special import stdtrit
 
 from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS
 from graphormer_sepnorm.errors import CheckpointError
@@ -168,7 +167,9 @@ def _first_border(
         if FEWEST <= count <= MOST * len(errors):
             larger = float(errors[outside].sum() / max(usual[outside].sum(), 1e-300))
             excess = errors[outside] - usual[outside]
-            by_chance = stdtrit(count - 1, _CERTAIN) * excess.std(ddof=1) / math.sqrt(count)
+            by_chance = (
+                scipy.special.stdtrit(count - 1, _CERTAIN) * excess.std(ddof=1) / math.sqrt(count)
+            )
             if larger >= LARGER and excess.mean() > by_chance:
                 return border, round(larger, 2)
     return None, 0.0
@@ -301,8 +302,8 @@ class Cloud:
         return cls(center, axes, ((tokens - center) @ axes).astype(np.float16))
 
     @cached_property
-    def _tree(self) -> KDTree:
-        return KDTree(self.points.astype(np.float64))
+    def _tree(self) -> scipy.spatial.KDTree:
+        return scipy.spatial.KDTree(self.points.astype(np.float64))
 
     def distance(self, tokens: np.ndarray) -> np.ndarray:
         """Return the mean distance of ``[n, C]`` to the nearest five points; nan: not finite."""
