@@ -275,6 +275,11 @@ MODEL = {"lightning", "ogb", "rdkit", "torch_geometric", "pandas", "sklearn", "m
         ("from graphormer_sepnorm.runs import locks", TORCH | {"yaml"}, OURS + "runs.locks"),
         ("from graphormer_sepnorm import Graphormer, SepNorm", MODEL, "torch"),
         ("import graphormer_sepnorm.datasets.catalog", MODEL | TORCH, OURS + "datasets.catalog"),
+        (
+            f"from {OURS}inference import predictor",
+            {"lightning", "sklearn", "pandas", "scipy.optimize", "scipy.spatial"},
+            OURS + "inference.predictor",
+        ),
     ],
 )
 def test_what_importing_loads(statement, heavy, wanted):
