@@ -30,6 +30,12 @@ def _steps() -> dict[str, Step]:
     tautomers.SetRemoveSp3Stereo(False)
     tautomers.SetRemoveBondStereo(False)
 
+    fragments = rdMolStandardize.LargestFragmentChooser()
+
+    def largest_fragment(molecule: Chem.Mol) -> Chem.Mol:
+        several = len(Chem.GetMolFrags(molecule)) > 1
+        return fragments.choose(molecule) if several else molecule
+
     def canonical_tautomer(molecule: Chem.Mol) -> Chem.Mol | None:
         """Return None where RDKit stops before it has all of them."""
         found = tautomers.Enumerate(molecule)
@@ -37,7 +43,7 @@ def _steps() -> dict[str, Step]:
         return tautomers.PickCanonical(found) if settled else None
 
     return {
-        "fragment": rdMolStandardize.LargestFragmentChooser().choose,
+        "fragment": largest_fragment,
         "neutralize": rdMolStandardize.Uncharger().uncharge,
         "tautomer": canonical_tautomer,
     }
@@ -64,7 +70,7 @@ def standardized(parsed: ParsedMolecule, steps: Sequence[str]) -> ParsedMolecule
                 if made is None:
                     remark = UNSETTLED
                 # Without its charge some ion is no molecule, as hexafluorophosphate: it stays.
-                elif not Chem.SanitizeMol(made, catchErrors=True):
+                elif made is not molecule and not Chem.SanitizeMol(made, catchErrors=True):
                     molecule = made
             text = canonical_smiles(molecule)
     except (RuntimeError, ValueError) as error:
