@@ -62,7 +62,7 @@ class Fold(NamedTuple):
     def read(cls, path: Path) -> Self:
         """Read what a run left."""
         run = RunDirectory(path)
-        stored = require_json(run.confidence_file)
+        stored = require_json(run.uncertainty_file)
         rows = run.test_predictions()
         column = {
             name: np.array([float(row[name] or "nan") for row in rows])
@@ -161,10 +161,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("directories", type=Path, nargs="+", metavar="DIR")
     named = {}
     for directory in parser.parse_args(argv).directories:
-        folds = sorted(path.parent for path in directory.glob("repeat*/fold*/confidence.json"))
+        folds = sorted(path.parent for path in directory.glob("repeat*/fold*/uncertainty.json"))
         if not folds:
             sys.exit(
-                f"{directory} has no fold with confidence.json: give what train.py crossvalidate "
+                f"{directory} has no fold with uncertainty.json: give what train.py crossvalidate "
                 "wrote for a table"
             )
         # random/bace and scaffold/bace are two.

@@ -88,7 +88,7 @@ def collect(plan: Plan, runs: Sequence[RunSpec], directory: Path) -> dict[str, A
         What ``summary.json`` holds, with nan for null: the plan; ``networks`` and ``baselines``
         (the simple models that the runs recorded), each with its ``metrics`` over the folds where
         they are defined (``mean``, ``sd`` and ``folds``), a network also with its metrics of all
-        molecules ``out_of_fold`` and with its ``confidence``; and ``differences`` of each network
+        molecules ``out_of_fold`` and with its ``uncertainty``; and ``differences`` of each network
         from its baselines and from the first network.
 
     Raises:
@@ -127,7 +127,7 @@ def collect(plan: Plan, runs: Sequence[RunSpec], directory: Path) -> dict[str, A
         name, values = own[0].model, _columns([one.test for one in own])
         network = {"name": name, "metrics": _spreads(values)}
         network["out_of_fold"] = _out_of_fold(own, plan, task)
-        network["confidence"] = _uncertainty(own)
+        network["uncertainty"] = _uncertainty(own)
         networks.append({key: value for key, value in network.items() if value})
         others = {networks[0]["name"]: reference} if reference else {}
         reference = reference or values
@@ -237,7 +237,7 @@ def _uncertainty(folds: Sequence[Fold]) -> Metrics:
     A fold counts where a number is defined: its test split may lack a class.
     """
     molecules = np.array([one.report["splits"]["test"] for one in folds])
-    found = [one.summary.get("confidence") or {} for one in folds]
+    found = [one.summary.get("uncertainty") or {} for one in folds]
     means = {}
     for name in found[0]:
         column = np.array([one.get(name) for one in found], dtype=np.float64)
@@ -280,9 +280,9 @@ def results_text(results: Mapping[str, Any]) -> str:
         aligned(rows),
     ]
     lines += [
-        f"{one['name']}: {in_words(one['confidence'], task.units[0])}"  # a width is of one target
+        f"{one['name']}: {in_words(one['uncertainty'], task.units[0])}"  # a width is of one target
         for one in results["networks"]
-        if "confidence" in one
+        if "uncertainty" in one
     ]
     rows = [["", f"{task.main.label} difference", "95 % interval", "p", "verdict"]]
     for one in results["differences"]:

@@ -82,7 +82,7 @@ def calibrate(
         "test_molecules_outside": int(outcome.outside.sum()),
         "test": outcome.quality,
     }
-    write_json(outcome.run.confidence_file, record)
+    write_json(outcome.run.uncertainty_file, record)
 
 
 def _measured(
@@ -179,7 +179,7 @@ def _test(
         columns["distance"] = inputs.distance
     outcome.outside = domain.outside(columns["similarity"], inputs.distance)
     outcome.columns, outcome.test = columns, dataclasses.replace(test, values=values)
-    outcome.summary["confidence"] = summarized(outcome.quality.values())
+    outcome.summary["uncertainty"] = summarized(outcome.quality.values())
     if task.kind == "binary":
         found = task.evaluate(labels, values)
         outcome.summary |= {f"test_{name}": value for name, value in found.items()}

@@ -285,7 +285,7 @@ class _Fit:
 
     def _forget_earlier_end(self) -> None:
         """Remove what an earlier end of the run has left: until this one it is not finished."""
-        run, made = self.files, ("summary", "test_predictions", "confidence", "geometry")
+        run, made = self.files, ("summary", "test_predictions", "uncertainty", "geometry")
         files = [getattr(run, f"{name}_file") for name in made]
         for file in (*files, run.test_predictions_figure) if self.trainer.is_global_zero else ():
             file.unlink(missing_ok=True)

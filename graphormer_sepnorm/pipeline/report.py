@@ -73,7 +73,7 @@ def report_fit(outcome: Outcome, module: GraphormerModule) -> str:
     if outcome.new_elements:
         text.append(f"\n{outcome.new_elements}")
     if outcome.uncertainty is not None:
-        file = outcome.run.confidence_file
+        file = outcome.run.uncertainty_file
         text.append(f"\n{_uncertainty(outcome, outcome.uncertainty, task)}\n{'':12}{file}")
     cost = f"{summary['seconds']:.0f} s"
     if "epochs" in summary:

@@ -108,7 +108,7 @@ class RunDirectory:
         self.test_predictions_file = path / "test_predictions.csv"
         self.test_predictions_figure = path / "test_predictions.png"
         self.learning_curve_file = path / "learning_curve.png"
-        self.confidence_file = path / "confidence.json"
+        self.uncertainty_file = path / "uncertainty.json"
         self.data_report_file = path / "data_report.json"
         self.splits_file = path / "splits.csv"
         self.invalid_rows_file = path / "invalid_rows.csv"

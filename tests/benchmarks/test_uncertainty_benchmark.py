@@ -28,7 +28,7 @@ def written(directory: Path, rows: str, test: dict) -> Path:
         folder = directory / "repeat0" / f"fold{fold}"
         folder.mkdir(parents=True)
         (folder / "test_predictions.csv").write_text(rows)
-        (folder / "confidence.json").write_text(json.dumps({"domain": DOMAIN, "test": test}))
+        (folder / "uncertainty.json").write_text(json.dumps({"domain": DOMAIN, "test": test}))
     return directory
 
 
@@ -74,5 +74,5 @@ CCC,1,0.75,,0.5,0.2,1.1
 
 
 def test_a_folder_without_folds_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match=r"has no fold with confidence\.json: give what train\.py"):
+    with pytest.raises(SystemExit, match=r"has no fold with uncertainty\.json: give"):
         main([str(tmp_path)])

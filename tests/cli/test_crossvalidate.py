@@ -112,7 +112,7 @@ def test_each_fold_is_a_run_and_every_row_is_predicted_once(whole: Path) -> None
         np.array([float(row[f"{of}_{target}"]) for row in rows]) for of in ("label", "pred")
     )
     assert network["out_of_fold"]["mae"] == pytest.approx(np.abs(labels - predictions).mean())
-    assert "inside_95" not in network["confidence"]  # four molecules cannot tell
+    assert "inside_95" not in network["uncertainty"]  # four molecules cannot tell
     assert stored["task"]["units"] == ["furlong"]
     assert stored["folds_finished"] == 3
     assert stored["baselines"] == stored["differences"] == []

@@ -135,7 +135,7 @@ def test_member_is_what_a_single_fit_trains(seeds: Fitted, table: Path, tmp_path
     # But for the members it says the same as that of an ensemble, in the same order.
     names = [*summary(tmp_path / "run")]
     assert [*names[:-1], "members", names[-1]] == [*seeds.summary]
-    assert names[-1] == "confidence"
+    assert names[-1] == "uncertainty"
 
 
 def test_result_is_that_of_the_mean(seeds: Fitted, capsys) -> None:

@@ -43,7 +43,7 @@ def test_metrics_are_those_of_the_labels(tmp_path: Path) -> None:
     errors = [abs(float(row["label_a"]) - float(row["pred_a"])) for row in known]
     assert run.summary["test_mae"] == pytest.approx(np.mean(errors), rel=1e-4)
     # All bounds are at least 8: an interval that reaches 8 has no upper end.
-    told = run.summary["confidence"]
+    told = run.summary["uncertainty"]
     assert told["bounds"] == len(rows) - len(known)
     highs = np.array([float(row["high_a"]) for row in rows])
     wrong = [high < 8 for row, high in zip(rows, highs, strict=True) if row["label_a"] == ""]

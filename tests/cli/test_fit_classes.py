@@ -49,7 +49,7 @@ def test_what_is_tested_is_what_is_predicted(run: Path) -> None:
     truth = labels.argmax(axis=1)
     assert result["test_accuracy"] == accuracy_score(truth, kept.argmax(axis=1))
     assert result["test_log_loss"] == pytest.approx(log_loss(truth, kept), rel=1e-4)
-    judged = json.loads((run / "confidence.json").read_text())["test"]["kind_arene"]
+    judged = json.loads((run / "uncertainty.json").read_text())["test"]["kind_arene"]
     temperature = read_checkpoint(run)[CONFIDENCE].get("temperature", 1)
     assert judged["map"] == ("none" if temperature == 1 else "temperature")
     macro = roc_auc_score(truth, kept, multi_class="ovr")

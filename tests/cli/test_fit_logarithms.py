@@ -85,7 +85,7 @@ def test_results_are_in_the_unit_of_the_labels(run: Fitted) -> None:
     assert run.summary["test_mae_half_life"] == pytest.approx(np.abs(values - labels).mean())
     assert (low >= 0).all()
     assert (values > 0).all()
-    inside = json.loads((run.run / "confidence.json").read_text())["test"]["half_life"]
+    inside = json.loads((run.run / "uncertainty.json").read_text())["test"]["half_life"]
     at = inside["levels"].index(0.9)
     assert inside["inside"][at] == pytest.approx(((low <= labels) & (labels <= high)).mean())
     assert inside["widths"][at] == pytest.approx((high - low).mean())

@@ -26,7 +26,7 @@ def test_fit_leaves_a_complete_run_directory(run: Run) -> None:
     assert names == {
         ".lock",
         "checkpoints",
-        "confidence.json",
+        "uncertainty.json",
         "config.yaml",
         "learning_curve.png",
         "metrics.csv",

@@ -79,7 +79,7 @@ def seeds(run_of: Callable[..., Fitted]) -> Fitted:
 
 def kept(run: Fitted) -> dict[str, Any]:
     """What is kept of its errors."""
-    return json.loads((run.run / "confidence.json").read_text())
+    return json.loads((run.run / "uncertainty.json").read_text())
 
 
 @pytest.mark.parametrize("which", ["blend", "folds", "seeds"])
@@ -90,7 +90,7 @@ def test_what_is_kept_is_what_the_model_says(which: str, request: Any) -> None:
     assert found.high is not None
     assert {"low_a", "high_a", "expected_error_a", "similarity", "distance"} <= rows[0].keys()
     labels = np.array([float(row["label_a"]) for row in rows])
-    confidence = run.summary["confidence"]
+    confidence = run.summary["uncertainty"]
     # Some molecules stand in two splits: one may lie on the very end of its interval.
     out = np.fmax(found.low[:, 0] - labels, labels - found.high[:, 0])
     assert (out < -1e-5).mean() - 1e-9 <= confidence["inside_90"] <= (out < 1e-5).mean() + 1e-9
@@ -119,7 +119,7 @@ def test_a_published_data_set_is_known_by_its_smiles_too(
         ends = [(float(row[f"low_{LOGP}"]), float(row[f"high_{LOGP}"])) for row in rows]
         labels = [float(row[f"label_{LOGP}"]) for row in rows]
         inside = np.mean([low <= at <= high for (low, high), at in zip(ends, labels, strict=True)])
-        assert told["confidence"]["inside_90"] == pytest.approx(inside, abs=0.0011)
+        assert told["uncertainty"]["inside_90"] == pytest.approx(inside, abs=0.0011)
         assert abs(inside - 0.9) < 0.04
     else:
         # Calibrated, and in the order of the network, which OGB's evaluator is asked of.
@@ -200,7 +200,7 @@ def test_what_leaves_the_house_is_what_was_asked_for(
     checkpoint = read_checkpoint(tmp_path / "run")
     if keep == "none":
         assert CONFIDENCE not in checkpoint
-        assert not (tmp_path / "run" / "confidence.json").exists()
+        assert not (tmp_path / "run" / "uncertainty.json").exists()
         assert "intervals " not in capsys.readouterr().out
     else:
         assert set(checkpoint[CONFIDENCE]["neighbors"]) == {"environments", "sizes", "numbers"}
