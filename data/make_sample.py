@@ -71,7 +71,7 @@ def read_drugs(path: Path) -> list[Chem.Mol]:
     """
     drugs = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        if not line or line.startswith("#"):
+        if not line:
             continue
         smiles, name, formula = line.split("\t")
         parsed = parse_smiles(smiles)

@@ -86,8 +86,8 @@ def compare(arguments: list[str]) -> int:
         "--arms",
         metavar="ARMS",
         help="names of norms, such as sharenorm,sepnorm; or a YAML file {arm: {option: value}} "
-        f"with options of fit, or the name of a bundled one: {' or '.join(arms_names())} (all but "
-        "factorial are for zinc_subset_best)",
+        f"with options of fit, or the name of a bundled one: {' or '.join(arms_names())} (the "
+        "former is for zinc_subset_best)",
     )
     parser.add_argument(
         "--seeds",

@@ -56,7 +56,7 @@ def explain(arguments: list[str]) -> int:
     add_computing(parser)
     options = parser.parse_intermixed_args(arguments)
     if Path(options.output).suffix.lower() != ".html":
-        raise ConfigError(f"{options.output}: what is written is a page; name a file .html")
+        raise ConfigError(f"{options.output}: explain writes an HTML page, NAME.html")
     check_molecules(options, "explain", (*LAYOUT, "input_format", "jobs"))
     check_least(options, COUNTS)
     job = checked_job(options, output_format="html", verb="explained")

@@ -29,6 +29,7 @@ _ELSEWHERE = {
     **{"hidden_size": "model.width", "hidden_dim": "model.width", "num_heads": "model.heads"},
     **{"epochs": "trainer.max_epochs", "gpus": "trainer.devices", "seed": "seed_everything"},
     **dict.fromkeys(("target", "targets"), "data.target_columns"),
+    **dict.fromkeys(("device", "gpu"), "trainer.accelerator"),
 }
 # Verb -> its usage, what it does, and the options that --help shows.
 _RUN = ("config", "output", "resume", "seed_everything")

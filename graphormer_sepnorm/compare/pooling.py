@@ -47,6 +47,8 @@ def errors_of(directory: Path) -> tuple[str, Values]:
     if (results := Results.read(directory)) is not None:
         common = results.configuration.get("model", {}).get("norm")
         return _named(directory, results.arms, results.baseline, results.errors, common)
+    if not directory.is_dir():
+        raise DataError(f"{directory} is no directory")
     plan = Plan.read(directory / CROSS_VALIDATION)
     if plan is None or len(plan.arms) < 2 or not (directory / FOLDS).is_file():
         raise DataError(f"{directory} has neither {RESULTS} nor a cross-validation of several arms")

@@ -377,7 +377,12 @@ class Predictor:
 
     @property
     def embedding_note(self) -> str:
-        """What to know about [CLS] of this network; mostly the empty string."""
+        """What to know about [CLS] of this network; mostly the empty string.
+
+        Raises:
+            ConfigError: There is no network.
+        """
+        self.require_network("embed")
         if self.model.config.reads_graph_token:
             return ""
         return (

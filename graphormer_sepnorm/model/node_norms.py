@@ -35,8 +35,8 @@ def last_of_each_graph(*args: Any, batch: Any = None, **named: Any) -> Tensor:
     graphs = next((one for one in (batch, *batches) if isinstance(one, Tensor)), None)
     if graphs is None:
         raise ConfigError(
-            "the model was called without a batch of PyG and without batch=: give a function of "
-            "its arguments that returns the virtual nodes, bool [R], as virtual_nodes="
+            "the model was called without a batch of PyG and without batch=: pass batch by "
+            "name, or give as virtual_nodes= a function of the arguments that returns bool [R]"
         )
     return torch.cat([graphs.diff() != 0, graphs.new_ones(1, dtype=torch.bool)])
 
@@ -68,6 +68,17 @@ class VirtualNodes:
 
     def _begin(self, _: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
         self.mask = self._find(*args, **named)
+        graphs = next((one for one in args if hasattr(one, "edge_index")), None)
+        edges = named.get("edge_index", getattr(graphs, "edge_index", None))
+        looked_at = isinstance(edges, Tensor) and not torch.compiler.is_compiling()
+        if self._find is last_of_each_graph and looked_at and edges.device.type == "cpu":
+            # The transform joins each of them with all other nodes of its graph.
+            from_virtual = int(self.mask[edges[0]].sum())
+            if from_virtual < len(self.mask) - int(self.mask.sum()):
+                raise ConfigError(
+                    "the last nodes of the graphs are not joined with all others, so they are no "
+                    "virtual nodes: apply PyG's VirtualNode() to the graphs"
+                )
 
     def _end(self, *_: Any) -> None:
         self.mask = None

@@ -133,6 +133,8 @@ def replace_norms(
         raise ConfigError(f"a shared norm is of one kind, not of '{kinds[0]}' and '{kinds[1]}'")
     norms, others = _norms_by_name(model, of_nodes=virtual_nodes is not None)
     find = last_of_each_graph if virtual_nodes == "last" else virtual_nodes
+    if not (find is None or callable(find)):
+        raise ConfigError(f"virtual_nodes is 'last' or a function, not {virtual_nodes!r}")
     nodes = None if find is None else VirtualNodes(model, find)
     try:
         with _nothing_changes(model):
@@ -278,7 +280,7 @@ def _reason_to_keep(norm: Any, wanted: bool, force: bool, seen: _Seen | None, sh
     if norm.weight is None:
         return "has no weight that another norm could begin with"
     if seen.computes_more and not force:
-        return f"{_class_of(norm)} does more than layer_norm; force=True replaces it all the same"
+        return f"{_class_of(norm)} does more than layer_norm; use force=True to replace it anyway"
     return ""
 
 
@@ -308,7 +310,10 @@ def _look(
     given = (one for one in (*args, *kwargs.values()) if isinstance(one, Tensor))
     sequences = next((len(one) for one in given if one.dim()), None)
     if sequences is None and isinstance(cls, int):
-        raise ConfigError("example= holds no tensor: give what the model is called with")
+        raise ConfigError(
+            "example= holds no tensor: give what the model is called with; for graphs give "
+            "virtual_nodes= too"
+        )
     met: dict[nn.Module, _Seen] = {}
 
     def cls_among(tokens: Tensor) -> Tensor | None:

@@ -170,8 +170,8 @@ def compared_with_baselines(outcome: Outcome, metric: Metric, unit: str = "") ->
     size = (
         f"{metric.label} {metric.shown(abs(difference.mean), unit)} "
         f"{'higher' if difference.mean > 0 else 'lower'}, {CONFIDENCE:.0%} interval "
-        f"of the difference {interval(difference.low, difference.high, 4)}, over "
-        f"{outcome.evaluated_on}"
+        f"of the difference {interval(difference.low, difference.high, 4)}, on "
+        f"{outcome.evaluated_on}, not on the test split"
     )
     if not p <= 1 - CONFIDENCE:
         return f"No significant difference from {names[best]}: {size}."

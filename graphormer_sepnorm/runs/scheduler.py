@@ -188,7 +188,7 @@ class Scheduler:
             process.kill() if self._passed_on else process.popen.terminate()
         if not self._passed_on:
             names = ", ".join(process.spec.name for process in self._running)
-            self._display.say(f"stopping, when these are saved: {names}; twice stops at once")
+            self._display.say(f"saving, then stopping: {names}; press Ctrl-C again to stop at once")
         self._passed_on += 1  # one at a time: the processes are asked before they are killed
 
     def _start(self, spec: RunSpec) -> None:

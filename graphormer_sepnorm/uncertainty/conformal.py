@@ -33,6 +33,7 @@ MOST_SCORES = 4000
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 # 100 times 0.55 is a little more than 55 in floating-point numbers.
 ROUNDING = 1e-9
+_FEWEST_BOUNDS = 9  # which can tell a level of 0.9
 
 _SMALLEST = 1e-3  # expected error in standard deviations of the labels
 _PENALTY = 1e-2
@@ -160,11 +161,13 @@ class Intervals:
     def score(self, level: float) -> float:
         """Return how many expected errors make half an interval; nan: too few labels.
 
-        A share `level` of the scores stays below it, and of bounds where there are enough.
+        A share `level` of the scores stays below it, and of bounds if there are `_FEWEST_BOUNDS`;
+        of levels for which these are too few the highest that they can tell.
         """
-        score = _quantile(self.scores, self.labels, level)
-        of_bounds = _quantile(self.beyond, len(self.beyond), level)
-        return score if np.isnan(of_bounds) else max(score, of_bounds)
+        score, bounds = _quantile(self.scores, self.labels, level), len(self.beyond)
+        if bounds < _FEWEST_BOUNDS:
+            return score
+        return max(score, _quantile(self.beyond, bounds, min(level, bounds / (bounds + 1))))
 
     def ends(self, values: np.ndarray, half: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return both ends of intervals by predictions and half the widths, ``[n]``; nan: none.

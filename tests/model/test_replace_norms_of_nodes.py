@@ -129,3 +129,13 @@ def test_a_model_that_is_called_with_tensors() -> None:
     assert gin(**call).isfinite().all()
     with pytest.raises(ConfigError, match="where="):
         gin.norms[0](data.x)
+
+
+def test_graphs_without_virtual_nodes_are_refused() -> None:
+    plain = Batch.from_data_list([from_smiles(text) for text in MOLECULES])
+    with pytest.raises(ConfigError, match="VirtualNode"):
+        replace_norms(Network(), virtual_nodes="last", example=plain)
+    with pytest.raises(ConfigError, match="VirtualNode"):
+        model("bn", "ln")(plain)
+    with pytest.raises(ConfigError, match="'first'"):
+        replace_norms(Network(), virtual_nodes="first", example=plain)  # type: ignore[arg-type]

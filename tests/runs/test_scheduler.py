@@ -209,7 +209,7 @@ def test_interruption_lets_the_processes_save(number: int, workplace: Workplace)
     finally:
         signal.signal(number, before)
     assert not whole
-    assert events == ["a 0: started", "stopping", "a 0: stopped"]
+    assert events == ["a 0: started", "saving", "a 0: stopped"]
     assert last_line(runs[0].log) == "interrupted, saved"
     assert not runs[0].failure.exists()
     whole, _ = workplace.train(runs)

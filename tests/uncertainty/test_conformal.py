@@ -219,3 +219,15 @@ def test_intervals_of_a_mean_keep_their_level_by_residuals_of_single_networks(
         errors = np.abs(common + own.mean(axis=0))
         shares.append([np.mean(errors <= half(made, signals, level)) for level in LEVELS])
     np.testing.assert_allclose(np.mean(shares, axis=0), LEVELS, atol=0.02)
+
+
+def test_a_higher_level_never_has_narrower_intervals() -> None:
+    """Of few bounds too, which are enough for some levels and not for others."""
+    random = np.random.default_rng(0)
+    none = np.empty((160, 0))
+    fitted = Intervals.fit(random.standard_normal(160), none, parts(160), 1.0)
+    for bounds in (1, 4, 9, 12, 30):
+        made = fitted.with_bounds(5 + random.random(bounds), none[:bounds], (None, None))
+        scores = [made.score(level) for level in (0.5, 0.7, 0.8, 0.9, 0.92, 0.95, 0.99)]
+        assert scores == sorted(scores)
+        assert (made.score(0.9) > 4) == (bounds >= 9)
