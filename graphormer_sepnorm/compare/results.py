@@ -237,16 +237,19 @@ def collect(directory: Path, baseline: str | None = None) -> Results:
     (they are large), the results are those that were written before.
 
     Raises:
-        DataError: There is no comparison, no run has finished, the data are not those that they
-            were trained on, or earlier results are of another version.
+        DataError: There is no comparison, no run has finished, some that had are gone, the data
+            are not those that they were trained on, or earlier results are of another version.
         CheckpointError: Of a finished run something has to be computed, and it has no readable
             checkpoint.
     """
-    plan = Plan.read(directory / COMPARISON)
+    earlier = Results.read(directory)
+    before = [run for arm in earlier.arms for run in arm.runs] if earlier else []
+    # Where no run is left its plan is not needed: it may be of an earlier version.
+    left = not before or any((directory / run.directory).is_dir() for run in before)
+    plan = Plan.read(directory / COMPARISON) if left else None
     runs = plan.runs(directory) if plan is not None else []
     finished = {run: found for run in runs if (found := run.files.summary()) is not None}
     if plan is None or not finished:
-        earlier = Results.read(directory)
         if earlier is None:
             raise DataError(f"{directory}: no run of a comparison has finished: nothing to report")
         if baseline is not None:
@@ -254,6 +257,13 @@ def collect(directory: Path, baseline: str | None = None) -> Results:
             earlier = replace(earlier, baseline=baseline)
             earlier.write(directory)
         return earlier
+    known = {directory / run.directory for run in before if run.status == "finished"}
+    for run in runs:
+        if run.directory in known and not (run.directory.is_dir() or run.failure.is_file()):
+            raise DataError(
+                f"some of the runs in {directory / RESULTS} are gone, as {run.directory}: put them "
+                f"back, or remove {RESULTS}"
+            )
     if baseline is not None:
         Plan.check_baseline(baseline, [arm.name for arm in plan.arms])
     records = {run: found for run in finished if (found := run.files.record()) is not None}

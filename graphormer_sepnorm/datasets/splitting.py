@@ -145,7 +145,10 @@ def times_of(config: DataConfig, rows: Sequence[ValidRow]) -> list[float]:
             found.extend(read(row.split) for row in rows)
         except ValueError:
             continue
-        return found
+        if np.isfinite(found).all():
+            return found
+        found = found[: int(np.argmin(np.isfinite(found)))]
+        break
     row = rows[len(found)]
     raise DataError(
         f"{config.table}, row {row.number}: {config.time_column} is "

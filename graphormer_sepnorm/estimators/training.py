@@ -64,7 +64,7 @@ def options_of(parameters: Mapping[str, Any], recipe: str) -> FitConfig:
     if "trainer.max_epochs" in own:
         own["trainer.max_steps"] = -1
     kind, _, index = str(parameters["device"] or "auto").partition(":")
-    usable_device(parameters["device"])  # or one line says why not
+    usable_device(None if kind == "auto" else parameters["device"])  # or one line says why not
     own["trainer.accelerator"] = kind
     own["trainer.devices"] = [int(index)] if kind == "cuda" and index else 1
     config = config.with_options(own)

@@ -189,7 +189,8 @@ def checked_graph(data: Any, where: str) -> tuple[MolecularGraph, np.ndarray, fl
     # An array without entries may be of floats: torch makes empty ones so.
     are_codes = all(not one.size or one.dtype.kind in "biu" for one in found.values())
     fit = edges.ndim == 2 and len(edges) == 2 and bonds.shape[:1] == edges.shape[1:]
-    if not (are_codes and fit and atoms.size and {atoms.ndim, bonds.ndim} <= {1, 2}):
+    columns = all(one.ndim == 1 or (one.ndim == 2 and one.shape[1]) for one in (atoms, bonds))
+    if not (are_codes and fit and atoms.size and columns):
         said = ", ".join(f"{name} {one.dtype} {[*one.shape]}" for name, one in found.items())
         raise DataError(
             f"{where}, of the type {type(data).__name__}, has {said}: give Data of PyG with "

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import (
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+    Sized,
+    ValuesView,
+)
 from typing import Any, TypeVar
 
 import numpy as np
@@ -51,7 +60,8 @@ def given_smiles(smiles: Any) -> tuple[Any, ...]:
     smiles = as_text(smiles)
     if isinstance(smiles, str):
         return (smiles,)
-    if isinstance(smiles, Iterable) and not isinstance(smiles, Sized):
+    view = isinstance(smiles, Set | ValuesView)  # of which numpy makes one object
+    if view or (isinstance(smiles, Iterable) and not isinstance(smiles, Sized)):
         smiles = [*smiles]
     given = np.asarray(smiles, dtype=object)
     if given.ndim == 2 and given.shape[1] == 1:

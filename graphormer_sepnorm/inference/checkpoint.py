@@ -80,6 +80,10 @@ def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, An
             # Torch does not compress: what declares more was made to take memory.
             if sum(one.file_size for one in archive.infolist()) > file.stat().st_size:
                 raise CheckpointError("it declares more than the file holds")
+            # Torch would make the one kind of plain value that is as long as a number says.
+            for name in archive.namelist():
+                if name.endswith("data.pkl") and b"\nbytearray\n" in archive.read(name):
+                    raise pickle.UnpicklingError("bytearray")
             if damaged := archive.testzip():  # by check sums, which torch does not look at
                 raise CheckpointError(f"{damaged} in it is damaged")
         checkpoint = torch.load(file, map_location=map_location, weights_only=True)
@@ -155,8 +159,10 @@ def build_network(options: dict[str, Any], weights: dict[str, Tensor]) -> Grapho
         raise CheckpointError(f"model.layers is {config.layers}, the weights are of {len(layers)}")
     with torch.device("meta"), _WithoutNormal():
         model = Graphormer(config)
+    kinds = {name: one.dtype for name, one in model.state_dict().items()}
+    own = {name: one.to(kinds.get(name, one.dtype), copy=True) for name, one in weights.items()}
     try:
-        model.load_state_dict(weights, assign=True)
+        model.load_state_dict(own, assign=True)
     except RuntimeError as error:
         raise CheckpointError(shortened(" ".join(str(error).split()), 300)) from error
     return model

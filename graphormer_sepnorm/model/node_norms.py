@@ -70,8 +70,9 @@ class VirtualNodes:
         self.mask = self._find(*args, **named)
         graphs = next((one for one in args if hasattr(one, "edge_index")), None)
         edges = named.get("edge_index", getattr(graphs, "edge_index", None))
-        looked_at = isinstance(edges, Tensor) and not torch.compiler.is_compiling()
-        if self._find is last_of_each_graph and looked_at and edges.device.type == "cpu":
+        if self._find is not last_of_each_graph or torch.compiler.is_compiling():
+            return
+        if isinstance(edges, Tensor) and edges.device.type == "cpu":  # a GPU is not waited for
             # The transform joins each of them with all other nodes of its graph.
             from_virtual = int(self.mask[edges[0]].sum())
             if from_virtual < len(self.mask) - int(self.mask.sum()):

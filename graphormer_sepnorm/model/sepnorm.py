@@ -121,8 +121,8 @@ class TokenNorm(nn.Module):
         branches = dict(self.named_children())
         for name in _STATE:
             takers = [one for one in branches if getattr(branches[one], name, None) is not None]
-            if f"{prefix}{name}" in state_dict and takers:
-                value = state_dict.pop(f"{prefix}{name}")
+            if f"{prefix}{name}" in state_dict and (takers or name not in ("weight", "bias")):
+                value = state_dict.pop(f"{prefix}{name}")  # statistics may have no taker
                 for one in takers:  # not the same tensor: assign=True makes it the parameter
                     state_dict[f"{prefix}{one}.{name}"] = value.clone()
                     if not isinstance(branches[one], nn.LayerNorm):

@@ -64,10 +64,16 @@ class ParquetReader(TableReader):
 
 
 def _cells(column: Any) -> list[Any]:
-    if str(column.type) in ("binary", "large_binary"):
-        with contextlib.suppress(pa.ArrowInvalid):  # text that some programs write so is text
-            column = column.cast("string")
-    return column.to_pylist()
+    cells = column.to_pylist()
+    return [*map(_text, cells)] if "binary" in str(column.type) else cells
+
+
+def _text(cell: Any) -> Any:
+    """Return bytes that can be text as that: some programs write it so."""
+    if isinstance(cell, bytes) and b"\0" not in cell:
+        with contextlib.suppress(UnicodeDecodeError):
+            return cell.decode()
+    return cell
 
 
 class ParquetWriter(WholeFileWriter):

@@ -204,6 +204,8 @@ class _TextWriter(TableWriter):
         self._gzipped = path is not None and path.suffix.lower() == ".gz"
         with self._explained():
             if path is None:
+                if not hasattr(sys.stdout, "buffer"):
+                    raise DataError("standard output takes no bytes here: name a file with -o")
                 self._file = sys.stdout.buffer
             elif resume is not None and self.partial is not None:
                 self._file = _continued(self.partial, resume)

@@ -224,6 +224,10 @@ class Neighbors:
             raise CheckpointError(
                 f"confidence.neighbors has an environment that is not below {ENVIRONMENTS}"
             )
+        sizes = self.sizes.astype(np.int64)
+        whole = (sizes >= 0).all() and sizes.sum() == len(self.environments)
+        if not whole or len(sizes) != len(self.numbers):
+            raise CheckpointError("confidence.neighbors has sizes that are not those of its parts")
 
     @classmethod
     def of(

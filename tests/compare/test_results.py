@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from graphormer_sepnorm.compare.geometry import LayerGeometry
 from graphormer_sepnorm.compare.report import factors, notes, page, summary
-from graphormer_sepnorm.compare.results import ArmResult, Results, RunResult
+from graphormer_sepnorm.compare.results import ArmResult, Results, RunResult, collect
 from graphormer_sepnorm.compare.statistics import against, holm, norm_effects, verdict
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import read_json, typed, write_json
@@ -124,3 +125,8 @@ def test_effects_of_a_factorial_stand_in_the_page_and_in_the_summary() -> None:
 
 
 SEPARATE = ("shared-ln", "bn+ln", "bn+bn", "ln+ln")
+
+
+def test_a_stored_comparison_is_reported_without_its_runs(tmp_path: Path) -> None:
+    shutil.copytree(STORED / "esol", tmp_path / "esol")
+    assert collect(tmp_path / "esol") is not None

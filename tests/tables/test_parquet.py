@@ -49,7 +49,7 @@ def test_types_are_kept_and_predictions_are_numbers(tmp_path: Path) -> None:
         writer.commit()
     assert rows[0].cells[:5] == ("C", 1, 0.1, True, table["when"][0].as_py())
     assert rows[1].cells[0] is None
-    assert [row.cells[-2:] for row in rows] == [(b"\xff", "Cµ"), (b"", "C"), (None, None)]
+    assert [row.cells[-2:] for row in rows] == [(b"\xff", "Cµ"), ("", "C"), (None, None)]
     again = pq.read_table(tmp_path / "u.parquet")
     kept = again.select(table.column_names)
     assert kept.schema.equals(table.schema)
