@@ -190,7 +190,7 @@ class FitConfig(Options):
     Attributes:
         seed_everything: Random seed of initialization, batch order and dropout: the same seed gives
             the same run.
-        output: Run directory; short form -o. Default: runs/<configuration or
+        output: Run directory. Default: runs/<configuration or
             table>/<norm>-seed<seed>, with a number appended if that exists; nothing is overwritten.
         checkpoint_minutes: Minutes between checkpoints within an epoch. A checkpoint is also saved
             at the end of an epoch, unless the last one is less than a minute old, and at the end of

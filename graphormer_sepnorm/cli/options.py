@@ -13,7 +13,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from textwrap import fill, shorten
+from textwrap import fill
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
@@ -217,14 +217,17 @@ def short_help(verb: str) -> str:
     """Return the help of a verb: a line for each of the options that people use."""
     usage, what, shown = VERBS[verb]
     options = options_of(verb)
-    lines = [(f"--{name}", _default(options[name]), options[name].text) for name in shown]
+    short = {"config": "-c, --config", "output": "-o, --output"}
+    lines = [
+        (short.get(one, f"--{one}"), _default(options[one]), options[one].text) for one in shown
+    ]
     widths = [max(len(line[column]) for line in lines) for column in (0, 1)]
-    room = max(shutil.get_terminal_size((110, 0)).columns - sum(widths) - 6, 30)
+    columns = max(shutil.get_terminal_size((110, 0)).columns, sum(widths) + 36)
     body = []
     for name, default, text in lines:
         sentence = re.split(r"(?<=\.)\s", text, maxsplit=1)[0].removesuffix(".")
-        sentence = shorten(sentence, room, placeholder=" ...")
-        body.append(f"  {name:<{widths[0]}}  {default:<{widths[1]}}  {sentence}")
+        head = f"  {name:<{widths[0]}}  {default:<{widths[1]}}  "
+        body.append(fill(sentence, columns, initial_indent=head, subsequent_indent=" " * len(head)))
     return "\n".join(
         [
             f"usage: train.py {usage}\n\n{what}\n",
