@@ -68,10 +68,10 @@ class VirtualNodes:
 
     def _begin(self, _: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
         self.mask = self._find(*args, **named)
-        graphs = next((one for one in args if hasattr(one, "edge_index")), None)
-        edges = named.get("edge_index", getattr(graphs, "edge_index", None))
         if self._find is not last_of_each_graph or torch.compiler.is_compiling():
             return
+        graphs = next((one for one in args if hasattr(one, "edge_index")), None)
+        edges = named.get("edge_index", getattr(graphs, "edge_index", None))
         if isinstance(edges, Tensor) and edges.device.type == "cpu":  # a GPU is not waited for
             # The transform joins each of them with all other nodes of its graph.
             from_virtual = int(self.mask[edges[0]].sum())
