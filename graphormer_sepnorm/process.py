@@ -25,7 +25,6 @@ KILLED_BY_ITS_COMMAND = "GRAPHORMER_KILLED_BY_ITS_COMMAND"
 # Set by the command: the process has the reading end of a pipe as standard input, whose writing end
 # only the command has, so that it ends when the command does, however that came.
 ENDS_WITH_STDIN = "GRAPHORMER_ENDS_WITH_STDIN"
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # of Linux's prctl
 
 # What asks a process to end: Ctrl-C, a batch system, a terminal that is closed.
 STOPS = tuple(
@@ -151,59 +150,6 @@ def in_processes(
         yield pool.map(function, given)
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def ended_in_a_child() -> int | None:
-    """Fork; return None in the child, and here, when it has ended, its exit status.
-
-    Processes of the child that lose their parent become children of a process between the two,
-    which kills them when the child has ended, and all of them when this process has, even by
-    SIGKILL. In the child stderr is Python's alone: libraries in C++ are not heard.
-    """
-    if sys.platform != "linux":
-        return None
-    libc, command, ends = ctypes.CDLL(None), os.getpid(), (signal.SIGINT, signal.SIGTERM)
-    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
-    watcher = os.fork()
-    if watcher:
-        try:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, ends)
-            status = os.waitstatus_to_exitcode(os.waitpid(watcher, 0)[1])
-        except KeyboardInterrupt:
-            os.kill(watcher, signal.SIGTERM)
-            os.waitpid(watcher, 0)
-            raise
-        if status == 128 + signal.SIGKILL:
-            print(
-                "the process that predicts was killed: is there too little memory?", file=sys.stderr
-            )
-        return status
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command decides
-    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    child = os.fork()
-    if not child:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ends)
-        sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        return None
-
-    def end(*_: object) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-
-    signal.signal(signal.SIGTERM, end)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != command:  # it has ended meanwhile
-        end()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ends)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    orphans = Path(f"/proc/self/task/{os.getpid()}/children")
-    while left := orphans.read_text().split():
-        for process in map(int, left):
-            os.kill(process, signal.SIGKILL)
-            os.waitpid(process, 0)
-    os._exit(status if status >= 0 else 128 - status)
 
 
 def trim_now_and_then() -> None:

@@ -81,8 +81,7 @@ LIBRARIES = {
     "ogb": set(),
     "torch_geometric": {"datasets/"},
     "pandas": {"inference/predictions.py"},
-    "pyarrow": {"tables/parquet.py", "inference/ray_engine.py"},
-    "ray": {"inference/ray_engine.py"},
+    "pyarrow": {"tables/parquet.py"},
     "openpyxl": {"tables/excel.py"},
     "sklearn": {
         "baselines/fit.py",
@@ -124,7 +123,6 @@ LAZY = {
     "model/config.py": {"torch"},
     "cli/compare.py": {"torch", "lightning", "numpy"},
     "cli/predict.py": {"torch", "lightning", "numpy", "rdkit"},
-    "inference/ray_engine.py": {"pyarrow", "ray"},
     "metrics.py": {"numpy", "scipy", "sklearn"},
 }
 

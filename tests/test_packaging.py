@@ -28,7 +28,7 @@ PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 # Prints where an environment keeps its packages.
 PLACE = "import sysconfig; print(sysconfig.get_path('purelib'))"
 # Comes with the builds of torch that know a GPU, and is used where it is there.
-OPTIONAL = {"openpyxl", "ray", "pandas"}
+OPTIONAL = {"openpyxl", "pandas"}
 # Import names that are not the names of their distributions.
 DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn", "torch_geometric": "torch-geometric"}
 

@@ -62,6 +62,7 @@ SLIPS = {
     ("train", "predict"): "'predict' is done by predict.py",
     (*FIT, "missing.csv"): "there is no file missing.csv",
     (*FIT, "t.csv", "--data.target_columns", "logP"): "(did you mean 'logS'?)",
+    (*FIT, "m.csv"): "2 columns may hold the labels (logS, logP): name them",
     (*FIT, "t.csv", "--model.from-pretrained", "esl"): "no such checkpoint or run directory: esl",
     (*FIT, "t.csv", "--data.tabel", "t.csv"): "(did you mean '--data.table'?)",
     (*FIT, "t.csv", "--data.neighbours", "3"): "unknown option --data.neighbours\n",
@@ -88,6 +89,7 @@ NO_GPU = {
 
 def test_help_and_slips_are_answered_before_anything_heavy_is_loaded(tmp_path):
     (tmp_path / "t.csv").write_text("smiles,logS\nCCO,1\n")
+    (tmp_path / "m.csv").write_text("smiles,logS,logP\nCCO,1.5,2\nCCC,0.5,3\nCCN,2.5,1\n")
     (tmp_path / "t.ckpt").touch()
     slips = SLIPS | ({} if process.has_gpu_driver() else NO_GPU)
     code = f"""

@@ -124,7 +124,7 @@ def _run(name: str, command: Callable[[list[str]], int | None], arguments: list[
         to_nowhere(sys.stdout)
     except (Exception, KeyboardInterrupt) as error:
         # Imports may swallow the interrupt (torch's of NumPy does) and fail by what is half loaded.
-        if not interrupted.is_set() and not isinstance(error, KeyboardInterrupt):
+        if not isinstance(error, KeyboardInterrupt) and (debug or not interrupted.is_set()):
             raise
         return _fail(name, "interrupted; nothing was saved", EXIT_INTERRUPTED)
     return 0

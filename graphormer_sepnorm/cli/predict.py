@@ -7,7 +7,6 @@ import json
 import math
 import shlex
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -23,14 +22,12 @@ from graphormer_sepnorm.cli.table_verbs import (
     add_table,
     check_molecules,
     checked_job,
-    finished,
-    job_of,
     run_job,
 )
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.formatting import aligned
 from graphormer_sepnorm.metrics import metrics_of
-from graphormer_sepnorm.process import command, ended_in_a_child, name_and_version
+from graphormer_sepnorm.process import command, name_and_version
 from graphormer_sepnorm.runs.directory import RunDirectory, find_checkpoint
 
 if TYPE_CHECKING:
@@ -62,10 +59,6 @@ arrays, with atoms=True also those of the atoms.
 """
 
 _SHORT = ("spread", "low", "high")  # columns that a terminal shows without their target
-_NOT_OF_RAY = (
-    *("sheet", "header_row", "evaluate", "jobs", "shard", "input_format", "output_format"),
-    *("resume", "overwrite"),
-)
 
 EXAMPLES = """\
 examples:
@@ -136,8 +129,6 @@ def _predict(arguments: list[str]) -> int | None:
     options = _parse(arguments)
     if options.input is None:
         return 0 if _predict_arguments(options) else EXIT_NOTHING_PREDICTED
-    if options.ray:
-        return _predict_by_ray(options)
     from graphormer_sepnorm.inference.table_job import Shard
 
     job = checked_job(options, shard=Shard.parse(options.shard) if options.shard else None)
@@ -182,10 +173,6 @@ def _parser() -> OneLineParser:
     sure.add_argument("--neighbors", type=int, metavar="K", help=near)
     add = parser.add_argument_group("many machines (docs/how-to/clusters.md)").add_argument
     add("--shard", metavar="K/N", help="predict only part K of N of the table")
-    what = "use Ray: -i is a folder, file or 'pattern' of Parquet or CSV files, -o a folder"
-    add("--ray", action="store_true", help=what)
-    what = "number of Ray actors (default: one per GPU, else per CPU)"
-    add("--num_actors", type=int, metavar="N", help=what)
     computing = parser.add_argument_group("computing")
     add_computing(computing)
     computing.add_argument("--debug", action="store_true", help="show tracebacks of errors")
@@ -205,13 +192,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         raise ConfigError(f"unknown option {name}{did_you_mean(name, known)}")
     names = (*LAYOUT, "resume", "evaluate", "input_format", "jobs", "shard")
     check_molecules(options, "predict", names)
-    if not options.ray and options.num_actors is not None:
-        raise ConfigError("--num_actors is for --ray")
-    for name in _NOT_OF_RAY if options.ray else ():
-        if getattr(options, name):
-            raise ConfigError(f"--{name} is not for --ray: leave it out")
-    if options.ray and (options.input in (None, "-") or options.output == "-"):
-        raise ConfigError("--ray reads files and writes a folder: give -i DIR -o DIR")
     if options.shard and options.evaluate:
         raise ConfigError("--evaluate compares whole tables: leave it out with --shard")
     asked = {name: getattr(options, name) for name in ("interval", "neighbors")}
@@ -219,7 +199,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     # As a job has them.
     options.asked = json.dumps(options.ask) if options.ask else ""
     options.evaluate = tuple(options.evaluate)
-    check_least(options, COUNTS | {"num_actors": 1})
+    check_least(options, COUNTS)
     return options
 
 
@@ -303,21 +283,6 @@ def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
             file=sys.stderr,
         )
     return predictor
-
-
-def _predict_by_ray(options: argparse.Namespace) -> int:
-    """Predict a library of files; return the exit status."""
-    if (status := ended_in_a_child()) is not None:
-        return status
-    from graphormer_sepnorm.inference.ray_engine import predict_library
-    from graphormer_sepnorm.inference.table_job import Outcome
-
-    options.output = options.output.rstrip("/")
-    job = job_of(options, output_format="parquet")
-    predictor, outcome, started = _ready(options, "cpu"), Outcome(), time.monotonic()
-    model = find_checkpoint(options.model).absolute()
-    predict_library(predictor, job, model, outcome, options.device, options.num_actors)
-    return finished(job, outcome, started)
 
 
 if __name__ == "__main__":

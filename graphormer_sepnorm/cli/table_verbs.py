@@ -74,25 +74,22 @@ def add_computing(parser: argparse._ActionsContainer) -> None:
     add("--jobs", type=int, metavar="N", help="processes (default: one per core; with a GPU 1)")
 
 
-def job_of(options: argparse.Namespace, **more: Any) -> TableJob:
-    """Return what is to be done with a table: the options that were given, and `more`."""
-    from graphormer_sepnorm.inference.table_job import TableJob
-
-    names = {field.name for field in fields(TableJob)}
-    given = {n: value for n, value in vars(options).items() if n in names and value is not None}
-    return TableJob(options.input or "-", options.output, **(given | more))
-
-
 def checked_job(options: argparse.Namespace, **more: Any) -> TableJob:
-    """Return `job_of`, before anything heavy is imported.
+    """Return what is to be done with a table, before anything heavy is imported.
+
+    Args:
+        options: As they were given.
+        more: Further fields of the job.
 
     Raises:
         GraphormerError: The model, the table, a column of it or the device is not there, or the
             output is.
     """
-    from graphormer_sepnorm.inference.table_job import EVERY_TARGET, check_places
+    from graphormer_sepnorm.inference.table_job import EVERY_TARGET, TableJob, check_places
 
-    job = job_of(options, **more)
+    names = {field.name for field in fields(TableJob)}
+    given = {n: value for n, value in vars(options).items() if n in names and value is not None}
+    job = TableJob(options.input or "-", options.output, **(given | more))
     find_checkpoint(options.model)
     check_places(job)
     look_at_device("--device", options.device)

@@ -238,10 +238,3 @@ def read_texts(
         except DataError as error:
             bad.append((row, str(error)))
     return texts, canonical, bad
-
-
-def unusable(rows: Sequence[tuple[int, str]]) -> DataError:
-    """Return the error that says which rows of X cannot be used, and why the first cannot."""
-    row, reason = rows[0]
-    more = f"; {len(rows) - 1:,} more cannot be used either" if len(rows) > 1 else ""
-    return DataError(f"X[{row}]: {reason}{more}: mend or leave them out")

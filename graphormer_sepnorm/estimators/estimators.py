@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from graphormer_sepnorm.chem.features import OF_SMILES
-from graphormer_sepnorm.datasets.lazy_graphs import load_arrays, read_texts, unusable
+from graphormer_sepnorm.datasets.lazy_graphs import load_arrays, read_texts
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.estimators.inputs import (
     InputError,
@@ -23,6 +23,7 @@ from graphormer_sepnorm.estimators.inputs import (
     labels_of,
     names_of,
     smiles_of,
+    unusable,
     weights_of,
 )
 from graphormer_sepnorm.estimators.training import options_of, trained

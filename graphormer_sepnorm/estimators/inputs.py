@@ -36,6 +36,13 @@ def explained() -> Iterator[None]:
         raise known(re.sub(r"--(model|data|trainer)\.|--(?=\w)", "", str(error))) from error
 
 
+def unusable(rows: Sequence[tuple[int, str]]) -> DataError:
+    """Return the error that says which rows of X cannot be used, and why the first cannot."""
+    row, reason = rows[0]
+    more = f"; {len(rows) - 1:,} more cannot be used either" if len(rows) > 1 else ""
+    return DataError(f"X[{row}]: {reason}{more}: mend or leave them out")
+
+
 def smiles_of(X: Any, on_invalid: str = "error") -> list[Any]:
     """Return the SMILES of X, also of RDKit molecules; of invalid rows what stands there."""
     if on_invalid not in ("error", "nan"):

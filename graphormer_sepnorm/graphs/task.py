@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
-from graphormer_sepnorm.formatting import listed
+from graphormer_sepnorm.formatting import in_a_line, listed
 from graphormer_sepnorm.metrics import METRICS, Kind, Metric, metrics_of
 
 if TYPE_CHECKING:
@@ -101,6 +101,17 @@ class Task:
     def main(self) -> Metric:
         """The main metric."""
         return METRICS[self.metric]
+
+    @property
+    def of_all(self) -> Metric:
+        """What all targets together are reported by: RAE where errors are in several units."""
+        return self.main if self.has_mean(self.main) else METRICS["rae"]
+
+    @property
+    def titles(self) -> list[str]:
+        """Names of the targets with their units, for tables."""
+        pairs = zip(self.targets, self.units, strict=True)
+        return [in_a_line(name) + (f" [{unit}]" if unit else "") for name, unit in pairs]
 
     @property
     def tells_targets_apart(self) -> bool:

@@ -58,6 +58,7 @@ REQUIRED = (
     *("feature_version", "dataset", "dataset_fingerprint"),
 )
 _FOR_TESTING = ("pytorch-lightning_version", "hyper_parameters")
+_NONE = "it is not a checkpoint of this package: take one of train.py fit"
 _OTHER_VERSION = "use the version of graphormer_sepnorm that wrote it, or train again"
 
 
@@ -76,6 +77,9 @@ def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, An
     """
     file = find_checkpoint(path)
     with in_one_line(file):
+        with file.open("rb") as opened:
+            if opened.read(2) not in (b"PK", b""):  # torch writes zip files
+                raise CheckpointError(_NONE)
         with zipfile.ZipFile(file) as archive:
             # Torch does not compress: what declares more was made to take memory.
             if sum(one.file_size for one in archive.infolist()) > file.stat().st_size:
@@ -121,7 +125,7 @@ def check_checkpoint(checkpoint: Any) -> None:
             shapes than its weights.
     """
     if not isinstance(checkpoint, dict) or KEY not in checkpoint:
-        raise CheckpointError("it is not a checkpoint of this package: take one of train.py fit")
+        raise CheckpointError(_NONE)
     facts = checkpoint[KEY]
     if (version := facts.get("format_version")) != FORMAT_VERSION:
         raise CheckpointError(

@@ -24,7 +24,7 @@ from graphormer_sepnorm.inference.batching import given_columns
 from graphormer_sepnorm.inference.explain import Explainer, Explanation
 from graphormer_sepnorm.inference.predict_table import MoleculeColumns, Molecules, computed
 from graphormer_sepnorm.inference.table_job import Outcome, TableJob, check_places
-from graphormer_sepnorm.tables.columns import find_id_column
+from graphormer_sepnorm.tables.columns import names_rows
 
 # Rows that a process explains at a time: some seconds of work.
 CHUNK_ROWS = 64
@@ -57,7 +57,8 @@ def explain_table(explainer: Explainer, job: TableJob, model: str, outcome: Outc
     with job.opened() as reader:
         columns = MoleculeColumns.find(reader, job, explainer.predictor.extra_inputs.columns)
         used = (columns.smiles, *columns.extra)
-        id_column = find_id_column(reader.columns, None, reader.name, used)
+        names = enumerate(reader.columns)
+        id_column = next((at for at, name in names if at not in used and names_rows(name)), None)
         work = computed(
             reader, columns, explain, CHUNK_ROWS, explainer.predictor.device, job, outcome
         )

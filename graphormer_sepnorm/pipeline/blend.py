@@ -160,16 +160,16 @@ def compare(
     """Compare predictions ``[n, T]`` with those of others for the same molecules.
 
     Returns:
-        How much higher the main metric of each other is, by its name, with its interval; none
+        How much higher `Task.of_all` of each other is, by its name, with its interval; none
         where it is undefined.
     """
-    main, differences = task.main, {}
+    metric, differences = task.of_all, {}
     for name, predicted in others.items():
         theirs = shares(predicted) if task.one_of else predicted
 
         def higher_by(rows: np.ndarray, theirs: np.ndarray = theirs) -> float:
             ours, other = (
-                task.evaluate_learned(labels[rows], one[rows], [main])[main.name]
+                task.evaluate_learned(labels[rows], one[rows], [metric])[metric.name]
                 for one in (values, theirs)
             )
             return other - ours

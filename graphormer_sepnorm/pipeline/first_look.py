@@ -12,6 +12,7 @@ from pathlib import Path
 from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.data_config import ALL
 from graphormer_sepnorm.datasets.catalog import PRETRAINING, TABLE, dataset_of
+from graphormer_sepnorm.datasets.user_table.find_columns import find_columns, looks_like_smiles
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.process import has_gpu_driver
 from graphormer_sepnorm.runs.directory import find_checkpoint
@@ -26,20 +27,18 @@ def look_at_training(config: FitConfig) -> None:
     look_at_device("--trainer.accelerator", config.trainer.accelerator)
     if config.model.from_pretrained is not None:
         find_checkpoint(config.model.from_pretrained)
+    layout = Layout(data.sheet, data.header_row, data.smiles_column, "--data.")
     files = data.files if dataset == TABLE else {}
     if dataset == PRETRAINING:
-        files = {"train": Path(str(data.molecules)).expanduser()}
-    targets = () if data.target_columns in (None, (ALL,)) else data.target_columns
-    of_all = (data.column_of_split, data.id_column, *(data.descriptor_columns or ()), *targets)
-    layout = Layout(data.sheet, data.header_row, data.smiles_column, "--data.")
+        with open_table(Path(str(data.molecules)).expanduser(), layout=layout) as reader:
+            look_at_columns(reader, layout)
+    targets = data.target_columns or ()
     for split, file in files.items():
         if os.path.exists(file) and not os.path.isfile(file):
             continue  # what a pipe gives can be read once
         with open_table(file, layout=layout) as reader:
-            if reader.format == "smi":
-                continue
-            names = (*of_all, data.weight_column if split == "train" else None)
-            look_at_columns(reader, layout, names)
+            rows = [] if targets and targets != (ALL,) else [*reader]
+            targets = tuple(find_columns(reader, rows, data, split, targets).targets)
 
 
 def look_at_columns(reader: TableReader, layout: Layout, names: Iterable[str | None] = ()) -> None:
@@ -47,7 +46,7 @@ def look_at_columns(reader: TableReader, layout: Layout, names: Iterable[str | N
     columns, wanted = tuple(map(readable, reader.columns)), layout.smiles_column
     if reader.format != "sdf" or wanted is not None:
         option = f"{layout.options}smiles_column"
-        find_smiles_column(columns, wanted, reader.name, option, _is_smiles)
+        find_smiles_column(columns, wanted, reader.name, option, looks_like_smiles)
     for name in filter(None, names):
         find_column(columns, name, reader.name)
 
@@ -56,9 +55,3 @@ def look_at_device(option: str, device: str | None) -> None:
     """Raise a ConfigError if a GPU is asked for, and there is no driver of one."""
     if device and device.startswith(("gpu", "cuda")) and not has_gpu_driver():
         raise ConfigError(f"{option} {device}: there is no GPU here: leave it out")
-
-
-def _is_smiles(name: str) -> bool:
-    from graphormer_sepnorm.chem.molecules import is_smiles  # only where a header may be missing
-
-    return is_smiles(name)

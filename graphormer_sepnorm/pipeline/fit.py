@@ -192,9 +192,12 @@ class _Fit:
         name = self.name or self.data.dataset
         if self.data.table_options is not None:
             name = self.data.splits.name
-        together = f"-ensemble{config.ensemble}" if config.ensemble > 1 else ""
-        norm = self.module.architecture.norm
-        return Path("runs") / name / f"{norm}-seed{config.seed_everything}{together}"
+        what, together = self.module.architecture.norm, ""
+        if "networks" not in config.members:
+            what = "+".join(config.members)
+        elif config.ensemble > 1:
+            together = f"-ensemble{config.ensemble}"
+        return Path("runs") / name / f"{what}-seed{config.seed_everything}{together}"
 
     def _save_config(self, directory: Path) -> None:
         config = self.config

@@ -98,8 +98,8 @@ class Outcome:
         baselines: Their metrics.
         left_out: What they leave out, in words.
         evaluated_on: The molecules that the blend was fitted on and models are compared on.
-        differences: How much higher the main metric of each comparable baseline is there than that
-            of the predictions, by its name.
+        differences: How much higher `Task.of_all` of each comparable baseline is there than that of
+            the predictions, by its name.
         uncertainty: Of the model; None where it is not known.
         quality: Of the uncertainty on the test split, by the names of targets that have labels.
         columns: Of the test molecules: ends of intervals, similarity, distance of [CLS].

@@ -5,23 +5,24 @@ from __future__ import annotations
 import dataclasses
 import math
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from graphormer_sepnorm.baselines.evaluation import NAMES
 from graphormer_sepnorm.compare.statistics import CONFIDENCE, holm
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.new_elements import in_words as in_words_of_elements
-from graphormer_sepnorm.datasets.new_elements import new_elements
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.datasets.user_table.report import report_text
 from graphormer_sepnorm.files import write_json
-from graphormer_sepnorm.formatting import aligned, four_digits, interval, listed
+from graphormer_sepnorm.formatting import aligned, four_digits, interval, listed, shortened
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.predictor import LEVEL
 from graphormer_sepnorm.metrics import LAST, Metric, metrics_of
+from graphormer_sepnorm.pipeline.new_elements import in_words as in_words_of_elements
+from graphormer_sepnorm.pipeline.new_elements import new_elements
 from graphormer_sepnorm.pipeline.predicted import Outcome
 from graphormer_sepnorm.process import command
 from graphormer_sepnorm.runs.directory import RunDirectory
@@ -64,14 +65,16 @@ def report_fit(outcome: Outcome, module: GraphormerModule) -> str:
     text = ["\nnothing is tested: there are no test molecules"]
     if f"test_{main.name}" in summary:
         rows = [(f"  {label}", value) for label, value in _test_rows(outcome, task)]
-        text = [f"\ntest {main.label}", aligned(rows)]
+        text = [f"\ntest {task.of_all.label}", aligned(rows)]
     if outcome.blend is not None and "epochs" in summary:
-        value = main.shown(outcome.blend.validation[main.name])
-        text.append(f"  {main.label} of the blend on {outcome.evaluated_on}: {value}")
-    compared = compared_with_baselines(outcome, main, task.unit_of(main))
+        value = task.of_all.shown(outcome.blend.validation[task.of_all.name])
+        text.append(f"  {task.of_all.label} of the blend on {outcome.evaluated_on}: {value}")
+    compared = compared_with_baselines(outcome, task.of_all, task.unit_of(main))
     text += [f"  {line}" for line in (outcome.left_out, compared) if line]
     if outcome.new_elements:
         text.append(f"\n{outcome.new_elements}")
+    if f"test_{main.name}" in summary and task.tells_targets_apart:
+        text += _target_tables(outcome, task)
     if outcome.uncertainty is not None:
         file = outcome.run.uncertainty_file
         text.append(f"\n{_uncertainty(outcome, outcome.uncertainty, task)}\n{'':12}{file}")
@@ -81,7 +84,7 @@ def report_fit(outcome: Outcome, module: GraphormerModule) -> str:
         trained = f"{epochs}, {summary['steps']:,} steps, {summary['parameters']:,} parameters"
         cost = f"{trained}, {cost}, {summary['graphs_per_second']:.0f} graphs/s"
     of_network = " (of the network)" * ("network" in summary and not outcome.out_of_fold)
-    text.append(f"\n{_best_validation(outcome, main)}{of_network}; {cost}")
+    text.append(f"\n{_best_validation(outcome, task)}{of_network}; {cost}")
     text.append(f"checkpoint  {summary['checkpoint']}")
     if module.facts["featurizer"] is not None:
         needed = ExtraInputs.of_facts(module.facts).columns
@@ -92,8 +95,8 @@ def report_fit(outcome: Outcome, module: GraphormerModule) -> str:
 
 
 def _test_rows(outcome: Outcome, task: Task) -> list[tuple[str, str]]:
-    """The table of test metrics: baselines, members, network, blend, further metrics, targets."""
-    summary, main, unit = outcome.summary, task.main, task.unit_of(task.main)
+    """The table of test metrics: baselines, members, network, blend, further metrics."""
+    summary, main, unit = outcome.summary, task.of_all, task.unit_of(task.main)
     own = f"test_{main.name}"
     rows = [(one.name, main.shown(one.test[main.name], unit)) for one in outcome.baselines]
     name = f"Graphormer, {summary.get('norm')}"
@@ -113,33 +116,48 @@ def _test_rows(outcome: Outcome, task: Task) -> list[tuple[str, str]]:
     if outcome.blend is not None and outcome.test is not None:
         label = f"blend, {outcome.blend.shares('Graphormer')}"
         rows.append((label, main.shown(summary[own], unit)))
+    others = [one for one in task.metrics if f"test_{one.name}" in summary and task.has_mean(one)]
+    values = [
+        f"{one.label} {one.shown(summary[f'test_{one.name}'], unit)}"
+        for one in others
+        if one is not main
+    ]
+    return [*rows, ("", ", ".join(values))]
 
-    def line(metrics: Iterable[Metric], end: str = "", unit: str | None = None) -> str:
-        return ", ".join(
-            f"{one.label} " + one.shown(summary[f"test_{one.name}{end}"], unit or task.unit_of(one))
-            for one in metrics
-        )
 
-    others = [one for one in task.metrics if f"test_{one.name}" in summary and one is not main]
-    rows.append(("", line(others)))
-    models = {one.name.split(" on ")[0]: one.test for one in outcome.baselines}
+def _target_tables(outcome: Outcome, task: Task) -> list[str]:
+    """Of each of several targets the main metric of each model, and all metrics of the result."""
+    short = {name: word for word, name in NAMES.items()}
+    models = {short[one.name.partition(", with ")[0]]: one.test for one in outcome.baselines}
+    of_network, own = (
+        {name.removeprefix("test_"): value for name, value in summary.items()}
+        for summary in (outcome.network.summary, outcome.summary)
+    )
+    if task.main.name in of_network:
+        models["networks"] = of_network
     if outcome.blend is not None:
-        of_network = outcome.network.summary.items()
-        models["networks"] = {name.removeprefix("test_"): value for name, value in of_network}
-    targets = zip(task.targets, task.units, strict=True)
-    for name, unit in targets if task.tells_targets_apart else ():
-        rows.append((f"  {name}", line(metrics_of(task.kind), f"_{name}", unit)))
-        key = f"{main.name}_{name}"
-        if alone := [f"{of} {main.shown(one[key])}" for of, one in models.items() if key in one]:
-            rows.append(("", f"{main.label} of {', '.join(alone)}"))
-    return rows
+        models["blend"] = own
+    tables = (
+        (f"test {task.main.label}", [(model, task.main, of) for model, of in models.items()]),
+        ("test", [(one.label, one, own) for one in metrics_of(task.kind)]),
+    )
+    shown = []
+    for corner, columns in tables:
+        rows = [[corner, *(label for label, *_ in columns)]]
+        for title, target in zip(task.titles, task.targets, strict=True):
+            values = [of.get(f"{metric.name}_{target}", math.nan) for _, metric, of in columns]
+            cells = ["-" if math.isnan(value) else f"{value:#.4g}" for value in values]
+            rows.append([shortened(title, 24), *cells])
+        shown.append("\n" + aligned(rows, numbers_from=1))
+    return shown
 
 
-def _best_validation(outcome: Outcome, main: Metric) -> str:
+def _best_validation(outcome: Outcome, task: Task) -> str:
+    main, of_all = task.main, task.of_all
     tested, selected = outcome.network, outcome.selected
     if "epochs" not in outcome.summary and outcome.blend is not None:
-        value = outcome.blend.validation[main.name]
-        return f"{main.label} on {outcome.evaluated_on} {main.shown(value)}"
+        value = of_all.shown(outcome.blend.validation[of_all.name])
+        return f"{of_all.label} on {outcome.evaluated_on} {value}"
     if f"best_validation_{main.name}" not in tested.summary:
         return "the end of training is taken: there are no validation molecules"
     value = main.shown(tested.summary[f"best_validation_{main.name}"])

@@ -123,16 +123,6 @@ def names_rows(name: str) -> bool:
     return bool({*words} & _ID_WORDS) or words[-1:] == ["nr"]  # NR-AR is a nuclear receptor
 
 
-def find_id_column(
-    columns: Sequence[str], wanted: str | None, where: str, used: Collection[int | None]
-) -> int | None:
-    """Return the index of the column of identifiers: `wanted`, or the first that names rows."""
-    if wanted is not None:
-        return find_column(columns, wanted, where)
-    free = (at for at, name in enumerate(columns) if at not in used and names_rows(name))
-    return next(free, None)
-
-
 def find_column(columns: Sequence[str], wanted: str, where: str) -> int:
     """Return the index of a column by its name; capitals only matter if they have to.
 
@@ -250,13 +240,14 @@ def class_word(cell: object) -> str:
     return word if word in _CLASSES else ""
 
 
+def class_or_nan(cell: object) -> float:
+    """Return `parse_class`, or nan where neither a number nor a word for a class stands."""
+    try:
+        return parse_class(cell)
+    except ValueError:
+        return math.nan
+
+
 def means(words: str, label: int) -> bool:
     """Whether a class that is so called is this label, 0 or 1, in a table; several with "or"."""
-
-    def read(word: str) -> float:
-        try:
-            return parse_class(word)
-        except ValueError:
-            return math.nan
-
-    return all(read(word) == label for word in words.split(" or "))
+    return all(class_or_nan(word) == label for word in words.split(" or "))

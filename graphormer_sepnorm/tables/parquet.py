@@ -51,7 +51,7 @@ class ParquetReader(TableReader):
     def fraction(self) -> float | None:
         """Share of the rows that have been read."""
         rows = self.count()
-        return self._done / rows if rows else None
+        return self.rows_read / rows if rows else None
 
     def count(self) -> int:
         """Return the number of rows, which the file says."""

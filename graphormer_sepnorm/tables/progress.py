@@ -16,7 +16,7 @@ class TableProgress:
         verb: What is done with the rows: ``read``, ``predicted``.
         quiet: Show nothing.
         done: Rows that were done in an earlier run.
-        total: Rows that there are to do; None: the part of the file that has been read counts.
+        total: Rows that there are to do; None: estimated from the part that has been read.
     """
 
     def __init__(
@@ -45,7 +45,10 @@ class TableProgress:
         self._line.show(text)
 
     def _share(self, rows: int) -> float | None:
-        return rows / self._total if self._total else self._reader.fraction()
+        if self._total:
+            return rows / self._total
+        read = self._reader.fraction()  # reading is ahead of what is done
+        return None if read is None else read * min(1, rows / max(1, self._reader.rows_read))
 
     def finish(self) -> None:
         """Clear the line."""

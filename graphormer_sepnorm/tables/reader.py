@@ -87,6 +87,7 @@ class TableReader(ABC):
         marked: Whether text begins with a byte-order mark, without which Excel takes it for
             another encoding.
         decimal_comma: Whether numbers are written with a decimal comma.
+        rows_read: How many rows have been read.
     """
 
     name: str
@@ -97,7 +98,7 @@ class TableReader(ABC):
     decimal_comma: bool = False
     _unit, _kind = "row", "a table"
     _blank: Any = ""  # a cell in which nothing stands
-    _done = 0  # rows that have been read
+    rows_read = 0
 
     @abstractmethod
     def __iter__(self) -> Iterator[Row]:
@@ -121,15 +122,15 @@ class TableReader(ABC):
 
     def _place(self) -> str:
         """How far the table has been read, for messages."""
-        return f"after {self._unit} {self._done}" if self._done else "at its beginning"
+        return f"after {self._unit} {self.rows_read}" if self.rows_read else "at its beginning"
 
     def _explained(self) -> contextlib.AbstractContextManager[None]:
         return explained(self.name, self._kind, self._place)
 
     def _row(self, line: int, cells: tuple[Any, ...], problem: str = "") -> Row:
         """Count a row and return it."""
-        self._done += 1
-        return Row(self._done, line, cells, problem)
+        self.rows_read += 1
+        return Row(self.rows_read, line, cells, problem)
 
     def _counted(self, rows: Iterator[tuple[int, Sequence[Any]]]) -> Iterator[Row]:
         """Give rows of line and cells, as wide as the header.

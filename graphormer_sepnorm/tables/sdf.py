@@ -79,18 +79,18 @@ class SDFReader(TextReader):
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         """Give the records, without their last lines, and the line where each begins."""
-        self._done = 0
+        self.rows_read = 0
         lines: list[str] = []
         start = 1
         for number, line in enumerate(self._text, start=1):
             if not line.startswith(_END):
                 lines.append(line)
                 continue
-            self._done += 1
+            self.rows_read += 1
             yield start, lines
             start, lines = number + 1, []
         if any(line.strip() for line in lines):  # the last record may lack its end
-            self._done += 1
+            self.rows_read += 1
             yield start, lines
 
     def __iter__(self) -> Iterator[Row]:
@@ -98,7 +98,7 @@ class SDFReader(TextReader):
             values = _fields(record)
             title = ((record[0] if record else "").strip(),) * len(self._title)
             cells = (*title, *(values.get(name, "") for name in self._names))
-            yield Row(self._done, start, cells, record="".join(record))
+            yield Row(self.rows_read, start, cells, record="".join(record))
 
 
 def _spooled(stream: Any) -> Any:

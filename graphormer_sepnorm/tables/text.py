@@ -157,10 +157,9 @@ class DelimitedReader(TextReader):
         header = "".join(text.peek(1))
         self.delimiter = _find_delimiter(header, format)
         if self.delimiter == ";":
-            cells = (cell for line in text.peek(_COMMA_LINES) for cell in split_line(line, ";"))
-            self.decimal_comma = any(
-                isinstance(with_decimal_comma(cell), DecimalComma) for cell in cells
-            )
+            lines = text.peek(_COMMA_LINES)
+            cells = (with_decimal_comma(cell) for line in lines for cell in split_line(line, ";"))
+            self.decimal_comma = any(isinstance(cell, DecimalComma) for cell in cells)
         csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_CELL))  # of the whole process
         self._ended = False
         self._reader = csv.reader(self._watched(), delimiter=self.delimiter)

@@ -201,10 +201,6 @@ device 'tpu'                             {model} CCO --device tpu
 --shard is 3: give K/N                   {model} -i {table} --shard 3
 --shard needs an input file              {model} -i - --shard 1/2
 leave it out with --shard                {model} -i {table} --evaluate id --shard 1/2
---num_actors is for --ray                {model} CCO --num_actors 2
-give -i DIR -o DIR                       {model} -i {folder} --ray
---shard is not for --ray                 {model} -i {folder} -o out --ray --shard 1/2
---num_actors is 0                        {model} -i {folder} -o out --ray --num_actors 0
 """.strip().splitlines()
 
 

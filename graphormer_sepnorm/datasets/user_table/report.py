@@ -358,25 +358,30 @@ def _duplicates(report: DataReport, several: bool) -> str:
 
 
 def _targets(report: DataReport) -> Iterator[str]:
-    """One line for each split of the only target; of several, for the training labels of each."""
-    titles = [
-        in_a_line(name) + (f" [{unit}]" if unit else "")
-        for name, unit in zip(report.task.targets, report.task.units, strict=True)
-    ]
-    found = [target["splits"] for target in report.targets]
-    statistics = names = ("mean", "min", "max")
-    if alone := len(found) == 1:
-        rows = [(f"  {_SPLIT_WORDS[split]}", summary) for split, summary in found[0].items()]
-        statistics = names = ("mean", "std", "min", "max")
+    """One line for each split of the only target; of several, for each.
+
+    Of several the labels of each split are counted; statistics are of those of training.
+    """
+    titles, found = report.task.titles, [target["splits"] for target in report.targets]
+    alone, binary = len(found) == 1, report.task.kind == "binary"
+    names = ("mean", "std", "min", "max") if alone else ("mean", "min", "max")
+    statistics, names = (("positives", "mean"), ("class 1", "share")) if binary else (names, names)
+    if alone:
+        header = [titles[0], "labels", "missing", *names]
+        rows = [
+            (f"  {_SPLIT_WORDS[split]}", one["labels"], one["missing"], *map(one.get, statistics))
+            for split, one in found[0].items()
+        ]
     else:
-        rows = [(title, of["train"]) for title, of in zip(titles, found, strict=True)]
-    if report.task.kind == "binary":
-        statistics, names = ("positives", "mean"), ("class 1", "share")
-    table = [[titles[0] if alone else "training", "labels", "missing", *names]]
-    for name, summary in rows[:_TARGETS]:
-        values = [summary[which] for which in ("labels", "missing", *statistics)]
+        header = ["labels", "train", "valid", "test", *names]
+        rows = [
+            (title, *(one["labels"] for one in of.values()), *map(of["train"].get, statistics))
+            for title, of in zip(titles, found, strict=True)
+        ]
+    table = [header]
+    for name, *values in rows[:_TARGETS]:
         row = ["-" if v is None else f"{v:,}" if isinstance(v, int) else f"{v:.4g}" for v in values]
-        table.append([name, *row])
-    yield aligned([[shortened(name, 24), *cells] for name, *cells in table], numbers_from=1)
+        table.append([shortened(name, 24), *row])
+    yield aligned(table, numbers_from=1)
     if len(rows) > _TARGETS:
         yield f"and {len(rows) - _TARGETS} more targets"

@@ -1,37 +1,34 @@
-"""A table's columns and rows: molecules with labels, or the reason why one cannot be used."""
+"""The rows of a table: molecules with labels, or the reason why one cannot be used."""
 
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.chem.molecules import (
     canonical_smiles,
     is_inchi,
-    is_smiles,
     mol_block,
     parse_molblock,
     parse_smiles,
 )
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
 from graphormer_sepnorm.chem.standardize import standardized
-from graphormer_sepnorm.data_config import ALL, DataConfig
-from graphormer_sepnorm.errors import DataError
+from graphormer_sepnorm.data_config import DataConfig
+from graphormer_sepnorm.datasets.user_table.find_columns import (
+    TableColumns,
+    find_columns,
+)
 from graphormer_sepnorm.formatting import listed, shortened
 from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.tables.columns import (
     LARGEST,
+    class_or_nan,
     class_word,
-    find_column,
-    find_id_column,
-    find_smiles_column,
     is_empty,
-    names_rows,
     parse_class,
     parse_class_name,
     parse_number,
@@ -41,36 +38,14 @@ from graphormer_sepnorm.tables.columns import (
 )
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.progress import TableProgress
-from graphormer_sepnorm.tables.reader import Layout, Row, TableReader
+from graphormer_sepnorm.tables.reader import Layout, Row
 
-_ENOUGH = 0.2  # share of the cells of a column that may hold labels, whatever else it holds
 # What a split column may say, in any case.
 _SPLIT_WORDS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("valid", "validation", "val", "dev"), "validation"),
     "test": "test",
 }
-
-
-@dataclass(frozen=True)
-class TableColumns:
-    """Indices of the columns that are used.
-
-    Attributes:
-        smiles: None where the molecules are in the records themselves (SDF).
-        targets: By the names of the targets.
-        weight: None where all rows weigh the same.
-        split: None where no column has the split, the group or the time.
-        extra: Extra inputs of the network, by their names.
-        id: That which names the rows; None: none does.
-    """
-
-    smiles: int | None
-    targets: dict[str, int]
-    weight: int | None
-    split: int | None
-    extra: dict[str, int]
-    id: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +154,7 @@ def read_rows(path: Path, config: DataConfig, split: str, targets: Sequence[str]
     with open_table(path, layout=layout) as reader:
         rows = list(reader)
     names = tuple(map(readable, reader.columns))
-    columns = _find_columns(reader, names, rows, config, split, targets)
+    columns = find_columns(reader, rows, config, split, targets)
     used = {columns.smiles, columns.weight, columns.split, columns.id}
     used |= {*columns.targets.values(), *columns.extra.values()}
     table = TableContents(
@@ -207,92 +182,6 @@ def read_rows(path: Path, config: DataConfig, split: str, targets: Sequence[str]
         steps = listed(config.standardize or ())
         table.notes = (f"{read.changed:,} molecules: their parent structure, by {steps}",)
     return table
-
-
-def _find_columns(
-    reader: TableReader,
-    columns: Sequence[str],
-    rows: Sequence[Row],
-    config: DataConfig,
-    split: str,
-    targets: Sequence[str],
-) -> TableColumns:
-    """Find the columns by their names, and the targets by their contents if they are not named."""
-    where = reader.name
-    if reader.format == "smi":
-        raise DataError(
-            f"{where} is a SMILES file, which has no labels to learn from: give a table (CSV, TSV, "
-            "SDF, Parquet or Excel) that has them"
-        )
-    smiles = None
-    if reader.format != "sdf" or config.smiles_column is not None:
-        smiles = find_smiles_column(columns, config.smiles_column, where, is_molecule=is_smiles)
-    wanted = config.weight_column
-    lower = [name.lower() for name in columns]
-    if split == "test" or (split != "train" and wanted and wanted.lower() not in lower):
-        wanted = None
-    weight, own_split, named_id = (
-        None if name is None else find_column(columns, name, where)
-        for name in (wanted, config.column_of_split, config.id_column)
-    )
-    extra = tuple(find_column(columns, name, where) for name in config.descriptor_columns or ())
-    if targets and (tuple(targets) != (ALL,) or ALL in columns or config.task == "multiclass"):
-        found = tuple(find_column(columns, name, where) for name in targets)
-    else:
-        taken = {smiles, weight, own_split, named_id, *extra}
-        found = _find_targets(where, columns, rows, taken, several=bool(targets))
-    used = [one for one in (smiles, weight, own_split, *extra, *found) if one is not None]
-    for at in used:
-        if used.count(at) > 1:
-            raise DataError(
-                f"{where}: column {columns[at]!r} is named for two purposes: molecules, "
-                "labels, weights, split and descriptors need a column each"
-            )
-    named, extras = ({columns[at]: at for at in chosen} for chosen in (found, extra))
-    id_column = find_id_column(columns, config.id_column, where, used)
-    return TableColumns(smiles, named, weight, own_split, extras, id_column)
-
-
-def _find_targets(
-    where: str, columns: Sequence[str], rows: Sequence[Row], taken: set[int | None], several: bool
-) -> tuple[int, ...]:
-    """Return the only column with numbers or words of classes that names no rows, or all of them.
-
-    The first column has no name where pandas has written an index. Constants and what counts the
-    rows are labels only where there is nothing else.
-    """
-    free = [at for at in range(len(columns)) if at not in taken]
-    says: dict[int, bool] = {}  # columns that may be meant: whether they say anything
-    for at in free:
-        cells = [row.cells[at] for row in rows if not row.problem]
-        numbers = [_value(split_bound(cell)[1]) for cell in cells]
-        labels = len(numbers) - sum(map(math.isnan, numbers))
-        index = names_rows(columns[at]) or (at == 0 and columns[0] == "column_1")
-        if labels > _ENOUGH * sum(not is_empty(cell) for cell in cells) and not index:
-            steps = {after - before for before, after in pairwise(numbers)}
-            says[at] = steps not in ({0.0}, {1.0})
-    found = [at for at in says if says[at]] or [*says]
-    for at in found:
-        find_column(columns, columns[at], where)  # it is the only one of its name
-    if len(found) == 1 or (found and several):
-        return tuple(found)
-    if not rows:
-        raise DataError(f"{where}: there are no rows below the header ({listed(columns)})")
-    names = [columns[at] for at in found or free] or list(columns)
-    which = f"{len(found)} columns" if found else "no column"
-    raise DataError(
-        f"{where}: {which} may hold the labels ({'' if found else 'columns: '}{listed(names)}): "
-        f"name them, for example --data.target_columns {shlex.quote(names[0])}; of two classes in "
-        "words give --data.positive too, of more --data.task multiclass"
-    )
-
-
-def _value(cell: object) -> float:
-    """Return the number in a cell, or that of a word for a class; nan where there is neither."""
-    try:
-        return parse_class(cell)
-    except ValueError:
-        return math.nan
 
 
 class Unusable(Exception):
@@ -332,7 +221,7 @@ class _RowReader:
             return self._is_positive
         words = any(map(class_word, cells)) and self._config.task != "regression"
         classes = words and all(
-            value in (0, 1) or math.isnan(value) for value in map(_value, cells)
+            value in (0, 1) or math.isnan(value) for value in map(class_or_nan, cells)
         )
         return parse_class if classes else parse_number
 
