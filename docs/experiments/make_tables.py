@@ -1,0 +1,73 @@
+"""Evaluates protocol P1, and the probe of its atoms, by the contrasts that were fixed for them.
+
+    python docs/experiments/make_tables.py docs/experiments/compare/p1
+    python docs/experiments/make_tables.py docs/experiments/compare/p1/atoms.csv
+
+From the folder of the comparisons, or the table of `probe_atoms.py`, it prints a table in Markdown:
+changes of the error in percent with 95 % intervals, paired by table.
+"""
+
+import csv
+import math
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from graphormer_sepnorm.compare.pooling import errors_of
+from graphormer_sepnorm.compare.statistics import CONTRASTS, Values, holm, pooled
+from graphormer_sepnorm.formatting import p_value, signed
+
+FIXED = ("SepNorm for ShareNorm", "one BatchNorm for SepNorm", "separation, all six arms")
+SAME = math.log(1.025)  # up to which two errors are the same
+
+
+def main(source: Path) -> None:
+    """Print the table."""
+    if source.is_dir():
+        folders = sorted(path.parent for path in source.glob("*/results.json"))
+        settings = {"test MAE": [errors_of(folder)[1] for folder in folders]}
+    else:
+        found: dict[str, dict[str, Values]] = defaultdict(lambda: defaultdict(dict))
+        with source.open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                error = math.log(float(row["error"]))
+                found[row["property"]][row["table"]] |= {row["arm"]: {0: error}}  # type: ignore
+        settings = {name: list(of_tables.values()) for name, of_tables in found.items()}
+    rows = []
+    for what, values in settings.items():
+        for name in FIXED:
+            without, having, _ = CONTRASTS[name]
+            one = pooled(values, without, having)
+            assert one is not None
+            rows.append((what, name, one, _equivalent(values, without, having)))
+    adjusted = holm([one.p_value for _, _, one, _ in rows])
+    print(
+        "| error | contrast | tables | change, % | 95 % interval | p of t | Holm's p | p of signs |"
+    )
+    print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for (what, name, one, _), p in zip(rows, adjusted, strict=True):
+        change, low, high = one.percent
+        cells = f"{one.settings} | {signed(change, 1)} | {signed(low, 1)} to {signed(high, 1)}"
+        ps = " | ".join(map(p_value, (one.p_value, float(p), one.signs_p)))
+        print(f"| {what} | {name} | {cells} | {ps} |")
+    for what, name, _, p in rows:
+        if name == FIXED[-1]:
+            print(f"\n{what}, {name}: within ± 2.5 %, p {p_value(p)} (two one-sided tests)")
+
+
+def _equivalent(settings: list[Values], without: tuple[str, ...], having: tuple[str, ...]) -> float:
+    """Return the larger p of two one-sided t-tests that the change is within `SAME`."""
+
+    def side(values: Values, arms: tuple[str, ...]) -> float:
+        return float(np.mean([np.mean([*values[arm].values()]) for arm in arms]))
+
+    changes = [side(one, having) - side(one, without) for one in settings]
+    low = stats.ttest_1samp(changes, -SAME, alternative="greater").pvalue
+    return max(low, stats.ttest_1samp(changes, SAME, alternative="less").pvalue)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
