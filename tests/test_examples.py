@@ -67,6 +67,7 @@ def test_matched_pairs(tmp_path: Path) -> None:
     [
         ("norms_in_torch.py", "", r"by [+-]\d+\.\d"),
         ("sepnorm_pyg.py", "--seeds 2 --epochs 1 --molecules 300", r"by [+-]\d+\.\d"),
+        ("sepnorm_pyg.py", "--seeds 2 --epochs 1 --molecules 100 --layer gin", r"by [+-]\d+\.\d"),
         ("sepnorm_vit_mae.py", "--epochs 1 --seeds 2 --arms shared-ln bn+bn", r"(?m)^bn\+bn  "),
     ],
 )
