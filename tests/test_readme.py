@@ -313,7 +313,7 @@ def test_results_of_the_readme_stand_in_the_table_of_results():
 SPREAD = r"\d[\d.]* ± [\d.]*\d"
 INTERVAL = r"[+\N{MINUS SIGN}]?\d[\d.]* \[[^\]]*\d\]"
 SOURCES = [
-    (README, SPREAD, ["results", "small-tables"], 6),
+    (README, SPREAD, ["results", "small-tables"], 2),
     (DOCS / "results.md", SPREAD, ["results", "small-tables"], 30),
     (DOCS / "findings.md", SPREAD, ["findings"], 8),
     (DOCS / "findings.md", INTERVAL, ["findings"], 18),

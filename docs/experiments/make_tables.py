@@ -20,7 +20,7 @@ from graphormer_sepnorm.compare.pooling import errors_of
 from graphormer_sepnorm.compare.statistics import CONTRASTS, Values, holm, pooled
 from graphormer_sepnorm.formatting import p_value, signed
 
-FIXED = ("SepNorm for ShareNorm", "one BatchNorm for SepNorm", "separation, all six arms")
+FIXED = ("SepNorm vs ShareNorm", "shared BatchNorm vs SepNorm", "separate vs shared, all six")
 SAME = math.log(1.025)  # up to which two errors are the same
 
 
@@ -45,7 +45,8 @@ def main(source: Path) -> None:
             rows.append((what, name, one, _equivalent(values, without, having)))
     adjusted = holm([one.p_value for _, _, one, _ in rows])
     print(
-        "| error | contrast | tables | change, % | 95 % interval | p of t | Holm's p | p of signs |"
+        "| error | contrast | tables | change, % | 95 % interval "
+        "| t-test p | Holm-adjusted p | sign-flip p |"
     )
     print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     for (what, name, one, _), p in zip(rows, adjusted, strict=True):

@@ -195,9 +195,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if options.shard and options.evaluate:
         raise ConfigError("--evaluate compares whole tables: leave it out with --shard")
     asked = {name: getattr(options, name) for name in ("interval", "neighbors")}
-    options.ask = {name: value for name, value in asked.items() if value is not None}
-    # As a job has them.
-    options.asked = json.dumps(options.ask) if options.ask else ""
+    asked = {name: value for name, value in asked.items() if value is not None}
+    options.asked = json.dumps(asked) if asked else ""  # as a job has them
     options.evaluate = tuple(options.evaluate)
     check_least(options, COUNTS)
     return options
@@ -270,11 +269,7 @@ def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
             f"and no property: train with --model.from_pretrained {options.model}, or take its "
             f"vectors with python predict.py embed {options.model}"
         )
-    if options.ask:
-        asked = {"interval": predictor.interval, **options.ask}
-        if asked["interval"] == "none":
-            asked["interval"] = None
-        predictor.ask(**asked)
+    predictor.configure(options.interval, options.neighbors)
     run = RunDirectory(Path(options.model).expanduser())
     if run.configuration_file.is_file() and not run.finished and not options.quiet:
         print(

@@ -27,7 +27,7 @@ from graphormer_sepnorm.runs.plan import CROSS_VALIDATION, Arm, Plan
 # Of what is pooled, as it is printed and in a file.
 _TITLES = (
     *("", "settings", "pairs", "change, %", "95 % interval"),
-    *("p", "Holm's p", "p of t", "without one"),
+    *("sign-flip p", "Holm-adjusted p", "t-test p", "without one"),
 )
 _COLUMNS = (
     *("contrast", "settings", "pairs", "change_percent", "low_percent", "high_percent"),
@@ -114,9 +114,9 @@ def pool_settings(
     wanted = {**CONTRASTS}
     for arm in dict.fromkeys(arm for errors in settings for arm in errors):
         for baseline in baselines:
-            reversed_too = f"{baseline} for {arm}" in wanted
+            reversed_too = f"{baseline} vs {arm}" in wanted
             if arm != baseline and not {arm, baseline} <= known and not reversed_too:
-                wanted[f"{arm} for {baseline}"] = (baseline,), (arm,), 1
+                wanted[f"{arm} vs {baseline}"] = (baseline,), (arm,), 1
     found = {name: pooled(settings, *sides[:2]) for name, sides in wanted.items()}
     made = {name: one for name, one in found.items() if one is not None}
     adjusted = holm([one.signs_p for one in made.values()]).tolist()
@@ -138,7 +138,7 @@ def pooled_table(found: Mapping[str, tuple[Pooled, float]], file: Path | None = 
         write_columns(file, dict(zip(_COLUMNS, zip(*lines, strict=True), strict=True)))
     return (
         f"{aligned(rows)}\n"
-        "change of the test error; each setting counts the same. p exchanges the arms within each "
-        "seed or fold; interval\nand p of t are Student's, with the spread within settings, or "
-        "between them where one has a single seed.\nWithout one: the change without any one setting"
+        "Change of the test error, each setting with the same weight. The sign-flip test exchanges "
+        "the arms within each\nseed or fold; interval and t-test use the spread within settings, of "
+        "single seeds between them.\nHolm: over all rows. Without one: without any one setting"
     )

@@ -167,7 +167,7 @@ def variants(results: Results) -> Table:
 
 def factors(results: Results) -> Table:
     """Return the effects of the norms' factors, where the arms form a factorial."""
-    rows = [["effect", *_HEADER, "Holm's p", _SIGNS]]
+    rows = [["effect", *_HEADER, "Holm-adjusted p", _SIGNS]]
     for name, one, holm_p in results.effects():
         *change, signs = _cells(one)
         rows.append([name, *change, p_value(holm_p), signs])

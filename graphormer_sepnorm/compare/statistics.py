@@ -43,16 +43,16 @@ _EFFECTS: dict[str, Sides] = {
     "separation of LayerNorm": (("shared-ln",), ("ln+ln",), 1),
     "separation of BatchNorm": (("shared-bn",), ("bn+bn",), 1),
     "separation, the same kind on both": (_SHARED, ("ln+ln", "bn+bn"), 1),
-    "separation, all six arms": (_SHARED, _SEPARATE, 1),
+    "separate vs shared, all six": (_SHARED, _SEPARATE, 1),
 }
 # What is pooled over settings whose arms are norms.
 CONTRASTS: dict[str, Sides] = {
-    "one BatchNorm for ShareNorm": (("shared-ln",), ("shared-bn",), 1),
-    "SepNorm for ShareNorm": (("shared-ln",), ("bn+ln",), 1),
-    "one BatchNorm for SepNorm": (("bn+ln",), ("shared-bn",), 1),
-    "two BatchNorms for one": (("shared-bn",), ("bn+bn",), 1),
-    "two LayerNorms for one": (("shared-ln",), ("ln+ln",), 1),
-    "separation, all six arms": (_SHARED, _SEPARATE, 1),
+    "shared BatchNorm vs ShareNorm": (("shared-ln",), ("shared-bn",), 1),
+    "SepNorm vs ShareNorm": (("shared-ln",), ("bn+ln",), 1),
+    "shared BatchNorm vs SepNorm": (("bn+ln",), ("shared-bn",), 1),
+    "separate vs shared BatchNorm": (("shared-bn",), ("bn+bn",), 1),
+    "separate vs shared LayerNorm": (("shared-ln",), ("ln+ln",), 1),
+    "separate vs shared, all six": (_SHARED, _SEPARATE, 1),
 }
 # A value by arm and by seed, or fold.
 Values = Mapping[str, Mapping[int, float]]
@@ -298,7 +298,7 @@ def power(change: float, sd: float, seeds: int, others: int) -> float:
     little stricter than Dunnett's.
 
     Args:
-        change: Of the error: 0.1 are 10 % less.
+        change: Relative decrease of the error: 0.1 is 10 %.
         sd: Standard deviation of the logarithm of the error, from run to run of an arm.
         seeds: Runs of each arm.
         others: Arms that are compared with the baseline.

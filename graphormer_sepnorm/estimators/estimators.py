@@ -37,11 +37,11 @@ from graphormer_sepnorm.inference.checkpoint import (
 )
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.metrics import Kind, metrics_of
-from graphormer_sepnorm.tables.columns import means
+from graphormer_sepnorm.tables.columns import is_word_for
 
 
 class Tagged:
-    """What scikit-learn's checks are to know; goes before its mixins, whose tags it completes."""
+    """Tags for scikit-learn's checks; goes before its mixins, whose tags it completes."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -243,9 +243,9 @@ class GraphormerRegressor(Tagged, RegressorMixin, Supervised):
             sample_weight: ``[n]``, weights in the training loss, 0 or more.
 
         Raises:
-            ParameterError: A parameter cannot be.
+            ParameterError: A parameter has no such value.
             InputError: A molecule, a label or a weight cannot be used.
-            CheckpointError: There is no such pre-trained network, or it knows molecules otherwise.
+            CheckpointError: There is no such pre-trained network, or it reads other features.
         """
         self._train(X, labels_of(y), names_of(y), sample_weight)
         return self
@@ -262,12 +262,11 @@ class GraphormerRegressor(Tagged, RegressorMixin, Supervised):
 
         Raises:
             InputError: A SMILES cannot be read.
-            ParameterError: The model has no intervals, or the level cannot be.
+            ParameterError: The model has no intervals, or not of this level.
         """
         predictor = self._predictor()
-        if return_interval is not None:
-            with explained():
-                predictor.ask(return_interval)
+        with explained():
+            predictor.configure("none" if return_interval is None else return_interval)
         found = self._predicted(predictor.predict, X)
 
         def of_targets(values: np.ndarray) -> np.ndarray:
@@ -317,7 +316,7 @@ class GraphormerClassifier(Tagged, ClassifierMixin, Supervised):
                 labels = np.eye(len(classes))[indices]
             else:
                 zero, one = map(str, classes)
-                zeros = () if means(zero, 0) else (zero,)
+                zeros = () if is_word_for(zero, 0) else (zero,)
                 ones = (one,) if zeros or one not in ("1", "1.0", "True") else ()
                 of_classes = {"zeros": zeros, "ones": ones}
         self._train(X, labels, names, sample_weight, **of_classes)

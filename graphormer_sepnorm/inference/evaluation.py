@@ -14,7 +14,7 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.tables.columns import (
     LARGEST,
-    means,
+    is_word_for,
     parse_class,
     parse_class_name,
     parse_number,
@@ -41,14 +41,16 @@ def label_of(task: Task, target: int, cell: object) -> float:
     one = task.ones[target] if task.ones else ""
     zero = task.zeros[target] if task.zeros else ""
     # As "inactive", by an estimator: its classes are in order.
-    if one and (zero or not means(one, 1)):
+    if one and (zero or not is_word_for(one, 1)):
         text = "" if cell is None else str(cell).strip()  # a class may be called None
         if text and text in (zero, one):
             return float(text == one)
         if not (name := parse_class_name(cell).lower()):
             return math.nan
         for label, known in ((1, one), (0, zero)):
-            if name == parse_class_name(known).lower() or (means(one, 1) and means(text, label)):
+            if name == parse_class_name(known).lower() or (
+                is_word_for(one, 1) and is_word_for(text, label)
+            ):
                 return float(label)
         if zero:
             raise ValueError(f"{text!r} is neither {zero} nor {one}")

@@ -69,8 +69,8 @@ class Predictions(Rows):
         spread: float64 ``[n, T]``: standard deviation of the values of an ensemble's members
             (n - 1), nan where there is no value; None for a single network. How far they disagree,
             not a calibrated error bar.
-        low: float64 ``[n, T]``: lower end of the intervals, see `Predictor.ask`; nan where there is
-            none; None: they are not asked for, or the model has none.
+        low: float64 ``[n, T]``: lower end of the intervals, see `Predictor.configure`; nan where
+            there is none; None: they are not asked for, or the model has none.
         high: Upper end. Ends are infinite beyond the limits of an assay.
         expected_error: float64 ``[n, T]``: the absolute error that is to be expected, in the unit
             of the target; nan where there is no value, and beyond the limits of an assay; None: of
@@ -164,7 +164,7 @@ def estimate_uncertainty(
 
     The inputs are of molecules that were predicted, without fingerprints. Also returned are the
     `warnings`, with why a molecule is outside the domain. `interval` and `neighbors` as in
-    `Predictor.ask`.
+    `Predictor.configure`.
     """
     arrays: dict[str, np.ndarray] = {"values": inputs.values}
     if inputs.spread is not None:

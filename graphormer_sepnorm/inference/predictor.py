@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import torch
@@ -53,6 +53,7 @@ from graphormer_sepnorm.values import is_number, is_whole
 if TYPE_CHECKING:
     from graphormer_sepnorm.baselines.blend import Blend
     from graphormer_sepnorm.inference.explain import Explanations
+    from graphormer_sepnorm.model.graphormer import Graphormer
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ class Predictor:
         checkpoint: What `read_checkpoint` gives.
         device: Where to compute; None: a GPU if there is one.
         refuse_new_elements: A molecule with an element that did not occur in training gets an
-            error. Else it gets a warning, and the model takes such an atom for nothing at all.
+            error. Else it gets a warning, and the model ignores such an atom.
 
     Attributes:
         task: What is predicted.
@@ -124,8 +125,6 @@ class Predictor:
             build_network(self.facts["model"], weights).to(self.device).eval()
             for weights in networks_of(checkpoint)
         ]
-        if self.networks:
-            self.model = self.networks[0]
 
     @classmethod
     def load(cls, path: str | Path, device: str | None = None) -> Predictor:
@@ -155,47 +154,53 @@ class Predictor:
         members += ["trees or a kernel"] if self.blend is not None else []
         return f"Predictor({targets}; {' and '.join(members)}, on {self.device})"
 
-    def require_network(self, verb: str) -> None:
-        """Raise a ConfigError if there is no network, with which alone one can `verb`."""
+    @property
+    def model(self) -> Graphormer:
+        """The network, the first of several.
+
+        Raises:
+            ConfigError: There is none.
+        """
         if not self.networks:
-            raise ConfigError(
-                f"the model has no network to {verb} with: train one with networks among --members"
-            )
+            raise ConfigError("the model has no network: train one with networks among --members")
+        return self.networks[0]
 
-    def ask(self, interval: float | None = None, neighbors: int = 0) -> Self:
-        """Set what predictions come with from now on.
-
-        A model with uncertainty gives intervals of level 0.9 for real values by default. For
-        classes an interval is a set: the classes that a molecule may be of.
+    def configure(
+        self, interval: float | Literal["none"] | None = None, neighbors: int | None = None
+    ) -> Self:
+        """Set what predictions come with from now on; None leaves a setting as it is.
 
         Args:
-            interval: Level, above 0 and below 1; None: no intervals.
-            neighbors: How many of the most similar molecules of training to name.
+            interval: Level of prediction intervals, above 0 and below 1, or ``none``. It is 0.9 at
+                first for real values, if the model has uncertainty. For classes an interval is a
+                set: the classes that a molecule may be of.
+            neighbors: How many of the most similar training molecules to name; at first 0.
 
         Returns:
             Itself.
 
         Raises:
-            ConfigError: The model cannot give it, or a value cannot be.
+            ConfigError: The model cannot give it, or a value is out of range.
         """
         known = self.uncertainty
-        if interval is not None and not (is_number(interval) and 0 < interval < 1):
-            raise ConfigError(f"--interval is {interval!r}: give a number between 0 and 1, as 0.9")
-        if not (is_whole(neighbors) and 0 <= neighbors <= MOST_NEIGHBORS):
-            raise ConfigError(f"--neighbors is {neighbors!r}: give a number up to {MOST_NEIGHBORS}")
-        there = known is not None and (not neighbors or known.neighbors is not None)
-        if (interval is not None or neighbors) and not there:
-            asked = f"--neighbors {neighbors}" if neighbors else f"--interval {interval}"
+        level = self.interval if interval is None else None if interval == "none" else interval
+        near = self.neighbors if neighbors is None else neighbors
+        if level is not None and not (is_number(level) and 0 < level < 1):
+            raise ConfigError(f"interval is {level!r}: give a number between 0 and 1, as 0.9")
+        if not (is_whole(near) and 0 <= near <= MOST_NEIGHBORS):
+            raise ConfigError(f"neighbors is {near!r}: give a number up to {MOST_NEIGHBORS}")
+        there = known is not None and (not near or known.neighbors is not None)
+        if (level is not None or near) and not there:
             raise ConfigError(
-                f"{asked}: the model does not know it; models that train.py fit makes of a table "
-                "do, without --keep none"
+                f"{f'neighbors {near}' if near else f'interval {level}'}: the model does not know "
+                "it; models that train.py fit makes of a table do, without --keep none"
             )
-        if interval is not None and known is not None and interval > known.highest_level:
+        if level is not None and known is not None and level > known.highest_level:
             raise ConfigError(
-                f"--interval {interval:g}: the model was tried on too few molecules for it; the "
+                f"interval {level:g}: the model was tried on too few molecules for it; the "
                 f"highest is {math.floor(known.highest_level * 1000) / 1000:g}"
             )
-        self.interval, self.neighbors = interval, neighbors
+        self.interval, self.neighbors = level, near
         return self
 
     def predict(
@@ -332,7 +337,6 @@ class Predictor:
 
         With `atoms` also the embeddings of the atoms; the other arguments are as for `predict`.
         """
-        self.require_network("embed")
         given = given_smiles(smiles)
 
         def of_chunk(molecules: list[ParsedMolecule], rows: slice) -> Embeddings:
@@ -382,7 +386,6 @@ class Predictor:
         Raises:
             ConfigError: There is no network.
         """
-        self.require_network("embed")
         if self.model.config.reads_graph_token:
             return ""
         return (

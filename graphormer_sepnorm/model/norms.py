@@ -30,7 +30,7 @@ from graphormer_sepnorm.model.ops import CHANNELS, ROWS, in_threads, usable
 
 
 class LayerNorm(nn.LayerNorm):
-    """`nn.LayerNorm` that takes (and needs not) the mask of real rows."""
+    """`nn.LayerNorm` that accepts the mask of real rows, which it does not need."""
 
     def forward(self, rows: Tensor, real: Tensor | None = None) -> Tensor:
         """Normalize each row of ``[M, D]`` over its channels."""

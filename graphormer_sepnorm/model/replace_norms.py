@@ -1,4 +1,4 @@
-"""`replace_norms`: SepNorm into a model that is there, of torch, Hugging Face or PyG.
+"""`replace_norms`: SepNorm in an existing model of torch, Hugging Face or PyG.
 
 Which norms see tokens ``[N, L, D]`` (or nodes of graphs ``[R, D]``), and which of them the same
 [CLS] in every sequence, is not read from names but seen in a small forward of the model.
@@ -55,8 +55,8 @@ class ReplacedNorms:
     unmasked: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        why = dict.fromkeys(self.same_cls, _SAME_CLS)
-        rows = [(name, arm, why.get(name, "")) for name, arm in self.replaced.items()]
+        notes = dict.fromkeys(self.same_cls, _SAME_CLS)
+        rows = [(name, arm, notes.get(name, "")) for name, arm in self.replaced.items()]
         rows += [(name, "kept", reason) for name, reason in self.kept.items()]
         width = max(len(name) for name, _, _ in rows)
         lines = [f"{name:<{width}}  {what:<9}  {why}".rstrip() for name, what, why in rows]
@@ -304,8 +304,8 @@ def _look(
     """Run the example; return what each norm met in it. [CLS] has a position, or is a node."""
     if example is None:
         example = _made_up(model, cls)
-    named, one = isinstance(example, Mapping), not isinstance(example, tuple | list)
-    args = () if named else (example,) if one else tuple(example)
+    named, single = isinstance(example, Mapping), not isinstance(example, tuple | list)
+    args = () if named else (example,) if single else tuple(example)
     kwargs = dict(example) if named else {}
     given = (one for one in (*args, *kwargs.values()) if isinstance(one, Tensor))
     sequences = next((len(one) for one in given if one.dim()), None)

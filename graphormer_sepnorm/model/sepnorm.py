@@ -95,7 +95,7 @@ class TokenNorm(nn.Module):
         return mask != 0
 
     def _real(self, tokens: Tensor, mask: Tensor | None, norm: nn.Module) -> Tensor | None:
-        """The mask for a norm, as far as it is to be had and makes a difference."""
+        """The mask for a norm, if there is one and it makes a difference."""
         if mask is None and self.padding is not None and norm.training:
             return None if isinstance(norm, nn.LayerNorm) else self.padding.of(tokens)
         return mask
@@ -117,7 +117,7 @@ class TokenNorm(nn.Module):
         return self.train(norm.training)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        """Take the state of a norm of torch for each branch; what it has not stays."""
+        """Load the state of a norm of torch into each branch; what it lacks is left as it is."""
         branches = dict(self.named_children())
         for name in _STATE:
             takers = [one for one in branches if getattr(branches[one], name, None) is not None]

@@ -27,7 +27,7 @@ from graphormer_sepnorm.pipeline.predicted import on_split
 from graphormer_sepnorm.pipeline.report import elements_unseen, prediction_columns
 from graphormer_sepnorm.pipeline.resume import stored_model
 from graphormer_sepnorm.runs.directory import find_checkpoint
-from graphormer_sepnorm.tables.columns import means
+from graphormer_sepnorm.tables.columns import is_word_for
 from graphormer_sepnorm.training.fit import explaining, interruptible, make_evaluator
 from graphormer_sepnorm.training.module import GraphormerModule
 
@@ -56,7 +56,7 @@ def data_options(model: str, named: bool) -> dict[str, Any]:
     facts = read_checkpoint(find_checkpoint(model))[KEY]
     for name in Task.from_plain(facts["task"]).ones:
         # An estimator's classes are in alphabetical order: of active and inactive it is inactive.
-        if name and not means(name, 1):
+        if name and not is_word_for(name, 1):
             raise CheckpointError(
                 f"class 1 of the model is {in_a_line(name)}, which is not 1 in the labels of a "
                 "data set: predict.py --evaluate takes its words"

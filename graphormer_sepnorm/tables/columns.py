@@ -248,6 +248,6 @@ def class_or_nan(cell: object) -> float:
         return math.nan
 
 
-def means(words: str, label: int) -> bool:
+def is_word_for(words: str, label: int) -> bool:
     """Whether a class that is so called is this label, 0 or 1, in a table; several with "or"."""
     return all(class_or_nan(word) == label for word in words.split(" or "))

@@ -93,7 +93,7 @@ def test_results_are_in_the_unit_of_the_labels(run: Fitted) -> None:
 
 def test_predicting_gives_the_same(run: Fitted) -> None:
     smiles = predicted_as_written(run.run).smiles
-    found = Predictor.load(run.run, "cpu").ask(0.9, 1).predict(smiles)
+    found = Predictor.load(run.run, "cpu").configure(0.9, 1).predict(smiles)
     nearest = [float(cell) for cell in found.cells["nearest_half_life_1"]]
     known = [np.exp(0.25 * len(smiles)) for smiles in found.cells["nearest_1"]]
     np.testing.assert_allclose(nearest, known, rtol=1e-3)

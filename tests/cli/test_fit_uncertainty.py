@@ -183,7 +183,7 @@ def test_a_table_has_the_same_columns_and_is_evaluated(blend: Fitted, tmp_path: 
     source = str(blend.folder / "a.csv")
     assert predict([str(blend.run), "-i", source, "-o", str(out), *options]) == 0
     rows = read_csv(out)
-    expected = Predictor.load(blend.run, "cpu").ask(interval=0.8, neighbors=1)
+    expected = Predictor.load(blend.run, "cpu").configure(interval=0.8, neighbors=1)
     found = expected.predict([row["smiles"] for row in rows])
     written = [[float(row[name]) for name in ("pred_a", "low_a", "high_a")] for row in rows]
     numbers = [found.table[name] for name in found.columns[:3]]

@@ -26,7 +26,7 @@ def test_the_recipe_for_tables_gives_the_model_of_the_command(tmp_path: Path):
     own = {"ensemble": 2, "members": ["networks", "trees", "kernel"]}
     model = GraphormerRegressor("table", max_epochs=1, device="cpu", options=own)
     values, low, high = model.fit(smiles, labels).predict(smiles, return_interval=0.8)
-    command = Predictor.load(tmp_path / "run", "cpu").ask(0.8).predict(smiles)
+    command = Predictor.load(tmp_path / "run", "cpu").configure(0.8).predict(smiles)
     np.testing.assert_allclose(values, command.values[:, 0], rtol=1e-5)
     np.testing.assert_allclose(low, command.low[:, 0], rtol=1e-4)
     assert (low < high).all()

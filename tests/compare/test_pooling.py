@@ -54,16 +54,16 @@ def test_comparisons_and_cross_validations_are_pooled(
         {0: math.log(0.4), 1: math.log(0.6), 2: math.log(0.5)}
     )
     found = pool([first, second, third])
-    assert [*found] == ["SepNorm for ShareNorm"]
-    assert found["SepNorm for ShareNorm"][0] == pooled(settings, ["shared-ln"], ["bn+ln"])
+    assert [*found] == ["SepNorm vs ShareNorm"]
+    assert found["SepNorm vs ShareNorm"][0] == pooled(settings, ["shared-ln"], ["bn+ln"])
     assert not train(["pool", *map(str, (first, second, third)), "-o", str(tmp_path / "p.csv")])
     said = capsys.readouterr().out
     with (tmp_path / "p.csv").open(newline="") as file:
         [row] = csv.DictReader(file)
-    change = found["SepNorm for ShareNorm"][0].percent[0]
+    change = found["SepNorm vs ShareNorm"][0].percent[0]
     assert float(row["change_percent"]) == pytest.approx(change)
     assert f"{change:.1f}".replace("-", "\N{MINUS SIGN}") in said
-    one, holm_p = found["SepNorm for ShareNorm"]
+    one, holm_p = found["SepNorm vs ShareNorm"]
     assert [float(row[name]) for name in ("p", "holm_p", "t_p")] == pytest.approx(
         [one.signs_p, holm_p, one.p_value]
     )
@@ -81,7 +81,7 @@ def test_arms_of_other_names_are_pooled_as_changes_from_the_baseline(tmp_path: P
         results = replace(results, configuration={"model": {}})
         made.append(written(results, tmp_path / name))
     [(name, (one, _))] = pool(made).items()
-    assert (name, one.settings, one.pairs) == ("ten for six", 2, 6)
+    assert (name, one.settings, one.pairs) == ("ten vs six", 2, 6)
 
 
 def test_a_norm_that_is_configured_is_one_and_two_of_a_name_are_refused(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_norm_that_is_configured_is_one_and_two_of_a_name_are_refused(tmp_path
     three = replace(results, arms=(first, second, deep))
     with pytest.raises(DataError, match="two arms have one norm"):
         errors_of(written(three, tmp_path / "b"))
-    assert pool([tmp_path / "a"] * 2)["SepNorm for ShareNorm"][0].settings == 1
+    assert pool([tmp_path / "a"] * 2)["SepNorm vs ShareNorm"][0].settings == 1
 
 
 def test_what_cannot_be_pooled_is_one_line(

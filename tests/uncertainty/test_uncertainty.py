@@ -217,7 +217,7 @@ def test_real_values_come_with_intervals_similarity_and_domain() -> None:
     half = (found.high - found.low)[:3] / 2
     np.testing.assert_allclose(found.expected_error[:3] * score, half, rtol=1e-6)
     assert [one for (one,) in found.texts][3] == ""
-    wider = predictor.ask(interval=0.95).predict(NEW)
+    wider = predictor.configure(interval=0.95).predict(NEW)
     assert (wider.low < found.low)[:3].all()
     without = Predictor(network_of(model()), "cpu")
     np.testing.assert_array_equal(without.predict(NEW).values, found.values)
@@ -267,7 +267,7 @@ def test_classes_are_calibrated_and_come_with_sets_where_asked() -> None:
     values = predictor.predict(NEW).values[:3]
     odds = np.log(plain / (1 - plain)) / 2
     np.testing.assert_allclose(values, 1 / (1 + np.exp(-odds)), rtol=1e-6)
-    predictor.ask(interval=0.9)
+    predictor.configure(interval=0.9)
     assert [*predictor.predict([]).cells] == ["set_property", "in_domain"]
     one = typed(Calibration, calibration)
     for value, (held, _) in zip(values[:, 0], predictor.predict(NEW).texts, strict=False):
@@ -277,17 +277,17 @@ def test_classes_are_calibrated_and_come_with_sets_where_asked() -> None:
 
 def test_neighbors_are_named_with_what_is_kept_of_them() -> None:
     checkpoint = model()
-    predictor = Predictor(checkpoint, "cpu").ask(neighbors=2)
+    predictor = Predictor(checkpoint, "cpu").configure(neighbors=2)
     sketch = checkpoint[CONFIDENCE]["neighbors"]
     label = sketch["labels"][TRAINED.index("CCCO"), 0]
     row = predictor.predict("CCCO").texts[0]
     assert row[1:4] == ("CCCO", "1.000", f"{label:.6g}")
     del sketch["smiles"]
     checkpoint[KEY]["task"]["targets"] = ["row"]
-    named = Predictor(checkpoint, "cpu").ask(neighbors=1).predict("CCCO").cells
+    named = Predictor(checkpoint, "cpu").configure(neighbors=1).predict("CCCO").cells
     assert [*named][1:] == ["nearest_row_1", "similarity_1", "nearest_row_1_2"]
     del sketch["labels"]
-    predictor = Predictor(checkpoint, "cpu").ask(neighbors=1)
+    predictor = Predictor(checkpoint, "cpu").configure(neighbors=1)
     assert [*predictor.predict([]).cells] == ["in_domain", "nearest_row_1", "similarity_1"]
     assert predictor.predict("CCCO").texts[0][1] == str(TRAINED.index("CCCO"))
 
@@ -295,15 +295,15 @@ def test_neighbors_are_named_with_what_is_kept_of_them() -> None:
 @pytest.mark.parametrize(
     ("checkpoint", "asked", "said"),
     [
-        (model, {"interval": 0.99}, "--interval 0.99: .* too few .* highest is 0.971"),
-        (model, {"interval": 1.0}, "--interval is 1"),
-        (model, {"interval": "0.9"}, "--interval is '0.9'"),
-        (model, {"neighbors": 1.5}, "--neighbors is 1.5"),
-        (model, {"neighbors": 21}, "--neighbors is 21"),
-        (make_checkpoint, {"interval": 0.9}, "--interval .*: the model does not know it"),
-        (make_checkpoint, {"neighbors": 3}, "--neighbors .*: the model does not know it"),
+        (model, {"interval": 0.99}, "interval 0.99: .* too few .* highest is 0.971"),
+        (model, {"interval": 1.0}, "interval is 1"),
+        (model, {"interval": "0.9"}, "interval is '0.9'"),
+        (model, {"neighbors": 1.5}, "neighbors is 1.5"),
+        (model, {"neighbors": 21}, "neighbors is 21"),
+        (make_checkpoint, {"interval": 0.9}, "interval .*: the model does not know it"),
+        (make_checkpoint, {"neighbors": 3}, "neighbors .*: the model does not know it"),
     ],
 )
 def test_what_cannot_be_had_is_an_error(checkpoint: Any, asked: dict, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        Predictor(checkpoint(), "cpu").ask(**asked)
+        Predictor(checkpoint(), "cpu").configure(**asked)
