@@ -139,6 +139,6 @@ def pooled_table(found: Mapping[str, tuple[Pooled, float]], file: Path | None = 
     return (
         f"{aligned(rows)}\n"
         "Change of the test error, each setting with the same weight. The sign-flip test exchanges "
-        "the arms within each\nseed or fold; interval and t-test use the spread within settings, of "
-        "single seeds between them.\nHolm: over all rows. Without one: without any one setting"
+        "the arms within each\nseed or fold; interval and t-test use the spread within settings, "
+        "of single seeds between them.\nHolm: over all rows. Without one: without any one setting"
     )
