@@ -20,7 +20,7 @@ from graphormer_sepnorm.compare.pooling import errors_of
 from graphormer_sepnorm.compare.statistics import CONTRASTS, Values, holm, pooled
 from graphormer_sepnorm.formatting import p_value, signed
 
-FIXED = ("SepNorm vs ShareNorm", "shared BatchNorm vs SepNorm", "separate vs shared, all six")
+FIXED = ("SepNorm vs ShareNorm", "shared BatchNorm vs SepNorm", "separation, all six arms")
 SAME = math.log(1.025)  # up to which two errors are the same
 
 

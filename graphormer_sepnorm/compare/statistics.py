@@ -43,7 +43,7 @@ _EFFECTS: dict[str, Sides] = {
     "separation of LayerNorm": (("shared-ln",), ("ln+ln",), 1),
     "separation of BatchNorm": (("shared-bn",), ("bn+bn",), 1),
     "separation, the same kind on both": (_SHARED, ("ln+ln", "bn+bn"), 1),
-    "separate vs shared, all six": (_SHARED, _SEPARATE, 1),
+    "separation, all six arms": (_SHARED, _SEPARATE, 1),
 }
 # What is pooled over settings whose arms are norms.
 CONTRASTS: dict[str, Sides] = {
@@ -52,7 +52,7 @@ CONTRASTS: dict[str, Sides] = {
     "shared BatchNorm vs SepNorm": (("bn+ln",), ("shared-bn",), 1),
     "separate vs shared BatchNorm": (("shared-bn",), ("bn+bn",), 1),
     "separate vs shared LayerNorm": (("shared-ln",), ("ln+ln",), 1),
-    "separate vs shared, all six": (_SHARED, _SEPARATE, 1),
+    "separation, all six arms": (_SHARED, _SEPARATE, 1),
 }
 # A value by arm and by seed, or fold.
 Values = Mapping[str, Mapping[int, float]]

@@ -343,7 +343,7 @@ def test_effects_of_factors_by_hand() -> None:
         "separation of LayerNorm": separate_ln,
         "separation of BatchNorm": separate_bn,
         "separation, the same kind on both": (separate_ln + separate_bn) / 2,
-        "separate vs shared, all six": (y["ln+ln"] + y["ln+bn"] + y["bn+ln"] + y["bn+bn"]) / 4
+        "separation, all six arms": (y["ln+ln"] + y["ln+bn"] + y["bn+ln"] + y["bn+bn"]) / 4
         - (y["shared-ln"] + y["shared-bn"]) / 2,
     }
     found = norm_effects(tests)
