@@ -153,7 +153,7 @@ def pooled_table(settings: Mapping[Setting, Mapping[str, Experiment]]) -> str:
     errors = {setting: errors_of(experiments) for setting, experiments in settings.items()}
     found = pool_settings([*errors.values()])
     older = pool_settings([own for one, own in errors.items() if one.column != NEWEST])
-    heads = ["settings, pairs", "change, %", "p", "Holm-adjusted p", "t-test p"]
+    heads = ["settings, pairs", "change, %", "sign-flip p", "Holm-adjusted p", "t-test p"]
     rows = [["", *heads, "without the newest recipe"]]
     for name, (one, holm_p) in found.items():
         p = [p_value(one.signs_p), p_value(holm_p), p_value(one.p_value)]

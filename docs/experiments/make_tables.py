@@ -21,6 +21,7 @@ from graphormer_sepnorm.compare.statistics import CONTRASTS, Values, holm, poole
 from graphormer_sepnorm.formatting import p_value, signed
 
 FIXED = ("SepNorm vs ShareNorm", "shared BatchNorm vs SepNorm", "separation, all six arms")
+TABLES = 27
 SAME = math.log(1.025)  # up to which two errors are the same
 
 
@@ -28,7 +29,10 @@ def main(source: Path) -> None:
     """Print the table."""
     if source.is_dir():
         folders = sorted(path.parent for path in source.glob("*/results.json"))
-        settings = {"test MAE": [errors_of(folder)[1] for folder in folders]}
+        of_seeds = [errors_of(folder)[1] for folder in folders]
+        # A table's value is the mean over its seeds.
+        means = [{a: {0: np.mean([*of.values()])} for a, of in one.items()} for one in of_seeds]
+        settings = {"test MAE": means}
     else:
         found: dict[str, dict[str, Values]] = defaultdict(lambda: defaultdict(dict))
         with source.open(newline="", encoding="utf-8") as file:
@@ -36,8 +40,11 @@ def main(source: Path) -> None:
                 error = math.log(float(row["error"]))
                 found[row["property"]][row["table"]] |= {row["arm"]: {0: error}}  # type: ignore
         settings = {name: list(of_tables.values()) for name, of_tables in found.items()}
+    arms = {arm for name in FIXED for side in CONTRASTS[name][:2] for arm in side}
     rows = []
     for what, values in settings.items():
+        assert len(values) == TABLES, f"{what}: {len(values)} tables, not {TABLES}"
+        assert all(one.get(arm) for one in values for arm in arms), "a table lacks an arm"
         for name in FIXED:
             without, having, _ = CONTRASTS[name]
             one = pooled(values, without, having)

@@ -21,6 +21,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from graphormer_sepnorm import Predictor
 from graphormer_sepnorm.chem.features import OF_SMILES, get_featurizer
+from graphormer_sepnorm.files import replacing
 
 MOLECULES, RINGS = 400, range(3, 7)
 ARMS = ("shared-ln", "shared-bn", "bn+ln", "ln+ln", "ln+bn", "bn+bn")
@@ -62,9 +63,9 @@ def error(name: str, inputs: list[np.ndarray], labels: list[np.ndarray]) -> floa
 
 
 def main(runs: Path, tables: Path, out: Path) -> None:
-    """Probe all networks that are there."""
+    """Probe all networks."""
     RDLogger.DisableLog("rdApp.*")
-    with out.open("w", newline="", encoding="utf-8") as file:
+    with replacing(out) as new, new.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("table", "property", "arm", "atoms", "error"))
         for table in sorted(tables.glob("*.csv")):

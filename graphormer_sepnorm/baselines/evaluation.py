@@ -119,8 +119,7 @@ def _metrics(task: Task, targets: np.ndarray, predictions: np.ndarray) -> dict[s
     what is of all classes is undefined.
     """
     if task.one_of and np.isfinite(predictions).all():
-        found = task.evaluate(targets, shares(predictions))  # of single classes, too
-        return {one.name: found[one.name] for one in task.metrics if one.name in found}
+        return task.evaluate(targets, shares(predictions))
     known = [bool(np.isfinite(column).all()) for column in predictions.T]
     found = task.evaluate(np.where(known, targets, np.nan), predictions, metrics_of(task.kind))
     without = [f"_{target}" for target, there in zip(task.targets, known, strict=True) if not there]

@@ -279,7 +279,8 @@ def _train(directory: Path, plan: Plan, stored: Plan | None, jobs: int | None) -
     runs = plan.runs(directory)
     if stored is None:
         for run in runs[: len(plan.arms)]:  # the first of each arm
-            look_at_training(run.config)
+            table = run is runs[0] or run.config.data != runs[0].config.data
+            look_at_training(run.config, table)
     silence_known_noise()
     from graphormer_sepnorm.runs import scheduler
 

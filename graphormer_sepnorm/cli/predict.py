@@ -132,7 +132,7 @@ def _predict(arguments: list[str]) -> int | None:
     from graphormer_sepnorm.inference.table_job import Shard
 
     job = checked_job(options, shard=Shard.parse(options.shard) if options.shard else None)
-    load = partial(_ready, options, options.device)
+    load = partial(_ready, options)
     status, outcome = run_job(job, options.model, load, arguments)
     if outcome.evaluation is not None:
         print(outcome.evaluation.text(), file=sys.stdout if job.to_file else sys.stderr)
@@ -190,12 +190,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         if name in ("--model", "--checkpoint"):
             raise ConfigError(f"unknown option {name}: the model comes first, predict.py MODEL ...")
         raise ConfigError(f"unknown option {name}{did_you_mean(name, known)}")
-    names = (*LAYOUT, "resume", "evaluate", "input_format", "jobs", "shard")
-    check_molecules(options, "predict", names)
+    of_tables = ("resume", "evaluate", "input_format", "jobs", "shard")
+    check_molecules(options, "predict", (*LAYOUT, *of_tables))
     if options.shard and options.evaluate:
         raise ConfigError("--evaluate compares whole tables: leave it out with --shard")
-    asked = {name: getattr(options, name) for name in ("interval", "neighbors")}
-    asked = {name: value for name, value in asked.items() if value is not None}
+    names = ("interval", "neighbors")
+    asked = {n: value for n in names if (value := getattr(options, n)) is not None}
     options.asked = json.dumps(asked) if asked else ""  # as a job has them
     options.evaluate = tuple(options.evaluate)
     check_least(options, COUNTS)
@@ -216,7 +216,7 @@ def _predict_arguments(options: argparse.Namespace) -> bool:
     from graphormer_sepnorm.inference.table_job import forget_progress
     from graphormer_sepnorm.tables.writer import create_table
 
-    predictor = _ready(options, options.device)
+    predictor = _ready(options)
     found = predictor.predict(options.smiles, job.batch_size, job.max_atoms)
     if not job.to_file and options.output_format is None and sys.stdout.isatty():
         print(_for_terminal(predictor, found))
@@ -250,19 +250,17 @@ def _for_terminal(predictor: Predictor, found: Predictions) -> str:
     for name, unit in zip(task.targets, task.units, strict=True):
         shown[f"pred_{name}"] = f"{name} [{unit}]" if unit else name
     cells = [[*map(short, column)] for column in found.table.values()]
-    remarks = [
-        error or warning for error, warning in zip(found.errors, found.warnings, strict=True)
-    ]
+    remarks = [one or other for one, other in zip(found.errors, found.warnings, strict=True)]
     header = ["smiles", *(shown.get(name, name) for name in found.table), ""]
     return aligned([header, *zip(found.smiles, *cells, remarks, strict=True)])
 
 
-def _ready(options: argparse.Namespace, device: str | None) -> Predictor:
+def _ready(options: argparse.Namespace) -> Predictor:
     """Load the model, and set what its predictions come with."""
     from graphormer_sepnorm.datasets.catalog import PRETRAINING
     from graphormer_sepnorm.inference.predictor import Predictor
 
-    predictor = Predictor.load(options.model, device)
+    predictor = Predictor.load(options.model, options.device)
     if predictor.facts["dataset"] == PRETRAINING:
         raise ConfigError(
             f"{options.model} is a pre-trained network, whose outputs are standardized descriptors "

@@ -266,6 +266,8 @@ class GraphormerRegressor(Tagged, RegressorMixin, Supervised):
         """
         predictor = self._predictor()
         with explained():
+            if isinstance(return_interval, str):
+                raise ConfigError(f"return_interval is {return_interval!r}: give a level, as 0.9")
             predictor.configure("none" if return_interval is None else return_interval)
         found = self._predicted(predictor.predict, X)
 

@@ -83,8 +83,8 @@ class Predictor:
         extra_inputs: What the networks read in addition to a molecule's graph.
         blend: Trees whose values are mixed with those of the network; None: there are none.
         uncertainty: What it knows of its errors; None: nothing.
-        interval: Level of intervals or of sets of classes, see `ask`; None: there are none.
-        neighbors: How many similar molecules are named, see `ask`.
+        interval: Level of intervals or of sets of classes, see `configure`; None: there are none.
+        neighbors: How many similar molecules are named, see `configure`.
         facts: All that the checkpoint knows, see `graphormer_sepnorm.inference.checkpoint`.
 
     Raises:
@@ -168,16 +168,13 @@ class Predictor:
     def configure(
         self, interval: float | Literal["none"] | None = None, neighbors: int | None = None
     ) -> Self:
-        """Set what predictions come with from now on; None leaves a setting as it is.
+        """Set what predictions come with from now on, and return self; None changes nothing.
 
         Args:
             interval: Level of prediction intervals, above 0 and below 1, or ``none``. It is 0.9 at
                 first for real values, if the model has uncertainty. For classes an interval is a
                 set: the classes that a molecule may be of.
             neighbors: How many of the most similar training molecules to name; at first 0.
-
-        Returns:
-            Itself.
 
         Raises:
             ConfigError: The model cannot give it, or a value is out of range.

@@ -21,22 +21,24 @@ from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.reader import Layout, TableReader
 
 
-def look_at_training(config: FitConfig) -> None:
-    """Raise a GraphormerError for what can be seen to be wrong with a training."""
+def look_at_training(config: FitConfig, table: bool = True) -> None:
+    """Raise a GraphormerError for what can be seen to be wrong with a training, and its table."""
     data, dataset = config.data, dataset_of(config.data)
     look_at_device("--trainer.accelerator", config.trainer.accelerator)
     if config.model.from_pretrained is not None:
         find_checkpoint(config.model.from_pretrained)
     layout = Layout(data.sheet, data.header_row, data.smiles_column, "--data.")
-    files = data.files if dataset == TABLE else {}
+    files = data.files if dataset == TABLE and table else {}
     if dataset == PRETRAINING:
-        with open_table(Path(str(data.molecules)).expanduser(), layout=layout) as reader:
-            look_at_columns(reader, layout)
+        files = {PRETRAINING: Path(str(data.molecules)).expanduser()}
     targets = data.target_columns or ()
     for split, file in files.items():
         if os.path.exists(file) and not os.path.isfile(file):
-            continue  # what a pipe gives can be read once
+            break  # what a pipe gives can be read once
         with open_table(file, layout=layout) as reader:
+            if split == PRETRAINING:
+                look_at_columns(reader, layout)
+                continue
             rows = [] if targets and targets != (ALL,) else [*reader]
             targets = tuple(find_columns(reader, rows, data, split, targets).targets)
 

@@ -16,7 +16,7 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.datasets.user_table.report import report_text
 from graphormer_sepnorm.files import write_json
-from graphormer_sepnorm.formatting import aligned, four_digits, interval, listed, shortened
+from graphormer_sepnorm.formatting import aligned, four_digits, interval, listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.predictor import LEVEL
@@ -146,8 +146,7 @@ def _target_tables(outcome: Outcome, task: Task) -> list[str]:
         rows = [[corner, *(label for label, *_ in columns)]]
         for title, target in zip(task.titles, task.targets, strict=True):
             values = [of.get(f"{metric.name}_{target}", math.nan) for _, metric, of in columns]
-            cells = ["-" if math.isnan(value) else f"{value:#.4g}" for value in values]
-            rows.append([shortened(title, 24), *cells])
+            rows.append([title, *("-" if math.isnan(one) else four_digits(one) for one in values)])
         shown.append("\n" + aligned(rows, numbers_from=1))
     return shown
 
@@ -160,16 +159,17 @@ def _best_validation(outcome: Outcome, task: Task) -> str:
         return f"{of_all.label} on {outcome.evaluated_on} {value}"
     if f"best_validation_{main.name}" not in tested.summary:
         return "the end of training is taken: there are no validation molecules"
-    value = main.shown(tested.summary[f"best_validation_{main.name}"])
+    found = tested.validation.get(f"validation_{of_all.name}", math.nan)
+    value = of_all.shown(tested.summary.get(f"best_validation_{of_all.name}", found))
     if outcome.out_of_fold:
-        return f"{main.label} out of fold, each molecule by one network, {value}"
+        return f"{of_all.label} out of fold, each molecule by one network, {value}"
     if selected is LAST:
-        return f"validation {main.label} {value} at the end"
-    if selected is main:
-        return f"best validation {main.label} {value}"
+        return f"validation {of_all.label} {value} at the end"
+    if selected is of_all:
+        return f"best validation {of_all.label} {value}"
     name = "loss" if selected.kind is None else selected.name
     chosen = four_digits(tested.validation.get(f"validation_{name}", math.nan))
-    return f"best validation {selected.label} {chosen}, with it {main.label} {value}"
+    return f"best validation {selected.label} {chosen}, with it {of_all.label} {value}"
 
 
 def compared_with_baselines(outcome: Outcome, metric: Metric, unit: str = "") -> str:

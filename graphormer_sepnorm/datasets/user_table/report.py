@@ -367,7 +367,7 @@ def _targets(report: DataReport) -> Iterator[str]:
     names = ("mean", "std", "min", "max") if alone else ("mean", "min", "max")
     statistics, names = (("positives", "mean"), ("class 1", "share")) if binary else (names, names)
     if alone:
-        header = [titles[0], "labels", "missing", *names]
+        header = [shortened(titles[0], 24), "labels", "missing", *names]
         rows = [
             (f"  {_SPLIT_WORDS[split]}", one["labels"], one["missing"], *map(one.get, statistics))
             for split, one in found[0].items()
