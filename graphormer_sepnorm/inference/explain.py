@@ -226,10 +226,9 @@ class Explainer:
     ) -> None:
         task = predictor.task
         _ = predictor.reader.featurizer  # or there is nothing to explain
-        network = predictor.model.config
         # In evaluation BatchNorm is linear. LayerNorm is not, least of all near a masked atom,
         # where the way of integrated gradients begins.
-        on_the_way = network.norm.endswith("bn")
+        on_the_way = predictor.model.config.norm.endswith("bn")
         best = integrated_gradients if on_the_way else leave_one_fragment_out
         self.method = best.__name__ if method is None else method
         if self.method not in METHODS:

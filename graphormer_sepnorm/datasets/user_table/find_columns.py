@@ -133,12 +133,14 @@ def _find_targets(
     if not rows:
         raise DataError(f"{where}: there are no rows below the header ({listed(columns)})")
     names = [columns[at] for at in found or free] or list(columns)
-    which, more = (
-        "no column may hold the labels (columns: ",
-        ("; of two classes in words give --data.positive too, of more --data.task multiclass"),
+    which = (
+        f"{len(found)} columns may hold the labels ("
+        if found
+        else "no column has labels (columns: "
     )
-    if found:
-        which, more = f"{len(found)} columns may hold the labels (", f", or {ALL} to take them all"
+    more = f", or {ALL} to take them all"
+    if not found:
+        more = "; of two classes in words give --data.positive too, of more --data.task multiclass"
     raise DataError(
         f"{where}: {which}{listed(names)}): name them, for example --data.target_columns "
         f"{shlex.quote(names[0])}{more}"

@@ -18,10 +18,7 @@ from graphormer_sepnorm.chem.molecules import (
 from graphormer_sepnorm.chem.scaffolds import murcko_scaffold
 from graphormer_sepnorm.chem.standardize import standardized
 from graphormer_sepnorm.data_config import DataConfig
-from graphormer_sepnorm.datasets.user_table.find_columns import (
-    TableColumns,
-    find_columns,
-)
+from graphormer_sepnorm.datasets.user_table.find_columns import TableColumns, find_columns
 from graphormer_sepnorm.formatting import listed, shortened
 from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.tables.columns import (
