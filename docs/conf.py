@@ -38,7 +38,8 @@ def contents(app, docname, source):
     if docname == root_doc:
         for part in re.split(r"^(?=\*\*)", source[0], flags=re.MULTILINE)[1:]:
             caption = re.match(r"\*\*(.*?)\*\*", part)[1]
-            pages = re.findall(r"\]\(([^)]*)\.md\)", part)
+            # The diary is linked, not in the menu.
+            pages = re.findall(r"\]\((?!experiments/)([^)]*)\.md\)", part)
             source[0] += "\n".join(
                 ["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""]
             )

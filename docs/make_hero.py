@@ -1,15 +1,14 @@
 """Makes the picture at the top of the README.
 
-    python docs/make_hero.py docs/experiments/results docs/images/hero.png
+    python docs/make_hero.py docs/experiments/compare/p1 docs/images/hero.png
 
 On the left a prediction of the bundled model `esol`: the molecule with the contribution of each
-atom, and the 90 % interval. On the right the effect of norms, from the records of experiments.
+atom, and the 90 % interval. On the right what protocol P1 measured of norms, from its records.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import sys
 from pathlib import Path
 
@@ -22,14 +21,19 @@ from rdkit import Chem
 from rdkit.Chem.Draw import rdMolDraw2D
 
 from graphormer_sepnorm import Predictor
+from graphormer_sepnorm.compare.statistics import CONTRASTS, pooled
 from graphormer_sepnorm.files import replacing
 
 sys.path.append(str(Path(__file__).parent / "experiments"))
-from make_findings import ARMS, SETTINGS, draw_setting, experiments_of
+from make_tables import FIXED, errors_of_tables
 
 SMILES, NAME = "CC(=O)Oc1ccccc1C(=O)O", "aspirin"
 STRONG = 0.5  # contribution with the full color
-KINDS = {"ln": "LayerNorm", "bn": "BatchNorm"}
+NAMES = (
+    "SepNorm\ninstead of one LayerNorm",
+    "one BatchNorm\ninstead of SepNorm",
+    "separate norms\ninstead of shared ones",
+)
 COLORS = LinearSegmentedColormap.from_list("contribution", ["#4f9fe0", "white", "#ff9933"])
 
 
@@ -69,39 +73,46 @@ def draw_interval(axes: Axes, predictor: Predictor) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
-def label_of(norm: str) -> str:
-    """Return what a norm is called in the picture: [CLS] | atoms."""
-    parts = norm.removeprefix("shared-").split("+")
-    pair = " | ".join(KINDS[part] for part in parts)
-    return f"one {pair}" if len(parts) == 1 else f"SepNorm:\n{pair}" if norm == "bn+ln" else pair
+def draw_norms(axes: Axes, records: Path) -> None:
+    """Draw the change of the test error by each contrast, and of each table."""
+    tables = errors_of_tables(records)
+    for place, name in enumerate(FIXED):
+        without, having, _ = CONTRASTS[name]
+        found = pooled(tables, without, having)
+        assert found is not None
+        change, low, high = found.percent
+        color = "#d55e00" if high < 0 or low > 0 else "#555555"
+        axes.hlines(place, low, high, lw=3, color=color)
+        axes.plot([change], [place], "o", color=color, markersize=8)
+        each = [pooled([one], without, having) for one in tables]
+        ticks = [one.percent[0] for one in each if one is not None]
+        axes.plot(ticks, [place + 0.25] * len(ticks), "|", color=color, alpha=0.7, markersize=8)
+    axes.axvline(0, color="black", lw=1)
+    axes.set(ylim=(2.6, -0.5), yticks=range(len(NAMES)), yticklabels=NAMES)
+    axes.set_xlabel("change of the test error, %  (left of the line: better)", fontsize=9)
+    axes.set_title(
+        f"norms of a Graphormer that predicts from [CLS], {len(tables)} tables:\n"
+        "mean with 95 % interval; a tick for each table",
+        fontsize=9,
+    )
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def make_hero(records: Path, picture: Path) -> None:
     """Draw the picture.
 
     Args:
-        records: Folder of the records of experiments.
+        records: Folder of the records of P1.
         picture: PNG file to be written.
     """
-    known = [
-        json.loads(path.read_text(encoding="utf-8")) for path in sorted(records.glob("*.json"))
-    ]
     predictor = Predictor.load("esol", "cpu")
     figure = Figure(figsize=(9.4, 3.6), layout="constrained", dpi=110)
     left, right = figure.subfigures(1, 2, width_ratios=(1, 1.35))
     top, bottom = left.subplots(2, 1, height_ratios=(3, 1))
     draw_molecule(top, predictor)
     draw_interval(bottom, predictor)
-    places = right.subplots(1, 2, sharey=True)
-    for axes, setting in zip(places, (SETTINGS[0], SETTINGS[2]), strict=True):
-        draw_setting(axes, setting, experiments_of(setting, known))
-        axes.set_title(axes.get_title().replace("published size\n", ""), fontsize=9)
-    places[0].set_yticks(range(len(ARMS)), [label_of(norm) for norm in ARMS])
-    right.suptitle(
-        "Norm of [CLS] | norm of the atoms, compared with one LayerNorm (ShareNorm):\n"
-        "change of the test metric, better to the left of the line",
-        fontsize=9,
-    )
+    draw_norms(right.subplots(), records)
     picture.parent.mkdir(parents=True, exist_ok=True)
     with replacing(picture) as partial:
         figure.savefig(partial, format="png", pil_kwargs={"optimize": True})

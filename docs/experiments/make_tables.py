@@ -25,14 +25,17 @@ TABLES = 27
 SAME = math.log(1.025)  # up to which two errors are the same
 
 
+def errors_of_tables(source: Path) -> list[Values]:
+    """Return the logarithms of errors of each table, the mean over its seeds, by arm."""
+    folders = sorted(path.parent for path in source.glob("*/results.json"))
+    of_seeds = [errors_of(folder)[1] for folder in folders]
+    return [{a: {0: np.mean([*of.values()])} for a, of in one.items()} for one in of_seeds]
+
+
 def main(source: Path) -> None:
     """Print the table."""
     if source.is_dir():
-        folders = sorted(path.parent for path in source.glob("*/results.json"))
-        of_seeds = [errors_of(folder)[1] for folder in folders]
-        # A table's value is the mean over its seeds.
-        means = [{a: {0: np.mean([*of.values()])} for a, of in one.items()} for one in of_seeds]
-        settings = {"test MAE": means}
+        settings = {"test MAE": errors_of_tables(source)}
     else:
         found: dict[str, dict[str, Values]] = defaultdict(lambda: defaultdict(dict))
         with source.open(newline="", encoding="utf-8") as file:

@@ -88,8 +88,8 @@ class Predictor:
         facts: All that the checkpoint knows, see `graphormer_sepnorm.inference.checkpoint`.
 
     Raises:
-        ConfigError: The device is not there, or the model was trained by other features than those
-            of this version.
+        ConfigError: The device is not there, the model was trained by other features than those of
+            this version, or a path is given: that is for `load`.
         DataError: It needs a descriptor that this release of RDKit lacks.
         CheckpointError: A part of it is of another version, or its codes are not of its features.
     """
@@ -100,6 +100,8 @@ class Predictor:
         device: str | None = None,
         refuse_new_elements: bool = True,
     ) -> None:
+        if not isinstance(checkpoint, dict):
+            raise ConfigError(f"to read a model: Predictor.load({str(checkpoint)!r})")
         self.facts: dict[str, Any] = checkpoint[KEY]
         self.task = Task.from_plain(self.facts["task"])
         self.device = usable_device(device)

@@ -240,6 +240,11 @@ def test_unknown_device_is_one_line(device):
     assert "\n" not in str(raised.value)
 
 
+def test_a_path_is_for_load():
+    with pytest.raises(ConfigError, match=r"Predictor\.load\('esol'\)"):
+        Predictor("esol")  # type: ignore[arg-type]
+
+
 def test_predicting_needs_no_lightning(tmp_path):
     torch.save(make_checkpoint(), tmp_path / "model.ckpt")
     program = (
