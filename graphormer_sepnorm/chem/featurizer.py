@@ -9,7 +9,7 @@ from rdkit import Chem
 
 from graphormer_sepnorm.chem.records import Records, read_records
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs, no_numbers
+from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
 
 OTHER = "other"
 _MOST_RECORDS = 10_000
@@ -134,10 +134,6 @@ class Featurizer:
             # Each bond in both directions, one after the other.
             edge_index=np.ascontiguousarray(directed.reshape(-1, 2).T),
             bond_codes=kinds[records.bond_kind, : len(self.bond_tables)].repeat(2, axis=0),
-            targets=no_numbers(len(molecules)),
-            weights=np.ones(len(molecules), dtype=np.float32),
-            extra=no_numbers(len(molecules)),
-            bounds=no_numbers(len(molecules)),
         )
         self.add_surroundings(molecules, graphs, records.in_ring)
         return graphs

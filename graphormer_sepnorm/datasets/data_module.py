@@ -179,7 +179,7 @@ class MoleculeDataModule(LightningDataModule):
             )
             if self._given or not own:
                 check_labels(store.targets, splits)
-            self._store = store
+            self._store = store.learned(splits.task) if splits.task.shifts else store
         return self._store
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs, fingerprint_of
+from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import ConfigError, DataError, did_you_mean
 from graphormer_sepnorm.graphs.task import Task
@@ -16,7 +16,7 @@ AUTO, EVERY = "auto", "log"
 
 
 def with_logarithms(splits: DatasetSplits, names: Sequence[str] | str) -> DatasetSplits:
-    """Return a data set whose graphs have ln(y + shift) in place of the labels y of some targets.
+    """Return a data set whose task is to learn ln(y + shift) in place of labels y of some targets.
 
     Args:
         splits: With labels in their units.
@@ -35,11 +35,7 @@ def with_logarithms(splits: DatasetSplits, names: Sequence[str] | str) -> Datase
         if name not in task.targets:
             guess = did_you_mean(name, (*task.targets, AUTO, EVERY))
             raise ConfigError(f"{option}: there is no target {name!r}{guess}")
-    task = logarithmic(splits, chosen)
-    made = [part.relabeled(task.as_learned) for part in numbers_of_table(splits)]
-    fingerprint = fingerprint_of(made, splits.feature_version, task)
-    named = dict(zip(splits.parts, made, strict=True))
-    return replace(splits, task=task, fingerprint=fingerprint, **named)
+    return replace(splits, task=logarithmic(splits, chosen))
 
 
 def numbers_of_table(splits: DatasetSplits) -> list[LazyGraphs]:
@@ -52,7 +48,7 @@ def numbers_of_table(splits: DatasetSplits) -> list[LazyGraphs]:
 def known_values(splits: DatasetSplits, first: int = 3) -> np.ndarray:
     """Return all labels and bounds, ``[..., T]``, of the first splits of `numbers_of_table`."""
     parts = numbers_of_table(splits)[:first]
-    return np.concatenate([array for part in parts for array in (part.labels, *part.sides)])
+    return np.concatenate([array for part in parts for array in (part.y, *part.sides)])
 
 
 def logarithmic(splits: DatasetSplits, chosen: Sequence[str]) -> Task:

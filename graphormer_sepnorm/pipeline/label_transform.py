@@ -33,7 +33,7 @@ def choose_logarithms(data: MoleculeDataModule) -> tuple[list[str], str]:
     if not (parts := numbers_of_table(splits)):
         return [], ""
     targets, described = len(task.targets), data.numbers.described
-    labels = np.concatenate([part.labels for part in parts]).astype(np.float64)[described]
+    labels = np.concatenate([part.y for part in parts]).astype(np.float64)[described]
     lowest = np.fmin.reduce(known_values(splits))
     above = [name for name, least in zip(task.targets, lowest, strict=True) if least >= 0]
     task = logarithmic(splits, above)
