@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -63,6 +63,29 @@ MOST_NEIGHBORS = 20
 SAMPLE, MOST_SAMPLED = "sample", 32
 # In standard deviations of the training labels, or of a probability: more than rounding.
 _MOVED = 1e-3
+
+
+@torch.inference_mode()
+def outputs_of(
+    networks: Sequence[Graphormer],
+    batches: Iterable[GraphBatch],
+    task: Task,
+    mean: np.ndarray,
+    std: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what each network makes of the graphs of some batches.
+
+    Its values, float64 ``[K, n, T]``, see `Task.values_of`, and [CLS], float32 ``[K, n, C]``.
+    """
+    width = networks[0].config.width if networks else 0
+    values = [np.empty((len(networks), 0, len(mean)))]
+    tokens = [np.empty((len(networks), 0, width), np.float32)]
+    for batch in batches if networks else ():
+        encoded = [network.encode(batch) for network in networks]
+        outputs = [n.read_out(*of, batch) for n, of in zip(networks, encoded, strict=True)]
+        values.append(np.stack([task.values_of(of, mean, std) for of in outputs]))
+        tokens.append(np.stack([token.float().cpu().numpy() for token, _ in encoded]))
+    return np.concatenate(values, axis=1), np.concatenate(tokens, axis=1)
 
 
 class Predictor:
@@ -429,17 +452,10 @@ class Predictor:
         collate = Collator(store, self.vocabulary)
         return lambda indices: collate(indices).to(self.device)
 
-    @torch.inference_mode()
     def _values(self, graphs: PackedGraphs) -> tuple[np.ndarray, np.ndarray]:
-        """Values of each network, ``[networks, graphs, targets]``, and [CLS], ``[.., .., C]``."""
+        """See `outputs_of`."""
         batch = self.collator(graphs)(range(len(graphs)))
-        values, tokens = [], []
-        for network in self.networks:
-            token, atoms = network.encode(batch)
-            outputs = network.read_out(token, atoms, batch)
-            values.append(self.task.values_of(outputs, self._mean, self._std))
-            tokens.append(token.float().cpu().numpy())
-        return np.stack(values), np.stack(tokens)
+        return outputs_of(self.networks, [batch], self.task, self._mean, self._std)
 
     def sample(self, smiles: Sequence[str]) -> list[dict[str, Any]]:
         """Return the predictions of a few training molecules, to be stored with the model."""
