@@ -100,14 +100,12 @@ class Featurizer:
         """Return the graph of one molecule; DataError: it has none."""
         return self._pack([self.prepare(molecule)])[0]
 
-    def featurize_many(
-        self, molecules: Sequence[Chem.Mol]
-    ) -> tuple[PackedGraphs | None, list[str]]:
+    def featurize_many(self, molecules: Sequence[Chem.Mol]) -> tuple[PackedGraphs, list[str]]:
         """Return the graphs of molecules, many times faster than one by one.
 
         Returns:
-            The graphs of those that have one, in their order, or None; and for each molecule the
-            reason why it has none, or the empty string.
+            The graphs of those that have one, in their order; and for each molecule the reason why
+            it has none, or the empty string.
         """
         prepared, reasons = [], []
         for molecule in molecules:
@@ -116,10 +114,10 @@ class Featurizer:
                 reasons.append("")
             except DataError as error:
                 reasons.append(str(error))
-        return self._pack(prepared) if prepared else None, reasons
+        return self._pack(prepared), reasons
 
     def _pack(self, molecules: Sequence[Chem.Mol]) -> PackedGraphs:
-        """Return the graphs of prepared molecules, at least one."""
+        """Return the graphs of prepared molecules."""
         records = read_records(molecules, self.needs_rings)
         rows = self._rows(molecules, records)
         first_atom, first_bond = (_starts(n) for n in (records.num_atoms, records.num_bonds))

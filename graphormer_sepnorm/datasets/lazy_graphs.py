@@ -159,13 +159,12 @@ class LazyGraphs(MadeGraphs):
         """
         parsed = [parse_text(text) for text in self.texts[some]]
         molecules = [one.molecule for one in parsed if one.molecule is not None]
-        graphs, reasons = None, [one.reason * (one.molecule is None) for one in parsed]
-        if len(molecules) == len(parsed):
-            graphs, reasons = self._featurizer.featurize_many(molecules)
+        graphs, reasons = self._featurizer.featurize_many(molecules)
+        if len(molecules) < len(parsed):
+            reasons = [one.reason for one in parsed]
         for index, reason in enumerate(reasons, start=some.start):
             if reason:
                 raise DataError(f"graph {index}: {reason}")
-        assert graphs is not None  # there is a molecule, and each has a graph
         return replace(
             graphs,
             targets=self.y[some],

@@ -38,7 +38,6 @@ from graphormer_sepnorm.inference.checkpoint import (
     networks_of,
     read_checkpoint,
 )
-from graphormer_sepnorm.inference.limits import BATCH_SIZE, MAX_ATOMS
 from graphormer_sepnorm.inference.molecule_reader import MoleculeReader
 from graphormer_sepnorm.inference.predictions import (
     Embeddings,
@@ -46,6 +45,7 @@ from graphormer_sepnorm.inference.predictions import (
     estimate_uncertainty,
     scattered,
 )
+from graphormer_sepnorm.inference.table_job import BATCH_SIZE, MAX_ATOMS
 from graphormer_sepnorm.runs.directory import find_checkpoint
 from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 from graphormer_sepnorm.values import is_number, is_whole
@@ -67,17 +67,14 @@ _MOVED = 1e-3
 
 @torch.inference_mode()
 def outputs_of(
-    networks: Sequence[Graphormer],
-    batches: Iterable[GraphBatch],
-    task: Task,
-    mean: np.ndarray,
-    std: np.ndarray,
+    networks: Sequence[Graphormer], batches: Iterable[GraphBatch], facts: dict[str, Any]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return what each network makes of the graphs of some batches.
+    """Return what each network of a checkpoint with these facts makes of the graphs of batches.
 
     Its values, float64 ``[K, n, T]``, see `Task.values_of`, and [CLS], float32 ``[K, n, C]``.
     """
-    width = networks[0].config.width if networks else 0
+    task, width = Task.from_plain(facts["task"]), networks[0].config.width if networks else 0
+    mean, std = np.asarray(facts["target_mean"]), np.asarray(facts["target_std"])
     values = [np.empty((len(networks), 0, len(mean)))]
     tokens = [np.empty((len(networks), 0, width), np.float32)]
     for batch in batches if networks else ():
@@ -130,7 +127,6 @@ class Predictor:
         self.reader = MoleculeReader(self.facts, self.vocabulary, refuse_new_elements)
         self.extra_inputs = ExtraInputs.of_facts(self.facts)
         compute_descriptors([], self.extra_inputs.descriptors)  # or this RDKit lacks one
-        self._mean = np.asarray(self.facts["target_mean"])
         self._std = np.asarray(self.facts["target_std"])
         self.blend: Blend | None = None
         if BLEND in checkpoint:
@@ -335,16 +331,11 @@ class Predictor:
             for number in np.arange(len(graphs)).repeat(packed.num_atoms)[new].tolist():
                 errors[number] = "not understood by this model: an atom's first code is new to it"
                 values[:, number] = np.nan
-        return Predictions(
-            (),
-            self.task.in_units(values.mean(axis=0)),
-            tuple(errors),
-            ("",) * len(graphs),
-            self.task.targets,
-            self.task.widths_in_units(values.mean(axis=0), values.std(axis=0, ddof=1))
-            if len(values) > 1
-            else None,
-        )
+        mean, spread, nothing = values.mean(axis=0), None, ("",) * len(graphs)
+        if len(values) > 1:
+            spread = self.task.widths_in_units(mean, values.std(axis=0, ddof=1))
+        found = self.task.in_units(mean)
+        return Predictions((), found, tuple(errors), nothing, self.task.targets, spread)
 
     def embed(
         self,
@@ -455,7 +446,7 @@ class Predictor:
     def _values(self, graphs: PackedGraphs) -> tuple[np.ndarray, np.ndarray]:
         """See `outputs_of`."""
         batch = self.collator(graphs)(range(len(graphs)))
-        return outputs_of(self.networks, [batch], self.task, self._mean, self._std)
+        return outputs_of(self.networks, [batch], self.facts)
 
     def sample(self, smiles: Sequence[str]) -> list[dict[str, Any]]:
         """Return the predictions of a few training molecules, to be stored with the model."""

@@ -171,14 +171,13 @@ def of_networks(
 
     Not by Lightning's loop: it would log a validation, and ask all processes for their part.
     """
-    mean, std = (np.asarray(module.facts[f"target_{name}"]) for name in ("mean", "std"))
     loader = make_loader(
         data.store, module.vocabulary, in_order(data.store, indices, data.eval_batch_size)
     )
     batches = (batch.to(module.device) for batch in loader)
     networks = networks_of(module) if networks is None else networks
-    values, tokens = outputs_of(networks, batches, module.task, mean, std)
-    return values.reshape(len(networks), len(indices), len(mean)), tokens
+    values, tokens = outputs_of(networks, batches, module.facts)
+    return values.reshape(len(networks), len(indices), values.shape[2]), tokens
 
 
 def networks_of(module: GraphormerModule) -> list[Graphormer]:

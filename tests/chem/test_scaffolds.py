@@ -9,11 +9,7 @@ from hypothesis import strategies as st
 from rdkit import Chem
 
 from graphormer_sepnorm.chem.molecules import parse_smiles
-from graphormer_sepnorm.chem.scaffolds import (
-    fragment_smiles,
-    fragments_of,
-    murcko_scaffold,
-)
+from graphormer_sepnorm.chem.scaffolds import fragment_smiles, fragments_of, murcko_scaffold
 from graphormer_sepnorm.datasets.splitting import scaffold_split
 
 EIGHTY = (0.8, 0.1, 0.1)
