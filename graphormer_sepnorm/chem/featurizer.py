@@ -9,7 +9,7 @@ from rdkit import Chem
 
 from graphormer_sepnorm.chem.records import Records, read_records
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs, no_numbers
+from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
 
 OTHER = "other"
 _MOST_RECORDS = 10_000
@@ -100,14 +100,12 @@ class Featurizer:
         """Return the graph of one molecule; DataError: it has none."""
         return self._pack([self.prepare(molecule)])[0]
 
-    def featurize_many(
-        self, molecules: Sequence[Chem.Mol]
-    ) -> tuple[PackedGraphs | None, list[str]]:
+    def featurize_many(self, molecules: Sequence[Chem.Mol]) -> tuple[PackedGraphs, list[str]]:
         """Return the graphs of molecules, many times faster than one by one.
 
         Returns:
-            The graphs of those that have one, in their order, or None; and for each molecule the
-            reason why it has none, or the empty string.
+            The graphs of those that have one, in their order; and for each molecule the reason why
+            it has none, or the empty string.
         """
         prepared, reasons = [], []
         for molecule in molecules:
@@ -116,10 +114,10 @@ class Featurizer:
                 reasons.append("")
             except DataError as error:
                 reasons.append(str(error))
-        return self._pack(prepared) if prepared else None, reasons
+        return self._pack(prepared), reasons
 
     def _pack(self, molecules: Sequence[Chem.Mol]) -> PackedGraphs:
-        """Return the graphs of prepared molecules, at least one."""
+        """Return the graphs of prepared molecules."""
         records = read_records(molecules, self.needs_rings)
         rows = self._rows(molecules, records)
         first_atom, first_bond = (_starts(n) for n in (records.num_atoms, records.num_bonds))
@@ -134,10 +132,6 @@ class Featurizer:
             # Each bond in both directions, one after the other.
             edge_index=np.ascontiguousarray(directed.reshape(-1, 2).T),
             bond_codes=kinds[records.bond_kind, : len(self.bond_tables)].repeat(2, axis=0),
-            targets=no_numbers(len(molecules)),
-            weights=np.ones(len(molecules), dtype=np.float32),
-            extra=no_numbers(len(molecules)),
-            bounds=no_numbers(len(molecules)),
         )
         self.add_surroundings(molecules, graphs, records.in_ring)
         return graphs

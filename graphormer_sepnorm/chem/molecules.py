@@ -192,6 +192,11 @@ def parse_molblock(text: str) -> ParsedMolecule:
     )
 
 
+def parse_text(text: str) -> ParsedMolecule:
+    """Read a SMILES, an InChI or a mol block: what a data set holds of a molecule."""
+    return parse_molblock(text) if "M  END" in text else parse_smiles(text)
+
+
 def count_pieces(molecule: Chem.Mol) -> int:
     """Return how many molecules there are without a bond between them, as in a salt."""
     return len(Chem.GetMolFrags(molecule))

@@ -32,12 +32,7 @@ from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.files import plain
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.extra_inputs import standardization
-from graphormer_sepnorm.graphs.loading import (
-    EpochBatches,
-    in_order,
-    make_loader,
-    make_number_loader,
-)
+from graphormer_sepnorm.graphs.loading import EpochBatches, in_order, make_loader
 from graphormer_sepnorm.graphs.store import STRUCTURE_VERSION, GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.tables.reader import Layout
@@ -179,7 +174,7 @@ class MoleculeDataModule(LightningDataModule):
             )
             if self._given or not own:
                 check_labels(store.targets, splits)
-            self._store = store
+            self._store = store.learned(splits.task) if splits.task.shifts else store
         return self._store
 
     @property
@@ -268,7 +263,10 @@ class MoleculeDataModule(LightningDataModule):
         """
         options = self.batch_size, self.seed, self._position, *self._processes()
         order = EpochBatches(self.indices("train"), *options)
-        return make_number_loader(self.store, order) if self.numbers_only else self._loader(order)
+        if not self.numbers_only:
+            return self._loader(order)
+        graphs: Any = range(self.store.num_graphs)
+        return DataLoader(graphs, batch_sampler=order, collate_fn=np.asarray)
 
     def _processes(self) -> tuple[int, int]:
         """Number of this process, and how many there are."""

@@ -1,47 +1,112 @@
-"""Graphs that are made from text when they are asked for, and data sets of molecules in memory."""
+"""Graphs that are made when they are asked for, many at once: of text, and of raw files.
+
+They are needed once, when the graph store is built; later starts find the store and make none.
+"""
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch_geometric.data import Data
 
 from graphormer_sepnorm.chem.descriptors import compute_descriptors
 from graphormer_sepnorm.chem.features import get_featurizer
 from graphormer_sepnorm.chem.featurizer import Featurizer
 from graphormer_sepnorm.chem.molecules import (
     RDKIT_VERSION,
-    ParsedMolecule,
     canonical_smiles,
     parse_smiles,
+    parse_text,
 )
 from graphormer_sepnorm.chem.standardize import standardized
-from graphormer_sepnorm.datasets import raw_graphs
 from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import StatusLine
-from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_numbers
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.process import cores, in_processes
 
 _VERSION = 3  # changes whenever the same texts come to other graphs than before
 _MANY = 2000  # molecules whose descriptors are worth several processes
+AT_ONCE = 512  # graphs made together
 Made = TypeVar("Made")
 
 
-class LazyGraphs(raw_graphs.MadeGraphs):
+class MadeGraphs(Sequence[Data]):
+    """A sequence of PyG ``Data`` objects."""
+
+    def make(self, some: slice) -> PackedGraphs:
+        """Make some of the graphs; at least one."""
+        raise NotImplementedError
+
+    def __getitem__(self, index: Any, /) -> Any:
+        at = range(len(self))[index]
+        block = self.make(slice(at, at + 1))
+        graph = block[0]
+        return Data(
+            x=torch.from_numpy(graph.atom_codes),
+            edge_index=torch.from_numpy(graph.edge_index),
+            edge_attr=torch.from_numpy(graph.bond_codes),
+            y=torch.from_numpy(block.targets[0]),
+            weight=torch.from_numpy(block.weights),
+        )
+
+    def packed(self) -> Iterator[PackedGraphs]:
+        """Give all graphs in order, many at once: for the graph store."""
+        for start in range(0, len(self), AT_ONCE):
+            yield self.make(slice(start, start + AT_ONCE))
+
+
+class RawGraphs(MadeGraphs):
+    """The graphs of some indices, in this order, of the raw files of a published data set."""
+
+    def __init__(
+        self, read: Callable[[], PackedGraphs], indices: Sequence[int] | np.ndarray
+    ) -> None:
+        self._read, self._indices = read, np.asarray(indices, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def make(self, some: slice) -> PackedGraphs:
+        """Read some of the graphs."""
+        return self._read().take(self._indices[some])
+
+
+class SmilesOfGraphs(Sequence[str]):
+    """The SMILES of each graph, as far as its codes allow, written when it is asked for.
+
+    The featurizer of the codes knows the way back. A SMILES is empty where codes make no molecule.
+    """
+
+    def __init__(self, graphs: MadeGraphs, featurizer: str) -> None:
+        self._graphs, self._smiles_of = graphs, get_featurizer(featurizer).smiles_of
+        self._written = cache(self._write)
+
+    def __len__(self) -> int:
+        return len(self._graphs)
+
+    def __getitem__(self, index: Any, /) -> Any:
+        at = range(len(self))[index]
+        return self._written(at) if isinstance(at, int) else [self._written(one) for one in at]
+
+    def _write(self, at: int) -> str:
+        return self._smiles_of(self._graphs.make(slice(at, at + 1))[0])
+
+
+class LazyGraphs(MadeGraphs):
     """Graphs of molecules, made anew whenever they are asked for.
 
     Attributes:
-        texts: The molecules, one text each: SMILES, or what else `parse` reads.
+        texts: The molecules, one text each, see `parse_text`.
         y: float32 ``[n, targets]``; nan = missing.
         weights: float32 ``[n]``, of each graph in the training loss; 1 where none are given.
 
@@ -57,50 +122,32 @@ class LazyGraphs(raw_graphs.MadeGraphs):
         targets: np.ndarray,
         featurizer: Featurizer,
         weights: np.ndarray | None = None,
-        parse: Callable[[str], ParsedMolecule] = parse_smiles,
         descriptors: Sequence[str] = (),
         columns: np.ndarray | None = None,
         bounds: np.ndarray | None = None,
     ) -> None:
-        self.texts = texts
-        targets = np.asarray(targets, np.float32)
-        self.y = torch.from_numpy(targets if targets.ndim == 2 else targets[:, None])
-        self.weights = torch.ones(len(texts)) if weights is None else torch.tensor(weights).float()
-        self._featurizer, self._parse, self._descriptors = featurizer, parse, tuple(descriptors)
-        none = no_numbers(len(texts))
-        self._columns = none if columns is None else np.asarray(columns, np.float32)
-        self._bounds = none if bounds is None else np.asarray(bounds, np.float32)
+        self.texts, self._featurizer, self._descriptors = texts, featurizer, tuple(descriptors)
+        self.y = np.asarray(targets, np.float32)
+        none = np.empty((len(texts), 0))
+        given = np.ones(len(texts)) if weights is None else weights
+        given = given, none if columns is None else columns, none if bounds is None else bounds
+        self.weights, self._columns, self._bounds = (np.asarray(of, np.float32) for of in given)
 
     def __len__(self) -> int:
         return len(self.texts)
-
-    @property
-    def labels(self) -> np.ndarray:
-        """Labels, float32 ``[n, T]``; nan = missing."""
-        return self.y.numpy()
 
     @property
     def sides(self) -> list[np.ndarray]:
         """What missing labels are at least, and at most, ``[n, T]`` each; none: there are none."""
         return np.split(self._bounds, 2, axis=1) if self._bounds.shape[1] else []
 
-    def relabeled(self, change: Callable[[np.ndarray], np.ndarray]) -> LazyGraphs:
-        """Return them with other labels, and bounds of labels, by a function of ``[n, T]``."""
-        changed = copy.copy(self)
-        changed.y = torch.from_numpy(np.asarray(change(self.labels), np.float32))
-        if self.sides:
-            changed._bounds = np.hstack([change(side) for side in self.sides]).astype(np.float32)
-        return changed
-
     def packed(self) -> Iterator[PackedGraphs]:
         """Make all graphs in order, with their extra inputs, many at once: for the store."""
         if not self._descriptors:
             yield from super().packed()
             return
-        size = raw_graphs.AT_ONCE
-        chunks = [self.texts[start : start + size] for start in range(0, len(self), size)]
-        compute = partial(_descriptors_of, parse=self._parse, names=self._descriptors)
-        with closing(in_chunks(compute, chunks)) as computed:
+        compute = partial(_descriptors_of, names=self._descriptors)
+        with closing(in_chunks(compute, self.texts, AT_ONCE)) as computed:
             for block, descriptors in zip(super().packed(), computed, strict=True):
                 yield replace(block, extra=np.hstack([descriptors, block.extra]))
 
@@ -110,19 +157,18 @@ class LazyGraphs(raw_graphs.MadeGraphs):
         Raises:
             DataError: A text is no molecule, though it was one when the data set was loaded.
         """
-        parsed = [self._parse(text) for text in self.texts[some]]
+        parsed = [parse_text(text) for text in self.texts[some]]
         molecules = [one.molecule for one in parsed if one.molecule is not None]
-        graphs, reasons = None, [one.reason * (one.molecule is None) for one in parsed]
-        if len(molecules) == len(parsed):
-            graphs, reasons = self._featurizer.featurize_many(molecules)
+        graphs, reasons = self._featurizer.featurize_many(molecules)
+        if len(molecules) < len(parsed):
+            reasons = [one.reason for one in parsed]
         for index, reason in enumerate(reasons, start=some.start):
             if reason:
                 raise DataError(f"graph {index}: {reason}")
-        assert graphs is not None  # there is a molecule, and each has a graph
         return replace(
             graphs,
-            targets=self.y[some].numpy(),
-            weights=self.weights[some].numpy(),
+            targets=self.y[some],
+            weights=self.weights[some],
             extra=self._columns[some],
             bounds=self._bounds[some],
         )
@@ -131,30 +177,30 @@ class LazyGraphs(raw_graphs.MadeGraphs):
         """Hash all that the graphs, and what stands beside each, are made of."""
         digest = hashlib.sha256(json.dumps([_VERSION, RDKIT_VERSION, self._descriptors]).encode())
         digest.update("\0".join(self.texts).encode("utf-8", "surrogateescape"))
-        for array in (self.y.numpy(), self.weights.numpy(), self._columns, self._bounds):
+        for array in (self.y, self.weights, self._columns, self._bounds):
             digest.update(f"{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
 
-def _descriptors_of(
-    texts: Sequence[str], parse: Callable[[str], ParsedMolecule], names: Sequence[str]
-) -> np.ndarray:
+def _descriptors_of(texts: Sequence[str], names: Sequence[str]) -> np.ndarray:
     """Return the descriptors of some molecules; runs in any process."""
-    return compute_descriptors([parse(text).molecule for text in texts], names)
+    return compute_descriptors([parse_text(text).molecule for text in texts], names)
 
 
 def in_chunks(
     function: Callable[[Sequence[str]], Made],
-    chunks: Sequence[Sequence[str]],
+    texts: Sequence[str],
+    size: int,
     done: int = 0,
     total: int | None = None,
 ) -> Generator[Made, None, None]:
-    """Give what a function makes of each chunk of molecules, showing how far that is.
+    """Give what a function makes of `size` molecules at a time, showing how far that is.
 
-    All cores compute where there are many; so it is one of a module. The chunks are a part of
-    `total` molecules, of which others are `done`; None: they are all.
+    All cores compute where there are many; so it is one of a module. These are a part of `total`
+    molecules, of which others are `done`; None: they are all.
     """
-    total, line = total or sum(map(len, chunks)), StatusLine()
+    total, line = total or len(texts), StatusLine()
+    chunks = [texts[start : start + size] for start in range(0, len(texts), size)]
     try:
         with in_processes(function, chunks, cores() if total >= _MANY else 1) as computed:
             for chunk, made in zip(chunks, computed, strict=True):
@@ -190,12 +236,10 @@ def load_arrays(
     There are n `smiles`, those of `read_texts` after the same `steps`, and as many `canonical`
     ones, `labels` ``[n, targets]`` (nan = missing) and `weights` in the training loss.
     """
-    chosen_by = ~validation, validation, np.zeros_like(validation)
-    rows = {name: np.flatnonzero(one) for name, one in zip(SPLITS, chosen_by, strict=True)}
-    texts: dict[str, Sequence[str]] = {
-        name: [smiles[int(row)] for row in chosen] for name, chosen in rows.items()
-    }
-    make = get_featurizer(featurizer)
+    make, nobody = get_featurizer(featurizer), np.zeros_like(validation)
+    chosen_by = ~validation, validation, nobody
+    rows = {n: np.flatnonzero(of).tolist() for n, of in zip(SPLITS, chosen_by, strict=True)}
+    texts = {name: [smiles[row] for row in chosen] for name, chosen in rows.items()}
     parts = [
         LazyGraphs(texts[name], labels[chosen], make, None if weights is None else weights[chosen])
         for name, chosen in rows.items()
@@ -203,11 +247,9 @@ def load_arrays(
     return DatasetSplits(
         "arrays",
         *parts,
-        smiles=texts,
+        smiles=dict(texts),
         # Folds of an ensemble are by chance, but a molecule stays in one.
-        groups={
-            name: [("", canonical[int(row)]) for row in chosen] for name, chosen in rows.items()
-        },
+        groups={name: [("", canonical[row]) for row in chosen] for name, chosen in rows.items()},
         task=task,
         fingerprint=fingerprint_of(parts, feature_version, task),
         feature_version=feature_version,

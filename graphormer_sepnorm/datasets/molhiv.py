@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 from torch_geometric.data import download_url, extract_zip
 
-from graphormer_sepnorm.datasets.raw_graphs import RawGraphs
+from graphormer_sepnorm.datasets.lazy_graphs import RawGraphs
 from graphormer_sepnorm.datasets.sources import readable, require_files
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_numbers
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.task import Task
 
 URL = "https://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download/hiv.zip"
@@ -127,9 +127,6 @@ def read_graphs(folder: Path, molecules: int) -> PackedGraphs:
         edge_index=np.ascontiguousarray(both.T),
         bond_codes=bonds.repeat(2, axis=0),
         targets=labels.astype(np.float32)[:, None],
-        weights=np.ones(molecules, np.float32),
-        extra=no_numbers(molecules),
-        bounds=no_numbers(molecules),
     )
 
 

@@ -119,9 +119,8 @@ def _features(smiles: list[str], folder: Path) -> tuple[np.ndarray, np.ndarray]:
                 part, file = slice(start, start + _PART), folder / f"{start}.npz"
                 found = _stored(file)
                 if found is None:
-                    some = smiles[part]
-                    chunks = [some[at : at + _CHUNK] for at in range(0, len(some), _CHUNK)]
-                    with closing(in_chunks(_of_chunk, chunks, start, len(smiles))) as computed:
+                    progress = start, len(smiles)
+                    with closing(in_chunks(_of_chunk, smiles[part], _CHUNK, *progress)) as computed:
                         found = tuple(map(np.concatenate, zip(*computed, strict=True)))
                     with replacing(file) as partial, partial.open("wb") as stream:
                         np.savez_compressed(stream, descriptors=found[0], counts=found[1])

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphormer_sepnorm.chem.scaffolds import split_by_scaffold
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import shortened
@@ -69,6 +68,29 @@ def random_split(
     return _in_order([_hash(molecule, seed) for molecule in molecules], fractions)
 
 
+def scaffold_split(scaffolds: Sequence[str], fractions: tuple[float, float, float]) -> Parts:
+    """Split molecules by their scaffolds, in shares that add up to 1.
+
+    From the most frequent scaffold to the rarest, each goes to the training set if it still fits
+    there, else to the validation set, else to the test set (the procedure of MoleculeNet, Wu et al.
+    2018, arXiv 1703.00564). Scaffolds of equal frequency come in the order of a hash of their
+    SMILES: rare ones are spread by chance and not by the alphabet.
+    """
+    members, (first, second) = _members(scaffolds), map(int, _ends(len(scaffolds), fractions))
+    room, parts = (first, second - first, len(scaffolds)), ([], [], [])
+
+    def order(scaffold: str) -> tuple[int, str]:
+        return -len(members[scaffold]), hashlib.sha256(scaffold.encode()).hexdigest()
+
+    for scaffold in sorted(members, key=order):
+        group = members[scaffold]
+        part = next(
+            part for part, most in zip(parts, room, strict=True) if len(part) + len(group) <= most
+        )
+        part += group
+    return _sorted(parts)
+
+
 def fold_split(groups: Sequence[str], folds: int, fold: int, seed: int) -> Parts:
     """Split by folds: each row is in the test split of exactly one of them, see `assign_folds`.
 
@@ -117,7 +139,7 @@ def split_rows(
             )
         parts = fold_split(groups, config.folds, config.fold, config.split_seed)
     elif split == "scaffold":
-        parts = split_by_scaffold(groups, config.split_fractions)
+        parts = scaffold_split(groups, config.split_fractions)
     elif split == "time":
         parts = _in_order(times_of(config, rows), config.split_fractions)
     else:
@@ -175,15 +197,24 @@ def time_folds(times: Sequence[float], folds: int) -> np.ndarray:
 def _in_order(keys: Sequence[Any], fractions: tuple[float, float, float]) -> Parts:
     """Split in the order of some keys, equal ones together; see `random_split`."""
     members = _members(keys)
-    # Exact arithmetic: 0.7 + 0.1 as floating-point numbers times n falls short of an integer.
-    train, validation, _ = (Fraction(share).limit_denominator() for share in fractions)
-    ends = [train * len(keys), (train + validation) * len(keys)]
+    ends = _ends(len(keys), fractions)
     parts: tuple[list[int], list[int], list[int]] = ([], [], [])
     before = 0
     for key in sorted(members):
         middle = before + Fraction(len(members[key]), 2)
         parts[sum(middle > end for end in ends)].extend(members[key])
         before += len(members[key])
+    return _sorted(parts)
+
+
+def _ends(count: int, fractions: tuple[float, float, float]) -> tuple[Fraction, Fraction]:
+    """Return where training and validation split end among so many molecules."""
+    # Exact arithmetic: 0.7 + 0.1 as floating-point numbers times n falls short of an integer.
+    train, validation, _ = (Fraction(share).limit_denominator() for share in fractions)
+    return train * count, (train + validation) * count
+
+
+def _sorted(parts: Iterable[list[int]]) -> Parts:
     first, second, third = (np.array(sorted(part), dtype=np.int64) for part in parts)
     return first, second, third
 

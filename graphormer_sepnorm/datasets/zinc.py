@@ -24,12 +24,12 @@ import torch
 from torch._utils import _rebuild_tensor_v2 as rebuild_tensor
 from torch_geometric.datasets import ZINC
 
-from graphormer_sepnorm.datasets.raw_graphs import RawGraphs, SmilesOfGraphs
+from graphormer_sepnorm.datasets.lazy_graphs import RawGraphs, SmilesOfGraphs
 from graphormer_sepnorm.datasets.sources import readable, require_files
 from graphormer_sepnorm.datasets.splits import SPLITS as SPLIT_NAMES
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.files import read_json, write_json
-from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, no_numbers
+from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.task import Task
 
 SPLITS = ("train", "val", "test")
@@ -185,7 +185,4 @@ def _packed(molecules: Sequence[dict[str, Any]]) -> PackedGraphs:
         edge_index=np.concatenate(ends, axis=1),
         bond_codes=np.concatenate(codes).astype(np.int64),
         targets=np.stack(labels).astype(np.float32).reshape(len(molecules), 1),
-        weights=np.ones(len(molecules), np.float32),
-        extra=no_numbers(len(molecules)),
-        bounds=no_numbers(len(molecules)),
     )

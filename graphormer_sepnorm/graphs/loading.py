@@ -151,12 +151,6 @@ def in_order(
     ]
 
 
-def make_number_loader(store: GraphStore, batches: Sampler[list[int]]) -> DataLoader:
-    """Return a loader of the numbers of the graphs of each batch, int64 ``[B]``, and no more."""
-    graphs: Any = range(store.num_graphs)
-    return DataLoader(graphs, batch_sampler=batches, collate_fn=np.asarray)
-
-
 def make_loader(
     store: GraphStore,
     vocabulary: GraphVocabulary,

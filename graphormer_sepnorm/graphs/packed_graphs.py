@@ -13,6 +13,7 @@ from graphormer_sepnorm.errors import DataError
 _BLOCK_PAIRS = 300_000  # pairs of atoms worked on at once: enough to vectorize, small in memory
 _LARGEST = float(np.finfo(np.float32).max)  # a larger weight would be stored as infinity
 _Widths = tuple[int, int, int]  # numbers of atom features, bond features and targets
+_NONE: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +46,8 @@ class PackedGraphs:
         atom_codes: int64 ``[sum n, F]``.
         edge_index: int64 ``[2, sum E]``, source and target, numbered within their graph.
         bond_codes: int64 ``[sum E, K]``.
-        targets: float32 ``[G, T]``; nan = missing.
-        weights: float32 ``[G]``, of each graph in the training loss.
+        targets: float32 ``[G, T]``; nan = missing. Not given: ``[G, 0]``, as the two below.
+        weights: float32 ``[G]``, of each graph in the training loss; 1 where they are not given.
         extra: float32 ``[G, D]``, numbers beside each graph (`ExtraInputs`); nan = missing.
         bounds: float32 ``[G, 2 T]``, of missing targets what is known of them: T values that they
             are at least, then T that they are at most; nan = unknown. ``[G, 0]``: none is known.
@@ -57,10 +58,17 @@ class PackedGraphs:
     atom_codes: np.ndarray
     edge_index: np.ndarray
     bond_codes: np.ndarray
-    targets: np.ndarray
-    weights: np.ndarray
-    extra: np.ndarray
-    bounds: np.ndarray
+    targets: np.ndarray = _NONE
+    weights: np.ndarray = _NONE
+    extra: np.ndarray = _NONE
+    bounds: np.ndarray = _NONE
+
+    def __post_init__(self) -> None:
+        graphs = len(self.num_atoms)
+        for name in ("targets", "weights", "extra", "bounds"):
+            if getattr(self, name) is None:
+                shape = (graphs,) if name == "weights" else (graphs, 0)
+                object.__setattr__(self, name, np.ones(shape, np.float32))
 
     @classmethod
     def concatenate(cls, parts: Sequence[PackedGraphs]) -> PackedGraphs:
@@ -166,14 +174,7 @@ def _packed(group: list[tuple[MolecularGraph, np.ndarray, float]]) -> PackedGrap
         bond_codes=np.concatenate([graph.bond_codes for graph in graphs]),
         targets=np.stack(targets),
         weights=np.array(weights, dtype=np.float32),
-        extra=no_numbers(len(graphs)),
-        bounds=no_numbers(len(graphs)),
     )
-
-
-def no_numbers(graphs: int) -> np.ndarray:
-    """Return `PackedGraphs.extra` or `bounds` of so many graphs that have none."""
-    return np.empty((graphs, 0), dtype=np.float32)
 
 
 def checked_graph(data: Any, where: str) -> tuple[MolecularGraph, np.ndarray, float]:

@@ -14,7 +14,7 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import cannot_be_written, read_json, sha256_of
 from graphormer_sepnorm.graphs.packed_graphs import packed_blocks
 from graphormer_sepnorm.graphs.structure import UNREACHABLE_DISTANCE, PairTypes
+from graphormer_sepnorm.graphs.task import Task
 
 log = logging.getLogger(__name__)
 
@@ -113,6 +114,13 @@ class GraphStore:
         for i in indices:
             occurs[self.pair_type[self.first_pair[i] : self.first_pair[i + 1]]] = True
         return occurs
+
+    def learned(self, task: Task) -> GraphStore:
+        """Return the same graphs with targets and bounds in units as they are learned."""
+        sides = np.split(self.bounds, 2, axis=1) if self.bounds.shape[1] else []
+        bounds = np.hstack([self.bounds[:, :0], *map(task.as_learned, sides)])
+        targets = task.as_learned(self.targets).astype(np.float32)
+        return replace(self, targets=targets, bounds=bounds.astype(np.float32))
 
     @classmethod
     def from_graphs(cls, graphs: Iterable[Any], max_path_length: int) -> GraphStore:

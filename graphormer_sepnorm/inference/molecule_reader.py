@@ -12,9 +12,9 @@ from graphormer_sepnorm.chem.featurizer import CodeTable, Featurizer
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, count_pieces
 from graphormer_sepnorm.chem.standardize import standardized
 from graphormer_sepnorm.errors import CheckpointError
-from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs, packed_blocks
+from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
-from graphormer_sepnorm.inference.limits import MAX_ATOMS
+from graphormer_sepnorm.inference.table_job import MAX_ATOMS
 
 
 class Featurized(NamedTuple):
@@ -109,11 +109,6 @@ class MoleculeReader:
         for place, reason in zip(places, reasons, strict=True):
             errors[place] = reason
         places = [place for place in places if not errors[place]]
-        if graphs is None:
-            none = np.zeros((1, len(self.featurizer.atom_tables)), np.int64)
-            bonds = np.zeros((0, len(self.featurizer.bond_tables)), np.int64)
-            graph = MolecularGraph(none, np.zeros((2, 0), np.int64), bonds)
-            graphs = next(packed_blocks([graph])).take(np.empty(0, np.int64))
         new = self._with_unseen_codes(graphs)
         for number, place in enumerate(places):
             molecule: Any = molecules[place].molecule

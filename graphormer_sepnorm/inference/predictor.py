@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -38,7 +38,6 @@ from graphormer_sepnorm.inference.checkpoint import (
     networks_of,
     read_checkpoint,
 )
-from graphormer_sepnorm.inference.limits import BATCH_SIZE, MAX_ATOMS
 from graphormer_sepnorm.inference.molecule_reader import MoleculeReader
 from graphormer_sepnorm.inference.predictions import (
     Embeddings,
@@ -46,6 +45,7 @@ from graphormer_sepnorm.inference.predictions import (
     estimate_uncertainty,
     scattered,
 )
+from graphormer_sepnorm.inference.table_job import BATCH_SIZE, MAX_ATOMS
 from graphormer_sepnorm.runs.directory import find_checkpoint
 from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 from graphormer_sepnorm.values import is_number, is_whole
@@ -63,6 +63,26 @@ MOST_NEIGHBORS = 20
 SAMPLE, MOST_SAMPLED = "sample", 32
 # In standard deviations of the training labels, or of a probability: more than rounding.
 _MOVED = 1e-3
+
+
+@torch.inference_mode()
+def outputs_of(
+    networks: Sequence[Graphormer], batches: Iterable[GraphBatch], facts: dict[str, Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what each network of a checkpoint with these facts makes of the graphs of batches.
+
+    Its values, float64 ``[K, n, T]``, see `Task.values_of`, and [CLS], float32 ``[K, n, C]``.
+    """
+    task, width = Task.from_plain(facts["task"]), networks[0].config.width if networks else 0
+    mean, std = np.asarray(facts["target_mean"]), np.asarray(facts["target_std"])
+    values = [np.empty((len(networks), 0, len(mean)))]
+    tokens = [np.empty((len(networks), 0, width), np.float32)]
+    for batch in batches if networks else ():
+        encoded = [network.encode(batch) for network in networks]
+        outputs = [n.read_out(*of, batch) for n, of in zip(networks, encoded, strict=True)]
+        values.append(np.stack([task.values_of(of, mean, std) for of in outputs]))
+        tokens.append(np.stack([token.float().cpu().numpy() for token, _ in encoded]))
+    return np.concatenate(values, axis=1), np.concatenate(tokens, axis=1)
 
 
 class Predictor:
@@ -109,7 +129,6 @@ class Predictor:
         self.reader = MoleculeReader(self.facts, self.vocabulary, refuse_new_elements)
         self.extra_inputs = ExtraInputs.of_facts(self.facts)
         compute_descriptors([], self.extra_inputs.descriptors)  # or this RDKit lacks one
-        self._mean = np.asarray(self.facts["target_mean"])
         self._std = np.asarray(self.facts["target_std"])
         self.blend: Blend | None = None
         if BLEND in checkpoint:
@@ -314,16 +333,11 @@ class Predictor:
             for number in np.arange(len(graphs)).repeat(packed.num_atoms)[new].tolist():
                 errors[number] = "not understood by this model: an atom's first code is new to it"
                 values[:, number] = np.nan
-        return Predictions(
-            (),
-            self.task.in_units(values.mean(axis=0)),
-            tuple(errors),
-            ("",) * len(graphs),
-            self.task.targets,
-            self.task.widths_in_units(values.mean(axis=0), values.std(axis=0, ddof=1))
-            if len(values) > 1
-            else None,
-        )
+        mean, spread, nothing = values.mean(axis=0), None, ("",) * len(graphs)
+        if len(values) > 1:
+            spread = self.task.widths_in_units(mean, values.std(axis=0, ddof=1))
+        found = self.task.in_units(mean)
+        return Predictions((), found, tuple(errors), nothing, self.task.targets, spread)
 
     def embed(
         self,
@@ -431,17 +445,10 @@ class Predictor:
         collate = Collator(store, self.vocabulary)
         return lambda indices: collate(indices).to(self.device)
 
-    @torch.inference_mode()
     def _values(self, graphs: PackedGraphs) -> tuple[np.ndarray, np.ndarray]:
-        """Values of each network, ``[networks, graphs, targets]``, and [CLS], ``[.., .., C]``."""
+        """See `outputs_of`."""
         batch = self.collator(graphs)(range(len(graphs)))
-        values, tokens = [], []
-        for network in self.networks:
-            token, atoms = network.encode(batch)
-            outputs = network.read_out(token, atoms, batch)
-            values.append(self.task.values_of(outputs, self._mean, self._std))
-            tokens.append(token.float().cpu().numpy())
-        return np.stack(values), np.stack(tokens)
+        return outputs_of(self.networks, [batch], self.facts)
 
     def sample(self, smiles: Sequence[str]) -> list[dict[str, Any]]:
         """Return the predictions of a few training molecules, to be stored with the model."""

@@ -21,13 +21,15 @@ from graphormer_sepnorm.files import (
     sha256_of,
     write_json,
 )
-from graphormer_sepnorm.inference.limits import BATCH_SIZE, MAX_ATOMS
 from graphormer_sepnorm.tables.opening import format_of, open_table
 from graphormer_sepnorm.tables.reader import Layout, TableReader
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.inference.evaluation import Evaluation
 
+# Where the user says nothing: molecules computed at once, and their largest number of atoms, as
+# memory grows with its square.
+BATCH_SIZE, MAX_ATOMS = 128, 500
 _ENDS_BYTES = 1 << 20
 # What reasons of a kind have in common.
 _KINDS = ("not a valid molecule", "empty", "too large", "not understood", "no atoms")

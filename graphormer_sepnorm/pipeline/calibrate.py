@@ -17,7 +17,7 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.inference.checkpoint import CONFIDENCE, KEY
 from graphormer_sepnorm.inference.predictor import LEVEL, SAMPLE, Predictor
-from graphormer_sepnorm.pipeline.predicted import Outcome, Predicted, tokens_of
+from graphormer_sepnorm.pipeline.predicted import Outcome, Predicted, of_networks
 from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.uncertainty.calibration import Calibration
 from graphormer_sepnorm.uncertainty.conformal import LEVELS, limits_of
@@ -59,7 +59,7 @@ def calibrate(
     inputs, distance = None, None
     if test is not None:
         if uncertainty.tokens is not None:
-            distance = uncertainty.tokens.of(tokens_of(module, data, test.indices))
+            distance = uncertainty.tokens.of(of_networks(module, data, test.indices)[1])
         inputs = test.inputs._replace(
             fingerprints=_fingerprints(data, test.indices), distance=distance
         )
@@ -108,7 +108,7 @@ def _measured(
     if module.has_network and module.model.config.reads_graph_token:
         some = stored[sampled(len(stored), MOST_TOKENS)]
         by_fold = () if folds is None else (data.numbers.dealt[some], unseen.folds)
-        both = (tokens_of(module, data, indices) for indices in (some, unseen.indices))
+        both = (of_networks(module, data, of)[1] for of in (some, unseen.indices))
         tokens, distance = TokenDistance.fit(*both, *by_fold)
     learned = np.union1d(data.numbers.described, unseen.indices)
     sides = data.sides(learned).swapaxes(0, 1)

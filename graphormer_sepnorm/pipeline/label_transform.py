@@ -8,8 +8,8 @@ from scipy.stats import skew
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.logarithms import (
     known_values,
-    logarithmic,
     numbers_of_table,
+    with_logarithms,
 )
 from graphormer_sepnorm.formatting import four_digits
 
@@ -33,10 +33,10 @@ def choose_logarithms(data: MoleculeDataModule) -> tuple[list[str], str]:
     if not (parts := numbers_of_table(splits)):
         return [], ""
     targets, described = len(task.targets), data.numbers.described
-    labels = np.concatenate([part.labels for part in parts]).astype(np.float64)[described]
-    lowest = np.fmin.reduce(known_values(splits))
+    labels = np.concatenate([part.y for part in parts]).astype(np.float64)[described]
+    lowest = np.fmin.reduce(known_values(parts))
     above = [name for name, least in zip(task.targets, lowest, strict=True) if least >= 0]
-    task = logarithmic(splits, above)
+    task = with_logarithms(splits, above).task
     learned = task.as_learned(labels)
     candidates = [
         target

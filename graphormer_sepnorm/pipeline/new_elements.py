@@ -18,16 +18,19 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.formatting import listed
 
 
-def new_elements(data: MoleculeDataModule, split: str, known: Sequence[int]) -> dict[int, str]:
+def new_elements(
+    data: MoleculeDataModule, split: str, known: Sequence[int], fine_tuned: bool
+) -> tuple[dict[int, str], str]:
     """Find the molecules of a split that have an element that did not occur in training.
 
     `known` are the codes of those that did. Returns the elements by the molecule's index in its
-    split, as ``B, Se`` (with `zinc-1` the atom types); empty for graphs that are not made from
-    SMILES, which no prediction is asked for.
+    split, as ``B, Se`` (with `zinc-1` the atom types), and a line on how many these are; both are
+    empty where there are none, and for graphs that are not made from SMILES, which no prediction is
+    asked for.
     """
     indices = data.indices(split)
     if data.splits.featurizer is None or not len(indices):
-        return {}
+        return {}, ""
     codes = data.store.atom_codes_of(indices)[:, 0]
     new = np.flatnonzero(~np.isin(codes, known))
     molecules = np.arange(len(indices)).repeat(data.store.num_atoms(indices))[new]
@@ -36,15 +39,12 @@ def new_elements(data: MoleculeDataModule, split: str, known: Sequence[int]) -> 
     found: dict[int, set[str]] = defaultdict(set)
     for molecule, code in zip(molecules.tolist(), codes[new].tolist(), strict=True):
         found[molecule].add(featurizer.label_of(values[min(code, len(values) - 1)]))
-    return {molecule: ", ".join(sorted(elements)) for molecule, elements in found.items()}
-
-
-def in_words(found: dict[int, str], split: str, of: int, fine_tuned: bool) -> str:
-    """Say how many molecules `new_elements` has found among `of`."""
-    elements = sorted({element for one in found.values() for element in one.split(", ")})
+    if not found:
+        return {}, ""
     have = "molecules has" if len(found) == 1 else "molecules have"
-    then = ", or a warning where pre-training had them" if fine_tuned else ""
-    return (
-        f"{len(found):,} of {of:,} {split} {have} elements that training lacks "
-        f"({listed(elements, most=6)}), for which predict.py gives no value{then}"
+    line = (
+        f"{len(found):,} of {len(indices):,} {split} {have} elements that training lacks "
+        f"({listed(sorted(set().union(*found.values())), most=6)}), for which predict.py gives no "
+        f"value{', or a warning where pre-training had them' if fine_tuned else ''}"
     )
+    return {molecule: ", ".join(sorted(elements)) for molecule, elements in found.items()}, line

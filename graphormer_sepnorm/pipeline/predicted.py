@@ -5,18 +5,15 @@ n molecules · K networks · T targets. Real units, or probabilities of class 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.loading import in_order, make_loader
-from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.inference.predictor import Predictor, outputs_of
 from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.runs.directory import RunDirectory
@@ -139,10 +136,10 @@ def out_of_sample(module: GraphormerModule, data: MoleculeDataModule) -> Predict
     that they were trained on and that does not weigh 0, each molecule by the member whose fold it
     is in.
     """
-    networks = _networks(module)
+    networks = networks_of(module)
     if data.member_folds is None:
         indices = data.indices("validation")
-        each = predict_networks(module, data, indices)
+        each, _ = of_networks(module, data, indices, networks)
         nothing = None if networks else np.full(each.shape[1:], np.nan)
         return Predicted.of_networks(indices, each, nothing)
     trained_on = data.numbers.described
@@ -150,7 +147,7 @@ def out_of_sample(module: GraphormerModule, data: MoleculeDataModule) -> Predict
     folds = data.numbers.dealt[np.isin(trained_on, indices)]
     values = np.full((len(indices), len(module.task.targets)), np.nan)
     for fold, network in enumerate(networks):
-        values[folds == fold] = _values(module, data, indices[folds == fold], network)
+        [values[folds == fold]], _ = of_networks(module, data, indices[folds == fold], [network])
     return Predicted.of_networks(indices, values[None][: len(networks)], values, folds)
 
 
@@ -160,55 +157,32 @@ def on_split(
     """Return predictions for a split that was evaluated: the values `evaluated`, and by network."""
     indices = data.indices(split)
     alone = module.has_network and not module.members
-    networks = evaluated[None] if alone else predict_networks(module, data, indices)
+    networks = evaluated[None] if alone else of_networks(module, data, indices)[0]
     return Predicted.of_networks(indices, networks, evaluated)
 
 
-def predict_networks(
-    module: GraphormerModule, data: MoleculeDataModule, indices: np.ndarray
-) -> np.ndarray:
-    """Return what each network of a model predicts for molecules, ``[K, n, T]``."""
-    each = [_values(module, data, indices, network) for network in _networks(module)]
-    return np.reshape(each, (len(each), len(indices), len(module.task.targets)))
+def of_networks(
+    module: GraphormerModule,
+    data: MoleculeDataModule,
+    indices: np.ndarray,
+    networks: Sequence[Graphormer] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return `outputs_of` some networks, None: all of a model, for molecules.
+
+    Not by Lightning's loop: it would log a validation, and ask all processes for their part.
+    """
+    loader = make_loader(
+        data.store, module.vocabulary, in_order(data.store, indices, data.eval_batch_size)
+    )
+    batches = (batch.to(module.device) for batch in loader)
+    networks = networks_of(module) if networks is None else networks
+    values, tokens = outputs_of(networks, batches, module.facts)
+    return values.reshape(len(networks), len(indices), values.shape[2]), tokens
 
 
-@torch.inference_mode()
-def tokens_of(
-    module: GraphormerModule, data: MoleculeDataModule, indices: np.ndarray
-) -> np.ndarray:
-    """Return [CLS] of molecules in each network of a model, float32 ``[K, n, C]``."""
-    networks = _networks(module)
-    parts = [np.empty((len(networks), 0, module.model.config.width), np.float32)]
-    batches = in_order(data.store, indices, data.eval_batch_size)
-    for batch in make_loader(data.store, module.vocabulary, batches):
-        given = batch.to(module.device)
-        tokens = [network.encode(given)[0].float().cpu().numpy() for network in networks]
-        parts.append(np.stack(tokens))
-    return np.concatenate(parts, axis=1)
-
-
-def _networks(module: GraphormerModule) -> list[Graphormer]:
+def networks_of(module: GraphormerModule) -> list[Graphormer]:
+    """Return the networks of a model, ready to predict; none of one without networks."""
     module.eval()
     if not module.has_network:
         return []
     return [network.to(module.device).eval() for network in (module.model, *module.members)]
-
-
-@torch.inference_mode()
-def _values(
-    module: GraphormerModule,
-    data: MoleculeDataModule,
-    indices: np.ndarray,
-    network: Callable[[GraphBatch], Tensor],
-) -> np.ndarray:
-    """Predict by one network, float64 ``[n, T]``.
-
-    Not by Lightning's loop: it would log a validation, and ask all processes for their part.
-    """
-    mean, std = (np.asarray(module.facts[f"target_{name}"]) for name in ("mean", "std"))
-    batches = in_order(data.store, indices, data.eval_batch_size)
-    parts = [
-        module.task.values_of(network(batch.to(module.device)), mean, std)
-        for batch in make_loader(data.store, module.vocabulary, batches)
-    ]
-    return np.concatenate([np.empty((0, len(mean))), *parts])

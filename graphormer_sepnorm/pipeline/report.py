@@ -21,7 +21,6 @@ from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.predictor import LEVEL
 from graphormer_sepnorm.metrics import LAST, Metric, metrics_of
-from graphormer_sepnorm.pipeline.new_elements import in_words as in_words_of_elements
 from graphormer_sepnorm.pipeline.new_elements import new_elements
 from graphormer_sepnorm.pipeline.predicted import Outcome
 from graphormer_sepnorm.process import command
@@ -39,13 +38,8 @@ def report_data(data: MoleculeDataModule, run: RunDirectory, fine_tuned: bool) -
     report = data.splits.report
     assert report is not None
     known = data.fit_vocabulary().atoms.seen[0]
-    found = {split: new_elements(data, split, known) for split in SPLITS[1:]}
-    lines = [
-        in_words_of_elements(molecules, split, len(data.indices(split)), fine_tuned)
-        for split, molecules in found.items()
-        if molecules
-    ]
-    lines += data.missing_inputs()
+    found = (new_elements(data, split, known, fine_tuned)[1] for split in SPLITS[1:])
+    lines = [*filter(None, found), *data.missing_inputs()]
     report = dataclasses.replace(report, warnings=(*lines, *report.warnings))
     write_json(run.data_report_file, report.to_plain())
     report.write_splits(run.splits_file)
@@ -227,11 +221,8 @@ def elements_unseen(
     By their positions in the split; the line is empty where there are none.
     """
     training = module.facts.get("training_summary") or {}
-    found = new_elements(data, split, training.get("elements", module.vocabulary.atoms.seen[0]))
-    if not found:
-        return found, ""
-    fine_tuned = bool(module.facts.get("from_pretrained"))
-    return found, in_words_of_elements(found, split, len(data.indices(split)), fine_tuned)
+    known = training.get("elements", module.vocabulary.atoms.seen[0])
+    return new_elements(data, split, known, bool(module.facts.get("from_pretrained")))
 
 
 def prediction_columns(

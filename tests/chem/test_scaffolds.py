@@ -9,12 +9,8 @@ from hypothesis import strategies as st
 from rdkit import Chem
 
 from graphormer_sepnorm.chem.molecules import parse_smiles
-from graphormer_sepnorm.chem.scaffolds import (
-    fragment_smiles,
-    fragments_of,
-    murcko_scaffold,
-    split_by_scaffold,
-)
+from graphormer_sepnorm.chem.scaffolds import fragment_smiles, fragments_of, murcko_scaffold
+from graphormer_sepnorm.datasets.splitting import scaffold_split
 
 EIGHTY = (0.8, 0.1, 0.1)
 
@@ -44,7 +40,7 @@ def test_murcko_scaffold(smiles, scaffold):
     st.randoms(),
 )
 def test_partition_by_scaffold(scaffolds, fractions, shuffler: random.Random):
-    splits = split_by_scaffold(scaffolds, fractions)
+    splits = scaffold_split(scaffolds, fractions)
     assert sorted(np.concatenate(splits).tolist()) == list(range(len(scaffolds)))
     kinds = [{scaffolds[position] for position in split} for split in splits]
     assert sum(len(kind) for kind in kinds) == len(set(scaffolds))
@@ -52,7 +48,7 @@ def test_partition_by_scaffold(scaffolds, fractions, shuffler: random.Random):
     # The order of the molecules does not matter.
     shuffled = list(scaffolds)
     shuffler.shuffle(shuffled)
-    for one, other in zip(splits, split_by_scaffold(shuffled, fractions), strict=True):
+    for one, other in zip(splits, scaffold_split(shuffled, fractions), strict=True):
         assert sorted(scaffolds[i] for i in one) == sorted(shuffled[i] for i in other)
 
 
@@ -60,16 +56,16 @@ def test_equally_frequent_scaffolds_keep_their_places():
     """Another order of ties would be another split of everybody's table, under the same name."""
     single = ["c1ccccc1", "C1CCCCC1", "c1ccncc1", "C1CCNC1", "c1ccoc1"]
     single += ["c1ccsc1", "C1CC1", "C1COCCN1", "c1c[nH]cn1", "c1ccc2ccccc2c1"]
-    splits = split_by_scaffold(single, (0.6, 0.2, 0.2))
+    splits = scaffold_split(single, (0.6, 0.2, 0.2))
     assert [split.tolist() for split in splits] == [[0, 3, 4, 5, 6, 8], [1, 2], [7, 9]]
 
 
 def test_shares_are_exact():
     # 0.7 * 10 + 0.1 * 10 in floating point is 7.999...
-    splits = split_by_scaffold([str(number) for number in range(10)], (0.7, 0.1, 0.2))
+    splits = scaffold_split([str(number) for number in range(10)], (0.7, 0.1, 0.2))
     assert [len(split) for split in splits] == [7, 1, 2]
     # Of seven the first two sets have six: 6.3, rounded down once.
-    splits = split_by_scaffold([str(number) for number in range(7)], EIGHTY)
+    splits = scaffold_split([str(number) for number in range(7)], EIGHTY)
     assert [len(split) for split in splits] == [5, 1, 1]
 
 

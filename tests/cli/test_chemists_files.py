@@ -56,7 +56,7 @@ def test_a_cover_page_is_passed_over_and_the_row_of_the_header_can_be_named(
     assert [row["id"] for row in rows] == [str(n) for n in range(40)]
     assert all(row["pred_logSolubility"] for row in rows)
     path = workbook(tmp_path / "u.xlsx", About=[["read me"]], Data=data)
-    assert report_of(path, sheet="2", header_row=3).valid == 40
+    assert report_of(path, sheet="2", header_row=3).to_plain()["valid"] == 40
     status, rows, _ = predicted(capsys, "-i", path, "--sheet", "2", "--header_row", "3")
     assert (status, len(rows)) == (0, 40)
 
@@ -75,7 +75,7 @@ def test_inchi_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     written = [(Chem.MolToInchi(Chem.MolFromSmiles(s)), n) for n, s in enumerate(molecules())]
     table = write_csv(tmp_path / "u.csv", [["inchi", "y"], *written])
     report = report_of(table)
-    assert report.valid == 40
+    assert report.to_plain()["valid"] == 40
     smiles = {row.smiles for part in report.splits.values() for row in part}
     assert smiles == {Chem.CanonSmiles(Chem.MolToSmiles(Chem.MolFromInchi(s))) for s, _ in written}
 

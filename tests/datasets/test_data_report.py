@@ -99,8 +99,8 @@ def test_leakage_of_each_pair() -> None:
 
 def test_unremarkable_table(tmp_path: Path) -> None:
     report = reported(write_csv(tmp_path / "fine.csv", plain_rows()))
-    assert (report.valid, report.invalid) == (12, [])
-    assert report.atoms == (3, 5.75, 10)
+    assert (report.to_plain()["valid"], report.invalid) == (12, [])
+    assert report.to_plain()["atoms"] == (3, 5.75, 10)
     text = report_text(report)
     assert_fits(text)
     head = [line.split(maxsplit=1)[0] for line in text.split("\n\n")[0].splitlines()]

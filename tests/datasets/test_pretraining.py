@@ -50,7 +50,7 @@ def test_targets_are_standardized_descriptors(
     # What is no molecule and what is too large are left out.
     assert sum(len(part) for part in splits.parts.values()) == 150
     texts = [text for part in splits.parts.values() for text in part.texts]
-    targets = np.concatenate([part.y.numpy() for part in splits.parts.values()])
+    targets = np.concatenate([part.y for part in splits.parts.values()])
     assert np.nanmax(np.abs(targets)) <= CLIPPED + 1e-5
     at = splits.task.targets.index("MolWt")
     weights = np.array([Chem.Descriptors.MolWt(Chem.MolFromSmiles(text)) for text in texts])
@@ -89,7 +89,7 @@ def test_an_interrupted_computation_continues_after_the_stored_parts(
     resumed = load_pretraining(path, tmp_path)
     assert len(calls) == 6 + 4  # of 8 chunks 4 were in stored parts
     assert shown[-1] == "descriptors: 152 of 152 molecules"
-    np.testing.assert_array_equal(resumed.train.y.numpy(), plain.train.y.numpy())
+    np.testing.assert_array_equal(resumed.train.y, plain.train.y)
 
 
 @pytest.mark.parametrize("size", [0, -9])
@@ -101,7 +101,7 @@ def test_a_part_that_is_cut_short_is_made_again(
     for part in root.glob("pretraining/*/*.npz"):
         part.write_bytes(part.read_bytes()[:size])
     again = load_pretraining(path, root)
-    np.testing.assert_array_equal(again.train.y.numpy(), plain.train.y.numpy())
+    np.testing.assert_array_equal(again.train.y, plain.train.y)
 
 
 def test_too_few_molecules_are_refused(tmp_path: Path) -> None:

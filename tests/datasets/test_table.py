@@ -13,7 +13,7 @@ from rdkit import Chem
 from table_files import RINGS, SPLIT, everything, failure, load, plain_rows, report_of, write_csv
 
 from graphormer_sepnorm.chem.features import OF_SMILES, get_featurizer
-from graphormer_sepnorm.datasets import raw_graphs
+from graphormer_sepnorm.datasets import lazy_graphs
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
@@ -144,7 +144,7 @@ def test_of_separate_files_only_that_of_training_needs_weights(tmp_path: Path) -
 
 
 def test_many_graphs_are_made_with_what_stands_beside_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raw_graphs, "AT_ONCE", 5)
+    monkeypatch.setattr(lazy_graphs, "AT_ONCE", 5)
     random = np.random.default_rng(0)
     given = {"targets": (12, 2), "weights": 12, "columns": (12, 3), "bounds": (12, 4)}
     arrays = {name: random.random(shape).astype(np.float32) for name, shape in given.items()}
@@ -187,7 +187,7 @@ def test_each_bad_row_is_left_out_with_its_reason(bad_table: Path) -> None:
     splits = load(bad_table, weight_column="w", **SPLIT)
     report = report_of(splits)
     assert sorted(smiles for smiles, _ in everything(splits)) == sorted(RINGS)
-    assert (len(report.invalid), report.valid) == (len(BAD_ROWS), len(RINGS))
+    assert (len(report.invalid), report.to_plain()["valid"]) == (len(BAD_ROWS), len(RINGS))
     found = zip(report.invalid, BAD_ROWS.items(), strict=True)
     for n, (bad, (text, (kind, reason))) in enumerate(found):
         assert (bad.row, bad.line) == (len(RINGS) + 1 + n, len(RINGS) + 2 + n)
@@ -196,8 +196,8 @@ def test_each_bad_row_is_left_out_with_its_reason(bad_table: Path) -> None:
         assert bad.kind == kind
         assert reason in bad.reason
         assert "\n" not in bad.reason
-    assert sum(report.reasons.values()) == len(BAD_ROWS)
-    assert report.reasons["unreadable structure"] == 2
+    assert sum(report.to_plain()["reasons"].values()) == len(BAD_ROWS)
+    assert report.to_plain()["reasons"]["unreadable structure"] == 2
 
 
 def test_bad_rows_can_be_an_error(bad_table: Path) -> None:
@@ -226,7 +226,7 @@ def test_row_with_one_of_two_labels_is_used(tmp_path: Path) -> None:
     report = report_of(splits)
     assert [row.reason for row in report.invalid] == ["no label in any of the 2 target columns"]
     assert {"CC", "CN", "CCl"} < {smiles for smiles, _ in everything(splits)}
-    assert report.targets[1]["splits"]["train"]["labels"] == 1
+    assert report.to_plain()["targets"][1]["splits"]["train"]["labels"] == 1
     assert report.warnings == ("b has no label in the validation split",)
     path.write_text(path.read_text().replace("CC,,2,train", "CC,,2,test"))
     assert "b has no label in the training split: leave it out of" in failure(path, **options)
@@ -329,7 +329,7 @@ def test_moleculenet(moleculenet: Path) -> None:
     splits = load(moleculenet / "esol.csv")
     assert (splits.name, splits.task.targets) == ("esol", ("logSolubility",))
     assert sum(len(part) for part in splits.parts.values()) == 1128
-    labels = np.concatenate([part.y[:, 0].numpy() for part in splits.parts.values()])
+    labels = np.concatenate([part.y[:, 0] for part in splits.parts.values()])
     assert labels.mean(dtype=np.float64) == pytest.approx(-3.0501, abs=1e-4)
     report = report_of(splits)
     assert report.invalid == []

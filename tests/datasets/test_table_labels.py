@@ -38,11 +38,11 @@ def test_a_label_that_cannot_be_used_costs_only_itself(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "t.csv", rows, "smiles,a,b")
     splits = load(path, **BOTH)
     report = report_of(splits)
-    assert report.valid == 12
+    assert report.to_plain()["valid"] == 12
     np.testing.assert_array_equal(dict(everything(splits))[RINGS[3]], [0.5, np.nan])
     assert [(cell.row, cell.column) for cell in report.cells] == [(4, "b"), (6, "b"), (7, "b")]
     # Without any label the row is as it was.
-    assert report.reasons == {"unusable label": 1, "unreadable structure": 1}
+    assert report.to_plain()["reasons"] == {"unusable label": 1, "unreadable structure": 1}
     assert report.invalid[0].reason == "b is 'high': not a number, nor true or false"
     assert "3 of 'b', in rows that are used" in " ".join(report_text(report).split())
     report.write_invalid(tmp_path / "bad.csv")
@@ -98,7 +98,7 @@ def test_bounds_are_no_labels_and_go_with_their_graphs(tmp_path: Path) -> None:
     np.testing.assert_array_equal(packed.targets[:, 0], np.float32([0.1, nan, nan, 0.4]))
     np.testing.assert_array_equal(packed.bounds, [[nan] * 2, [2, nan], [nan, -1.5], [nan] * 2])
     report = report_of(splits)
-    assert report.sides == report.to_plain()["bounds"] == {"value": (3, 2)}
+    assert report.to_plain()["bounds"] == {"value": (3, 2)}
     text = " ".join(report_text(report).split())
     assert "bounds value 3 at least (>) and 2 at most (<): learned from one side, left out" in text
     data = MoleculeDataModule(table=str(path), root=str(tmp_path), **OF_COLUMN)
@@ -110,7 +110,7 @@ def test_bounds_are_no_labels_and_go_with_their_graphs(tmp_path: Path) -> None:
 def test_several_targets_have_their_own_bounds(tmp_path: Path) -> None:
     rows = [(smiles, n, f">{n}" if n % 3 else n) for n, smiles in enumerate(RINGS)]
     splits = load(write_csv(tmp_path / "a.csv", rows, "smiles,a,b"), **BOTH)
-    assert report_of(splits).sides == {"b": (8, 0)}
+    assert report_of(splits).to_plain()["bounds"] == {"b": (8, 0)}
     (packed,) = splits.train.packed()
     first = packed.targets[:, 0]
     np.testing.assert_array_equal(packed.bounds[:, 1], np.where(first % 3 == 0, np.nan, first))
@@ -186,7 +186,8 @@ def test_each_class_is_a_target_of_0_and_1(tmp_path: Path) -> None:
     assert splits.train.y.tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0], [0, 1, 0]]
     assert splits.test.y.tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
     report = report_of(splits)
-    assert [target["splits"]["train"]["positives"] for target in report.targets] == [1, 2, 1]
+    targets = report.to_plain()["targets"]
+    assert [target["splits"]["train"]["positives"] for target in targets] == [1, 2, 1]
     assert [row.reason for row in report.invalid] == ["no label in tier"] * 2
     values = [10, "2.0", 1, 2, *["10", 1, "02", "1.0"] * 2]  # in the order of numbers
     assert load(four_each(tmp_path, values, TIERS), **OPTIONS).task.classes == ("1", "2", "10")
@@ -201,7 +202,7 @@ def test_files_of_their_own_have_the_same_classes(tmp_path: Path) -> None:
     options = OPTIONS | {"split_column": None}
     splits = load(files[0], validation_table=files[1], test_table=files[2], **options)
     assert splits.task.classes == ("x", "y", "z")
-    found = [part.y[:3].argmax(dim=1).tolist() for part in splits.parts.values()]
+    found = [part.y[:3].argmax(axis=1).tolist() for part in splits.parts.values()]
     assert found == [[0, 1, 2], [2, 1, 0], [1, 2, 2]]
 
 

@@ -18,7 +18,7 @@ from torch_geometric.datasets import ZINC
 
 from graphormer_sepnorm.datasets import zinc
 from graphormer_sepnorm.datasets.catalog import load_dataset
-from graphormer_sepnorm.datasets.raw_graphs import RawGraphs, SmilesOfGraphs
+from graphormer_sepnorm.datasets.lazy_graphs import RawGraphs, SmilesOfGraphs
 from graphormer_sepnorm.datasets.zinc import _note
 from graphormer_sepnorm.files import sha256_of
 from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, packed_blocks

@@ -9,8 +9,8 @@ from reference.molecules import TIED, molecule
 from reference.structures import assert_same_stores
 
 from graphormer_sepnorm.chem.features import get_featurizer
-from graphormer_sepnorm.datasets import raw_graphs
-from graphormer_sepnorm.datasets.raw_graphs import RawGraphs
+from graphormer_sepnorm.datasets import lazy_graphs
+from graphormer_sepnorm.datasets.lazy_graphs import RawGraphs
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, packed_blocks
 from graphormer_sepnorm.graphs.store import GraphStore
@@ -29,7 +29,7 @@ def some_graphs():
 
 @pytest.mark.parametrize("at_once", [1, 2, 4, 100])
 def test_the_same_store(at_once, monkeypatch):
-    monkeypatch.setattr(raw_graphs, "AT_ONCE", at_once)
+    monkeypatch.setattr(lazy_graphs, "AT_ONCE", at_once)
     given = raw(some_graphs())
     assert_same_stores(GraphStore.from_graphs(given.packed(), 5), GraphStore.from_graphs(given, 5))
 

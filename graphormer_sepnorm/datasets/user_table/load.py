@@ -16,7 +16,6 @@ import numpy as np
 
 from graphormer_sepnorm.chem.descriptors import descriptor_names
 from graphormer_sepnorm.chem.features import OF_SMILES, get_featurizer
-from graphormer_sepnorm.chem.molecules import parse_molblock, parse_smiles
 from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs, fingerprint_of
 from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits
@@ -92,13 +91,11 @@ def load_table(config: DataConfig) -> DatasetSplits:
 
     def graphs(name: str) -> LazyGraphs:
         rows = parts[name]
-        in_records = tables.get(name, tables["train"]).columns.smiles is None
         return LazyGraphs(
             [row.text for row in rows],
             labels[name],
             get_featurizer(OF_SMILES),
             np.array([row.weight for row in rows]),
-            parse_molblock if in_records and not config.standardize else parse_smiles,
             descriptors,
             np.array([row.extra for row in rows], np.float32) if rows else None,
             bounds[name],

@@ -79,54 +79,6 @@ class DataReport:
         return [cell for table in self.tables.values() for cell in table.cells]
 
     @property
-    def valid(self) -> int:
-        """Number of rows that can be used."""
-        return sum(map(len, self.splits.values()))
-
-    @property
-    def reasons(self) -> dict[str, int]:
-        """How many rows cannot be used for each kind of reason, most frequent first."""
-        return dict(Counter(row.kind for row in self.invalid).most_common())
-
-    @property
-    def notes(self) -> list[str]:
-        """What was done to the rows, one line each."""
-        return [*dict.fromkeys(note for table in self.tables.values() for note in table.notes)]
-
-    @property
-    def atoms(self) -> tuple[int, float, int]:
-        """Smallest, mean and largest number of atoms of a molecule."""
-        atoms = [row.atoms for part in self.splits.values() for row in part]
-        return min(atoms), sum(atoms) / len(atoms), max(atoms)
-
-    @property
-    def targets(self) -> list[dict[str, Any]]:
-        """Of each target ``name`` and ``unit``, and a summary of its labels in each of ``splits``.
-
-        This is how many ``labels`` there are and how many are ``missing``, and ``mean``, ``std``,
-        ``min``, ``max`` and ``positives`` (those of class 1), None where there are none.
-        """
-        return [
-            {
-                "name": name,
-                "unit": unit,
-                "splits": {
-                    split: _summarized(of[:, at], self.task.kind)
-                    for split, of in self.labels.items()
-                },
-            }
-            for at, (name, unit) in enumerate(zip(self.task.targets, self.task.units, strict=True))
-        ]
-
-    @property
-    def sides(self) -> dict[str, tuple[int, int]]:
-        """Of targets with bounds, how many say at least (``>``), and how many at most (``<``)."""
-        known = ~np.isnan(np.concatenate(list(self.bounds.values())))
-        counts = known.sum(axis=0).reshape(2, -1).T.tolist()
-        found = zip(self.task.targets, counts, strict=False)  # there may be no bounds at all
-        return {target: (low, high) for target, (low, high) in found if low or high}
-
-    @property
     def _id_column(self) -> tuple[str, ...]:
         name = self.tables["train"].id_name
         return (free_name(name, _COLUMNS),) if name else ()
@@ -138,32 +90,50 @@ class DataReport:
     def to_plain(self) -> dict[str, Any]:
         """Return the report as dicts, lists, numbers and strings, for JSON.
 
-        Splits have their sizes here; `write_splits` has their rows.
+        Splits have their sizes here; `write_splits` has their rows. Of each target are told
+        ``labels``, ``missing``, ``mean``, ``std``, ``min``, ``max`` and ``positives`` (of class 1;
+        None where there are none) in each split. ``bounds`` has, of targets with bounds, how many
+        say at least (``>``), and how many at most (``<``).
         """
-        files = [*self.config.files.values()]
+        files, task = [*self.config.files.values()], self.task
+        valid = [row for part in self.splits.values() for row in part]
+        atoms = [row.atoms for row in valid]
+        known = ~np.isnan(np.concatenate(list(self.bounds.values())))
+        # There may be no bounds at all.
+        sides = zip(task.targets, known.sum(axis=0).reshape(2, -1).T.tolist(), strict=False)
         return {
             "name": self.name,
             "files": [*map(str, files)],
             "sha256": [*map(sha256_of, files)],
-            "kind": self.task.kind,
-            "one_of": self.task.one_of,
+            "kind": task.kind,
+            "one_of": task.one_of,
             "split": self.split,
             "splits": {name: len(part) for name, part in self.splits.items()},
-            "rows": self.valid + len(self.invalid),
-            "valid": self.valid,
-            "reasons": self.reasons,
+            "rows": len(valid) + len(self.invalid),
+            "valid": len(valid),
+            "reasons": dict(Counter(row.kind for row in self.invalid).most_common()),
             "invalid": [*map(dataclasses.asdict, self.invalid)],
             "cells": [*map(dataclasses.asdict, self.cells)],
-            "targets": self.targets,
+            "targets": [
+                {
+                    "name": name,
+                    "unit": unit,
+                    "splits": {
+                        split: _summarized(of[:, at], task.kind)
+                        for split, of in self.labels.items()
+                    },
+                }
+                for at, (name, unit) in enumerate(zip(task.targets, task.units, strict=True))
+            ],
             "words": {target: sorted(found) for target, found in self.words.items() if found},
-            "bounds": self.sides,
-            "duplicates": find_duplicates(self.splits, self.task.kind),
+            "bounds": {target: (low, high) for target, (low, high) in sides if low or high},
+            "duplicates": find_duplicates(self.splits, task.kind),
             "leakage": find_leakage(self.splits),
-            "atoms": self.atoms,
+            "atoms": (min(atoms), sum(atoms) / len(atoms), max(atoms)),
             "warnings": self.warnings,
             "id_name": self.tables["train"].id_name,
             "unread": self.tables["train"].unread,
-            "notes": self.notes,
+            "notes": [*dict.fromkeys(note for one in self.tables.values() for note in one.notes)],
         }
 
     def write_invalid(self, path: str | Path) -> None:
@@ -201,7 +171,7 @@ class DataReport:
 
 
 def _summarized(values: np.ndarray, kind: Kind) -> dict[str, Any]:
-    """Summarize the labels of a target in a split, ``[n]``, nan = missing; see `targets`."""
+    """Summarize the labels of a target in a split, ``[n]``, nan = missing; see `to_plain`."""
     known = values[~np.isnan(values)]
     statistics = {"mean": np.mean, "std": np.std, "min": np.min, "max": np.max}
     return {
@@ -276,9 +246,10 @@ def find_leakage(parts: Mapping[str, Sequence[ValidRow]]) -> list[dict[str, Any]
 
 def report_text(report: DataReport) -> str:
     """Return the report for people: at most about 30 lines of 80 columns."""
+    found = report.to_plain()
     lines = [
         line
-        for label, text in _entries(report)
+        for label, text in _entries(report, found)
         for line in textwrap.wrap(
             in_a_line(text),
             _WIDTH,
@@ -287,30 +258,29 @@ def report_text(report: DataReport) -> str:
             break_on_hyphens=False,
         )
     ]
-    return "\n".join([*lines, "", *_targets(report)])
+    return "\n".join([*lines, "", *_targets(report.task, found["targets"])])
 
 
-def _entries(report: DataReport) -> Iterator[tuple[str, str]]:
+def _entries(report: DataReport, found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Give what the report has above its table of labels: what it is about, and the text."""
-    train, invalid, cells = report.tables["train"], report.invalid, report.cells
-    several = len(report.tables) > 1
+    invalid, cells, several = report.invalid, report.cells, len(report.tables) > 1
 
     def first(row: InvalidRow) -> str:
         file = f"{Path(row.file).name}, " if several else ""
         return f"the first: {file}{row.place}: {shortened(row.reason, 160)}"
 
     files = ", ".join(path.name for path in report.config.files.values())
-    how_many = f"{report.valid:,} of" if invalid else "all"
-    yield "data", f"{files}: {how_many} {report.valid + len(invalid):,} rows can be used"
+    how_many = f"{found['valid']:,} of" if invalid else "all"
+    yield "data", f"{files}: {how_many} {found['rows']:,} rows can be used"
     if invalid:
-        reasons = ", ".join(f"{rows:,} {kind}" for kind, rows in report.reasons.items())
+        reasons = ", ".join(f"{rows:,} {kind}" for kind, rows in found["reasons"].items())
         yield "left out", f"{reasons}; {first(invalid[0])}"
-    yield from (("read", note) for note in report.notes)
-    if train.unread:
-        yield "not read", listed(train.unread)
-    sizes = ", ".join(f"{len(part):,} {_SPLIT_WORDS[name]}" for name, part in report.splits.items())
+    yield from (("read", note) for note in found["notes"])
+    if found["unread"]:
+        yield "not read", listed(found["unread"])
+    sizes = ", ".join(f"{size:,} {_SPLIT_WORDS[name]}" for name, size in found["splits"].items())
     yield "split", f"{report.split}: {sizes}"
-    low, mean, high = report.atoms
+    low, mean, high = found["atoms"]
     yield "atoms", f"{low} to {high} in a molecule, {mean:.1f} on average"
     if cells:
         counts = Counter(cell.column for cell in cells).most_common()
@@ -319,18 +289,18 @@ def _entries(report: DataReport) -> Iterator[tuple[str, str]]:
     words = sorted(set().union(*report.words.values()), key=parse_class)
     if words and report.task.kind == "binary":
         yield "classes", ", ".join(f"{word} is {parse_class(word):.0f}" for word in words)
-    if sides := report.sides:
+    if found["bounds"]:
         bounds = [
             f"{name} {low:,} at least (>) and {high:,} at most (<)"
-            for name, (low, high) in sides.items()
+            for name, (low, high) in found["bounds"].items()
         ]
         of = listed(bounds, most=2)
         yield "bounds", f"{of}: learned from one side, left out of all metrics, missing below"
-    yield "duplicates", _duplicates(report, several)
+    yield "duplicates", _duplicates(found["duplicates"], several)
     leaks, shared = (
         ", ".join(
             f"{leak[what]:,} in {' and '.join(map(_SPLIT_WORDS.__getitem__, leak['splits']))}"
-            for leak in find_leakage(report.splits)
+            for leak in found["leakage"]
             if leak[what]
         )
         for what in ("molecules", "scaffolds")
@@ -344,8 +314,7 @@ def _entries(report: DataReport) -> Iterator[tuple[str, str]]:
         yield "", f"and {len(report.warnings) - _WARNINGS} more warnings"
 
 
-def _duplicates(report: DataReport, several: bool) -> str:
-    found = find_duplicates(report.splits, report.task.kind)
+def _duplicates(found: dict[str, Any], several: bool) -> str:
     if not found["molecules"]:
         return "none"
     text = f"{count(found['molecules'], 'molecule')} in {found['rows']:,} rows"
@@ -357,13 +326,13 @@ def _duplicates(report: DataReport, several: bool) -> str:
     return f"{text}; the labels of {found['conflicting']:,} differ, for example of {example}"
 
 
-def _targets(report: DataReport) -> Iterator[str]:
+def _targets(task: Task, targets: Sequence[dict[str, Any]]) -> Iterator[str]:
     """One line for each split of the only target; of several, for each.
 
     Of several the labels of each split are counted; statistics are of those of training.
     """
-    titles, found = report.task.titles, [target["splits"] for target in report.targets]
-    alone, binary = len(found) == 1, report.task.kind == "binary"
+    titles, found = task.titles, [target["splits"] for target in targets]
+    alone, binary = len(found) == 1, task.kind == "binary"
     names = ("mean", "std", "min", "max") if alone else ("mean", "min", "max")
     statistics, names = (("positives", "mean"), ("class 1", "share")) if binary else (names, names)
     if alone:
