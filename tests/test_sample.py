@@ -75,7 +75,7 @@ def test_dataset_has_every_row_once(splits, rows):
     for name, part in splits.parts.items():
         assert len(splits.smiles[name]) == len(part)
         np.testing.assert_allclose(
-            part.y[:, 0].numpy(), [values[smiles] for smiles in splits.smiles[name]], rtol=1e-6
+            part.y[:, 0], [values[smiles] for smiles in splits.smiles[name]], rtol=1e-6
         )
         met += splits.smiles[name]
     assert sorted(met) == sorted(values)
