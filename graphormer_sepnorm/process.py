@@ -92,10 +92,13 @@ def name_and_version() -> str:
     return f"graphormer_sepnorm {__version__}"
 
 
+_RANKS = ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK", "JSM_NAMESPACE_RANK")
+
+
 def is_first_process() -> bool:
     """Whether this is the first of several training processes, or the only one."""
     # As torchrun, SLURM and Lightning say it; before Lightning is loaded.
-    ranks = (os.environ.get(name) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK"))
+    ranks = (os.environ.get(name) for name in _RANKS)
     return all(rank in (None, "", "0") for rank in ranks)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.formatting import StatusLine, listed
 from graphormer_sepnorm.graphs.task import Task
@@ -47,7 +47,7 @@ class Baseline:
 
 
 def baselines_of(
-    data: MoleculeDataModule, models: Collection[str] = tuple(NAMES)
+    data: MoleculeData, models: Collection[str] = tuple(NAMES)
 ) -> tuple[list[Baseline], str, Baselines | None]:
     """Return the baselines, or some of `NAMES`; shows on stderr how far it is.
 

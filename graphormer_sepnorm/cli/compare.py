@@ -333,11 +333,11 @@ def _prepare(plan: Plan, runs: list[RunSpec]) -> tuple[str, str]:
     Returns:
         Fingerprint of the data, and main metric.
     """
-    from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+    from graphormer_sepnorm.datasets.molecule_data import MoleculeData
     from graphormer_sepnorm.datasets.training_graphs import MemberFolds
-    from graphormer_sepnorm.training.fit import monitored_metric
+    from graphormer_sepnorm.training.decisions import monitored_metric
 
-    modules: dict[str, MoleculeDataModule] = {}
+    modules: dict[str, MoleculeData] = {}
     fingerprint = metric = ""
     for arm, run in zip(plan.arms, runs, strict=False):  # the first run of each arm
         config = run.config
@@ -346,7 +346,7 @@ def _prepare(plan: Plan, runs: list[RunSpec]) -> tuple[str, str]:
         length = config.model.max_path_length
         key = repr((replace(config.data, batch_size=2), length, folds))
         if key not in modules:
-            modules[key] = MoleculeDataModule(config.data, max_path_length=length)
+            modules[key] = MoleculeData(config.data, max_path_length=length)
             if folds:
                 modules[key].deal_members(MemberFolds(folds))
         data = modules[key]

@@ -33,7 +33,7 @@ def fit(words: list[str], verb: str = "fit") -> None:
     refuse_shape(request.config, request.typed)
     require_data(request)
     look_at_training(request.config)
-    silence_known_noise()
+    silence_known_noise("networks" in request.config.members)
     from graphormer_sepnorm.pipeline.fit import fit as train
 
     train(request.config, name=request.name, show=_show)

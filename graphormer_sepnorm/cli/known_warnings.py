@@ -36,11 +36,15 @@ _KNOWN_WARNINGS: list[tuple[str, type[Warning]]] = [
 ]
 
 
-def silence_known_noise() -> None:
-    """Hide known warnings and the notices of Lightning's logger; everything else stays visible."""
+def silence_known_noise(trains: bool = True) -> None:
+    """Hide known warnings and the notices of Lightning's logger; everything else stays visible.
+
+    `trains` is whether there are networks, for which Lightning, loaded for seconds, is needed.
+    """
     for message, category in _KNOWN_WARNINGS:
         warnings.filterwarnings("ignore", message=message, category=category)
-    import lightning.pytorch  # noqa: F401  (sets the levels of its loggers when it is imported)
+    if not trains:
+        return
 
     # INFO of Lightning is "GPU available: ...", "max_epochs reached" and tips for other products of
     # its makers (trainer/connectors/logger_connector, callback_connector); its warnings stay.

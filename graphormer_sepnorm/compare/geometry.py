@@ -44,7 +44,7 @@ from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
-    from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+    from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 
 OUTPUT = "output"
 # Uniformity holds the distances of all pairs, and there are a dozen clouds in a model.
@@ -272,7 +272,7 @@ def measured(
     )
 
 
-def geometry_of(run: RunDirectory, data: MoleculeDataModule) -> tuple[LayerGeometry, ...]:
+def geometry_of(run: RunDirectory, data: MoleculeData) -> tuple[LayerGeometry, ...]:
     """Measure the embeddings of the tested checkpoint of a run on the CPU, see `measured`.
 
     The result is stored in the directory of the run and taken from there the next time, also where

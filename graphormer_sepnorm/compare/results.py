@@ -27,7 +27,7 @@ from graphormer_sepnorm.compare.statistics import (
     norm_effects,
     verdict,
 )
-from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import read_json, typed, write_json
 from graphormer_sepnorm.graphs.task import Task
@@ -305,9 +305,9 @@ def collect(directory: Path, baseline: str | None = None) -> Results:
 
 def _measure(
     finished: Mapping[RunSpec, dict[str, Any]],
-) -> tuple[MoleculeDataModule, dict[RunSpec, tuple[LayerGeometry, ...]]]:
+) -> tuple[MoleculeData, dict[RunSpec, tuple[LayerGeometry, ...]]]:
     """Return the data of the first run, and the geometry of each finished one."""
-    loaded: dict[str, MoleculeDataModule] = {}
+    loaded: dict[str, MoleculeData] = {}
     found: dict[RunSpec, tuple[LayerGeometry, ...]] = {}
     for number, (run, summary) in enumerate(finished.items(), start=1):
         config = run.files.configuration()
@@ -315,7 +315,7 @@ def _measure(
         options = config["data"] | {"max_path_length": length, "num_workers": 0}
         key = json.dumps(options, sort_keys=True)  # most runs have the same
         if key not in loaded:
-            loaded[key] = MoleculeDataModule(**options)
+            loaded[key] = MoleculeData(**options)
         if loaded[key].splits.fingerprint != summary.get("dataset_fingerprint", ""):
             raise DataError(
                 f"{run.directory} was trained on other data, or another split, than are there now: "

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch_geometric.data import Data
 
 from graphormer_sepnorm.chem.descriptors import compute_descriptors
 from graphormer_sepnorm.chem.features import get_featurizer
@@ -40,7 +39,7 @@ AT_ONCE = 512  # graphs made together
 Made = TypeVar("Made")
 
 
-class MadeGraphs(Sequence[Data]):
+class MadeGraphs(Sequence[Any]):
     """A sequence of PyG ``Data`` objects."""
 
     def make(self, some: slice) -> PackedGraphs:
@@ -48,6 +47,8 @@ class MadeGraphs(Sequence[Data]):
         raise NotImplementedError
 
     def __getitem__(self, index: Any, /) -> Any:
+        from torch_geometric.data import Data  # whose import takes seconds, and a store needs none
+
         at = range(len(self))[index]
         block = self.make(slice(at, at + 1))
         graph = block[0]

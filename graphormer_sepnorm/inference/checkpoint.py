@@ -53,6 +53,8 @@ from graphormer_sepnorm.runs.directory import find_checkpoint
 FORMAT_VERSION = 3
 # Where a checkpoint has what this package needs, a `Blend` and an `Uncertainty`.
 KEY, BLEND, CONFIDENCE = "graphormer_sepnorm", "blend", "confidence"
+# The weights that training continues with, if those of the model are an average.
+TRAINED_WEIGHTS = "trained_weights"
 REQUIRED = (
     *("model", "task", "target_mean", "target_std", "vocabulary", "featurizer"),
     *("feature_version", "dataset", "dataset_fingerprint"),

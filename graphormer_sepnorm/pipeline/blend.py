@@ -15,11 +15,11 @@ import numpy as np
 
 from graphormer_sepnorm.baselines.evaluation import NAMES, baselines_of, shares
 from graphormer_sepnorm.compare.statistics import MeanDifference, jackknifed
-from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.pipeline.predicted import Outcome, Predicted
-from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.training.described import Described
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.baselines.blend import Blend
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def require_smiles(data: MoleculeDataModule, members: Collection[str]) -> None:
+def require_smiles(data: MoleculeData, members: Collection[str]) -> None:
     """Raise a ConfigError for members that cannot be made: trees take SMILES, and are evaluated."""
     if data.splits.smiles is None or data.splits.featurizer is None:
         raise ConfigError(
@@ -44,8 +44,8 @@ def require_smiles(data: MoleculeDataModule, members: Collection[str]) -> None:
 
 def add_baselines(
     outcome: Outcome,
-    module: GraphormerModule,
-    data: MoleculeDataModule,
+    module: Described,
+    data: MoleculeData,
     *,
     baselines: bool,
     members: Collection[str],
@@ -87,8 +87,8 @@ def add_baselines(
 
 def _blend(
     outcome: Outcome,
-    module: GraphormerModule,
-    data: MoleculeDataModule,
+    module: Described,
+    data: MoleculeData,
     fitted: Baselines,
     unseen: Predicted,
     members: Collection[str],

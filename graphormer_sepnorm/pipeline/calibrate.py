@@ -13,12 +13,12 @@ from scipy.sparse import csr_array
 
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
 from graphormer_sepnorm.chem.molecules import parse_smiles
-from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.inference.checkpoint import CONFIDENCE, KEY
 from graphormer_sepnorm.inference.predictor import LEVEL, SAMPLE, Predictor
 from graphormer_sepnorm.pipeline.predicted import Outcome, Predicted, of_networks
-from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.training.described import Described
 from graphormer_sepnorm.uncertainty.calibration import Calibration
 from graphormer_sepnorm.uncertainty.conformal import LEVELS, limits_of
 from graphormer_sepnorm.uncertainty.domain import (
@@ -41,8 +41,8 @@ MOST_UNSEEN = 10_000
 
 def calibrate(
     outcome: Outcome,
-    module: GraphormerModule,
-    data: MoleculeDataModule,
+    module: Described,
+    data: MoleculeData,
     keep: str,
     checkpoint: dict[str, Any],
 ) -> None:
@@ -85,9 +85,7 @@ def calibrate(
     write_json(outcome.run.uncertainty_file, record)
 
 
-def _measured(
-    module: GraphormerModule, data: MoleculeDataModule, unseen: Predicted, keep: str
-) -> Uncertainty:
+def _measured(module: Described, data: MoleculeData, unseen: Predicted, keep: str) -> Uncertainty:
     task, folds, report = module.task, data.member_folds, data.splits.report
     stored = data.numbers.weighed(data.numbers.described)
     stored = stored[sampled(len(stored), MOST_KEPT)]
@@ -130,14 +128,14 @@ def _measured(
     )
 
 
-def _fingerprints(data: MoleculeDataModule, indices: np.ndarray) -> csr_array:
+def _fingerprints(data: MoleculeData, indices: np.ndarray) -> csr_array:
     return morgan_counts([parse_smiles(text).molecule for text in data.splits.smiles_of(indices)])
 
 
 def _test(
     outcome: Outcome,
     uncertainty: Uncertainty,
-    data: MoleculeDataModule,
+    data: MoleculeData,
     inputs: Inputs,
     test: Predicted,
 ) -> None:

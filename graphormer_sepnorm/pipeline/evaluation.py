@@ -24,11 +24,12 @@ from graphormer_sepnorm.inference.checkpoint import (
     read_checkpoint,
 )
 from graphormer_sepnorm.pipeline.predicted import on_split
-from graphormer_sepnorm.pipeline.report import elements_unseen, prediction_columns
+from graphormer_sepnorm.pipeline.report import elements_unseen, of_split
 from graphormer_sepnorm.pipeline.resume import stored_model
 from graphormer_sepnorm.runs.directory import find_checkpoint
 from graphormer_sepnorm.tables.columns import is_word_for
-from graphormer_sepnorm.training.fit import explaining, interruptible, make_evaluator
+from graphormer_sepnorm.training.decisions import explaining, interruptible
+from graphormer_sepnorm.training.fit import make_evaluator
 from graphormer_sepnorm.training.module import GraphormerModule
 
 _ANOTHER_TABLE = (
@@ -130,7 +131,7 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
     same = data.splits.fingerprint == module.facts.get("dataset_fingerprint")
     another = data.table_options is not None and not same
     if predictions is not None:
-        _keep(predictions, prediction_columns(data, split, final, unseen))
+        _keep(predictions, of_split(data, split, final, unseen))
     text = [
         f"checkpoint  {file}",
         f"{split:<10}  {len(data.indices(split)):,} molecules of {data.splits.name}",

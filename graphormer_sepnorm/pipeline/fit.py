@@ -16,13 +16,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.fabric.utilities.rank_zero import rank_zero_only
-from lightning.pytorch import Trainer
-from lightning.pytorch.callbacks import LambdaCallback
 
-from graphormer_sepnorm.config import FitConfig, save_config
-from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.config import FitConfig, ModelConfig, save_config
 from graphormer_sepnorm.datasets.logarithms import AUTO
+from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.training_graphs import MemberFolds
 from graphormer_sepnorm.errors import DataError, Interrupted
@@ -38,10 +35,10 @@ from graphormer_sepnorm.pages.learning_curve import draw_learning_curve
 from graphormer_sepnorm.pipeline.blend import add_baselines, require_smiles
 from graphormer_sepnorm.pipeline.calibrate import calibrate
 from graphormer_sepnorm.pipeline.label_transform import choose_logarithms
-from graphormer_sepnorm.pipeline.members import evaluate_ensemble, members_of, train_members
 from graphormer_sepnorm.pipeline.predicted import Outcome, Predicted, on_split, out_of_sample
 from graphormer_sepnorm.pipeline.report import (
     elements_unseen,
+    of_split,
     prediction_columns,
     report_data,
     report_fit,
@@ -50,22 +47,19 @@ from graphormer_sepnorm.pipeline.resume import Resumed
 from graphormer_sepnorm.process import is_first_process, resuming
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.runs.locks import RunLock
-from graphormer_sepnorm.training.checkpoints import LastCheckpoint
-from graphormer_sepnorm.training.fit import (
+from graphormer_sepnorm.training.decisions import (
     Tested,
-    evaluate_best,
     explaining,
     interruptible,
-    make_evaluator,
     selection,
     settled_epochs,
-    training_trainer,
 )
-from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.training.described import Described
 
 # Tells processes that Lightning starts for other devices where the first one keeps the run.
 RUN_DIRECTORY = "GRAPHORMER_RUN_DIRECTORY"
 Show = Callable[[str], None]
+_PREDICTIONS = ("test_predictions", "validation_predictions")
 
 
 def fit(
@@ -121,11 +115,10 @@ class _Fit:
         config, seed = self.config, self.config.seed_everything
         torch.manual_seed(seed)
         effective = config if self.resumed is None else self.resumed.effective
-        self.module = GraphormerModule(effective.model, seed=seed)
+        self.trainer: Any = None
+        self.module, kind = self._model_and_data_of(effective.model)
         length = self.module.architecture.max_path_length  # a pre-trained network has its own
-        self.data = MoleculeDataModule(
-            effective.data, seed=seed, max_path_length=length, splits=self.splits
-        )
+        self.data = kind(effective.data, seed=seed, max_path_length=length, splits=self.splits)
         if config.ensemble > 1 and config.ensemble_by == "folds":
             self.data.deal_members(MemberFolds(config.ensemble))
         self.blended = {*config.members} != {"networks"}
@@ -139,6 +132,17 @@ class _Fit:
         own["trainer.max_epochs"] = settled_epochs(config.trainer, self.data)
         self.config = config.with_options(own)
         self.selected, self.shown = selection(self.config, self.data)
+
+    def _model_and_data_of(self, options: ModelConfig) -> tuple[Any, Any]:
+        """Return the model, untrained, and the class of its data."""
+        if "networks" not in self.config.members:  # nothing needs Lightning, loaded for seconds
+            described = Described()
+            described.plan_network(options)
+            return described, MoleculeData
+        from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+        from graphormer_sepnorm.training.module import GraphormerModule
+
+        return GraphormerModule(options, seed=self.config.seed_everything), MoleculeDataModule
 
     def run(self) -> Outcome | None:
         """Do all of it."""
@@ -160,7 +164,7 @@ class _Fit:
         """Make the directory of the run with its ``config.yaml``, in the first process only."""
         config, resumed, data = self.config, self.resumed, self.data
         wanted = self._wanted_directory()
-        if rank_zero_only.rank != 0 or not is_first_process():
+        if not is_first_process():
             return Path(os.environ.get(RUN_DIRECTORY, wanted))
         directory = wanted if resumed is not None else self.place.new(wanted)
         if resumed is None:
@@ -215,6 +219,10 @@ class _Fit:
 
     def _network(self) -> tuple[Tested, Predicted | None] | None:
         """Train one network and test its best checkpoint."""
+        from lightning.pytorch.callbacks import LambdaCallback
+
+        from graphormer_sepnorm.training.fit import evaluate_best, training_trainer
+
         resumed = self.resumed
         checkpoint = None if resumed is None else resumed.checkpoint
         self._first_step = 0 if resumed is None else resumed.step
@@ -249,12 +257,19 @@ class _Fit:
             tested = evaluate_best(*work, self.files, self.selected)
             return None if tested is None else (tested, None)
 
-    def _store_options(self, trainer: Trainer, *_: Any) -> None:
+    def _store_options(self, trainer: Any, *_: Any) -> None:
         if trainer.is_global_zero:
             self._save_config(self.files.path)
 
     def _ensemble(self) -> tuple[Tested, Predicted | None]:
         """Train the members, each in a process of its own, and test the mean of them."""
+        from graphormer_sepnorm.pipeline.members import (
+            evaluate_ensemble,
+            members_of,
+            train_members,
+        )
+        from graphormer_sepnorm.training.fit import make_evaluator
+
         self.trainer = make_evaluator(self.config.trainer, devices=1)
         members = members_of(self.files, self.config)
         if self.splits is None:
@@ -268,7 +283,6 @@ class _Fit:
 
     def _without_networks(self) -> tuple[Tested, None]:
         """Make the checkpoint that trees and kernel are added to."""
-        self.trainer = make_evaluator(self.config.trainer, devices=1)
         data, task = self.data, self.data.splits.task
         self._forget_earlier_end()
         self.place.worth_keeping = True
@@ -288,9 +302,10 @@ class _Fit:
 
     def _forget_earlier_end(self) -> None:
         """Remove what an earlier end of the run has left: until this one it is not finished."""
-        run, made = self.files, ("summary", "test_predictions", "uncertainty", "geometry")
+        run, made = self.files, ("summary", "uncertainty", "geometry", *_PREDICTIONS)
         files = [getattr(run, f"{name}_file") for name in made]
-        for file in (*files, run.test_predictions_figure) if self.trainer.is_global_zero else ():
+        first = self.trainer is None or self.trainer.is_global_zero
+        for file in (*files, run.test_predictions_figure) if first else ():
             file.unlink(missing_ok=True)
 
     def _finish(self, tested: Tested, out_of_fold: Predicted | None) -> Outcome:
@@ -361,15 +376,21 @@ class _Fit:
             summary |= {name: own[name] for name in names if name in own} | {"network": network}
 
     def _store_results(self, outcome: Outcome) -> None:
-        """Write each test molecule, and, where nothing was interrupted, the summary."""
+        """Write each test molecule; where nothing was interrupted, validation and summary too."""
         module, data = self.module, self.data
         values = outcome.network.predictions if outcome.test is None else outcome.test.values
         if values is not None:
             unseen, outcome.new_elements = elements_unseen(module, data, "test")
-            columns = prediction_columns(data, "test", values, unseen, outcome.columns)
+            columns = of_split(data, "test", values, unseen, outcome.columns)
             write_columns(self.files.test_predictions_file, columns)
         if outcome.interrupted:
             return
+        unseen = outcome.unseen
+        if unseen is None and module.has_network and len(data.numbers.validated):
+            unseen = out_of_sample(module, data)
+        if unseen is not None:
+            columns = prediction_columns(data, unseen.indices, unseen.values)
+            write_columns(self.files.validation_predictions_file, columns)
         outcome.summary.setdefault("seconds", round(time.monotonic() - self.started, 1))
         self.files.write_summary(outcome.summary)
         if values is not None:
@@ -380,13 +401,15 @@ class _Fit:
             draw_predictions(self.files.test_predictions_figure, task, *both)
 
     def _what_was_saved(self) -> str:
+        from graphormer_sepnorm.training.checkpoints import LastCheckpoint
+
         step, last = self.trainer.global_step, self.files.last
         if not last.is_file():
             if step > self._first_step:
                 return f"interrupted at step {step:,}; nothing was saved"
             self.place.discard()
             return "interrupted before the first step; nothing was saved"
-        callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]
+        callbacks: list[Any] = self.trainer.callbacks
         saving = next(call for call in callbacks if isinstance(call, LastCheckpoint))
         of = f" of step {saving.saved_step:,}" if saving.saved_step >= 0 else ""
         return (

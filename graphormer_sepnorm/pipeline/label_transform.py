@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import skew
 
-from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.logarithms import (
     known_values,
     numbers_of_table,
     with_logarithms,
 )
+from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.formatting import four_digits
 
 # Labels are skewed above this; molecules, sampled at random, on which the kernel is fitted.
 _SKEWED, _MOST, _FEWEST = 1.0, 2000, 20
 
 
-def choose_logarithms(data: MoleculeDataModule) -> tuple[list[str], str]:
+def choose_logarithms(data: MoleculeData) -> tuple[list[str], str]:
     """Return the targets that are better learned as logarithms, and a sentence on it.
 
     Labels that are nowhere below 0 and skewed to the right, more than their logarithms in either

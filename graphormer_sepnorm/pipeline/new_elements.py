@@ -14,12 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphormer_sepnorm.chem.features import get_featurizer
-from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.formatting import listed
 
 
 def new_elements(
-    data: MoleculeDataModule, split: str, known: Sequence[int], fine_tuned: bool
+    data: MoleculeData, split: str, known: Sequence[int], fine_tuned: bool
 ) -> tuple[dict[int, str], str]:
     """Find the molecules of a split that have an element that did not occur in training.
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.graphs.loading import in_order, make_loader
 from graphormer_sepnorm.inference.predictor import Predictor, outputs_of
 from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.runs.directory import RunDirectory
-from graphormer_sepnorm.training.fit import Tested
-from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.training.decisions import Tested
+from graphormer_sepnorm.training.described import Described
 from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Outcome:
         return Predictor.load(self.run.path, device)
 
 
-def out_of_sample(module: GraphormerModule, data: MoleculeDataModule) -> Predicted:
+def out_of_sample(module: Described, data: MoleculeData) -> Predicted:
     """Predict molecules that the networks were not trained on.
 
     The validation split; of an ensemble by folds (`module` with the members in their order) all
@@ -151,9 +151,7 @@ def out_of_sample(module: GraphormerModule, data: MoleculeDataModule) -> Predict
     return Predicted.of_networks(indices, values[None][: len(networks)], values, folds)
 
 
-def on_split(
-    module: GraphormerModule, data: MoleculeDataModule, split: str, evaluated: np.ndarray
-) -> Predicted:
+def on_split(module: Described, data: MoleculeData, split: str, evaluated: np.ndarray) -> Predicted:
     """Return predictions for a split that was evaluated: the values `evaluated`, and by network."""
     indices = data.indices(split)
     alone = module.has_network and not module.members
@@ -162,8 +160,8 @@ def on_split(
 
 
 def of_networks(
-    module: GraphormerModule,
-    data: MoleculeDataModule,
+    module: Described,
+    data: MoleculeData,
     indices: np.ndarray,
     networks: Sequence[Graphormer] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -180,9 +178,8 @@ def of_networks(
     return values.reshape(len(networks), len(indices), values.shape[2]), tokens
 
 
-def networks_of(module: GraphormerModule) -> list[Graphormer]:
+def networks_of(module: Described) -> list[Graphormer]:
     """Return the networks of a model, ready to predict; none of one without networks."""
-    module.eval()
     if not module.has_network:
         return []
     return [network.to(module.device).eval() for network in (module.model, *module.members)]

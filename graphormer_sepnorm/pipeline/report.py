@@ -12,7 +12,7 @@ import numpy as np
 
 from graphormer_sepnorm.baselines.evaluation import NAMES
 from graphormer_sepnorm.compare.statistics import CONFIDENCE, holm
-from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.datasets.user_table.report import report_text
 from graphormer_sepnorm.files import write_json
@@ -25,12 +25,12 @@ from graphormer_sepnorm.pipeline.new_elements import new_elements
 from graphormer_sepnorm.pipeline.predicted import Outcome
 from graphormer_sepnorm.process import command
 from graphormer_sepnorm.runs.directory import RunDirectory
-from graphormer_sepnorm.training.module import GraphormerModule
+from graphormer_sepnorm.training.described import Described
 from graphormer_sepnorm.uncertainty.quality import in_words, summarized
 from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
 
 
-def report_data(data: MoleculeDataModule, run: RunDirectory, fine_tuned: bool) -> str:
+def report_data(data: MoleculeData, run: RunDirectory, fine_tuned: bool) -> str:
     """Store the report on a user's table in the run directory; return it as text.
 
     With it are stored the split of every row and the rows that cannot be used, with reasons.
@@ -52,7 +52,7 @@ def report_data(data: MoleculeDataModule, run: RunDirectory, fine_tuned: bool) -
     return f"\n{report_text(report)}\n{left_out}"
 
 
-def report_fit(outcome: Outcome, module: GraphormerModule) -> str:
+def report_fit(outcome: Outcome, module: Described) -> str:
     """Return the result of a run, as far as there is one, as text."""
     summary, task = outcome.summary, module.task
     main = task.main
@@ -214,7 +214,7 @@ def _uncertainty(outcome: Outcome, uncertainty: Uncertainty, task: Task) -> str:
 
 
 def elements_unseen(
-    module: GraphormerModule, data: MoleculeDataModule, split: str
+    module: Described, data: MoleculeData, split: str
 ) -> tuple[dict[int, str], str]:
     """Return which molecules of a split have elements that the model never saw, and a line on it.
 
@@ -226,10 +226,9 @@ def elements_unseen(
 
 
 def prediction_columns(
-    data: MoleculeDataModule,
-    split: str,
+    data: MoleculeData,
+    indices: np.ndarray,
     predictions: np.ndarray,
-    unseen: Mapping[int, str],
     more: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, list[Any]]:
     """Return the columns of ``test_predictions.csv``: a row for each molecule, in their order.
@@ -237,22 +236,41 @@ def prediction_columns(
     ``number`` counts them from 0; of a user's table ``row`` is the row there, as in ``splits.csv``,
     and its column of identifiers follows. ``smiles`` is there where the data have it. Then come
     ``label_<target>``, empty where one is missing, ``pred_<target>`` in the unit of the labels, or
-    the probability of class 1, `more` columns, and ``new_elements``: which of a molecule's elements
-    training lacks (`elements_unseen`), so that `predict.py` gives no value, or a warning.
+    the probability of class 1, and `more` columns.
+
+    Args:
+        data: The molecules.
+        indices: Those that are told, int64 ``[n]``, of the graphs in the store.
+        predictions: Values as they are learned, ``[n, T]``.
+        more: Further columns, ``[n]``.
     """
     splits = data.splits
     columns: dict[str, list[Any]] = {"number": [*range(len(predictions))]}
     if splits.report:
-        columns["row"] = [row.number for row in splits.report.splits[split]]
-        columns |= splits.report.ids(split)
+        columns |= splits.report.rows_of(indices)
     if splits.smiles:
-        columns["smiles"] = list(splits.smiles[split])
+        columns["smiles"] = splits.smiles_of(indices)
     task = splits.task
-    labels = task.in_units(data.store.targets[data.indices(split)]).astype(np.float32)
+    labels = task.in_units(data.store.targets[indices]).astype(np.float32)
     for what, values in (("label", labels), ("pred", task.in_units(predictions))):
         for name, column in zip(splits.task.targets, values.T, strict=True):
             columns[f"{what}_{name}"] = _cells(column)
-    columns |= {name: _cells(column) for name, column in (more or {}).items()}
+    return columns | {name: _cells(column) for name, column in (more or {}).items()}
+
+
+def of_split(
+    data: MoleculeData,
+    split: str,
+    predictions: np.ndarray,
+    unseen: Mapping[int, str],
+    more: Mapping[str, np.ndarray] | None = None,
+) -> dict[str, list[Any]]:
+    """Return `prediction_columns` of a split, and ``new_elements``.
+
+    That is which of a molecule's elements training lacks (`elements_unseen`), so that `predict.py`
+    gives no value, or a warning.
+    """
+    columns = prediction_columns(data, data.indices(split), predictions, more)
     return columns | {"new_elements": [unseen.get(number, "") for number in columns["number"]]}
 
 

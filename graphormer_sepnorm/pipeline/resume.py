@@ -11,11 +11,10 @@ from typing import Any
 
 from graphormer_sepnorm.config import CHANGEABLE, FitConfig, ModelConfig
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
-from graphormer_sepnorm.inference.checkpoint import read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import TRAINED_WEIGHTS, read_checkpoint
 from graphormer_sepnorm.process import is_first_process
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.runs.locks import RunLock
-from graphormer_sepnorm.training.averaging import TRAINED_WEIGHTS
 
 log = logging.getLogger(__name__)
 

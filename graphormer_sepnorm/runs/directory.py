@@ -106,6 +106,7 @@ class RunDirectory:
         self.summary_file = path / "summary.json"
         self.metrics_file = path / "metrics.csv"
         self.test_predictions_file = path / "test_predictions.csv"
+        self.validation_predictions_file = path / "validation_predictions.csv"
         self.test_predictions_figure = path / "test_predictions.png"
         self.learning_curve_file = path / "learning_curve.png"
         self.uncertainty_file = path / "uncertainty.json"

@@ -20,15 +20,12 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.batch import GraphBatch
+from graphormer_sepnorm.inference.checkpoint import TRAINED_WEIGHTS
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.model.norms import MaskedBatchNorm
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.training.module import GraphormerModule
-
-# Where a checkpoint has the weights that training continues with, if those of the model are an
-# average.
-TRAINED_WEIGHTS = "trained_weights"
 
 
 def batch_norms(model: torch.nn.Module) -> list[MaskedBatchNorm]:

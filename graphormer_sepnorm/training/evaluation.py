@@ -28,10 +28,9 @@ from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARIZATION, GraphormerConfig
-from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.training.described import Described
 from graphormer_sepnorm.training.loss import LossName, summed_loss
 
 log = logging.getLogger(__name__)
@@ -93,16 +92,9 @@ class SplitPredictions(torchmetrics.Metric):
         return targets[first], predictions[first]
 
 
-class EvaluatedModule(LightningModule):
-    """Evaluates validation and test splits; a subclass builds the network and trains it.
+class EvaluatedModule(Described, LightningModule):
+    """Evaluates validation and test splits; a subclass builds the network and trains it."""
 
-    Attributes:
-        facts: What a checkpoint keeps of model and data; empty until the network is built.
-        members: The other networks of an ensemble that is evaluated; mostly none.
-    """
-
-    model: Graphormer
-    vocabulary: GraphVocabulary
     loss_name: LossName
     target_mean: Tensor
     target_std: Tensor
@@ -110,8 +102,8 @@ class EvaluatedModule(LightningModule):
 
     def __init__(self) -> None:
         super().__init__()
-        self.facts: dict[str, Any] = {}
-        self.members: tuple[Graphormer, ...] = ()  # not submodules: they have no part in training
+        self.facts = {}
+        self.members = ()  # not submodules: they have no part in training
         splits = ("validation", "test")
         self.collected = torch.nn.ModuleDict({split: SplitPredictions() for split in splits})
         self.losses = torch.nn.ModuleDict({split: MeanLoss() for split in splits})
@@ -120,13 +112,8 @@ class EvaluatedModule(LightningModule):
 
     @property
     def has_network(self) -> bool:
-        """Whether there is one; a model may be of trees and kernel alone."""
+        """Whether it is built."""
         return "model" in self._modules
-
-    @property
-    def task(self) -> Task:
-        """What is predicted; known once the network is built."""
-        return Task.from_plain(self.facts["task"])
 
     def summed_loss(
         self, outputs: Tensor, targets: Tensor, weights: Tensor | None, bounds: Tensor | None = None

@@ -23,17 +23,14 @@ from graphormer_sepnorm.files import plain
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.inference.checkpoint import (
-    FORMAT_VERSION,
     KEY,
     build_network,
     check_checkpoint,
-    package_versions,
     read_checkpoint,
 )
 from graphormer_sepnorm.model.config import REGULARIZATION, GraphormerConfig
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.training.averaging import batch_norms, measure_batch_norm
-from graphormer_sepnorm.training.backbone import Backbone
 from graphormer_sepnorm.training.evaluation import (
     EvaluatedModule,
     MeanLoss,
@@ -66,14 +63,7 @@ class GraphormerModule(EvaluatedModule):
 
     def __init__(self, config: ModelConfig | None = None, *, seed: int = 0, **options: Any) -> None:
         super().__init__()
-        config = ModelConfig(**options) if config is None else config
-        self.backbone = None
-        if config.from_pretrained is not None:
-            self.backbone = Backbone.read(config.from_pretrained)
-            own = {name: getattr(config, name) for name in REGULARIZATION}
-            config = dataclasses.replace(config, **self.backbone.architecture(**own))
-        # Validated before any data are touched; what the data decide comes later.
-        self.architecture = config.network
+        config = self.plan_network(ModelConfig(**options) if config is None else config)
         stored = {name: getattr(config, name) for name in ModelConfig.names()}
         del stored["from_pretrained"]  # of which nothing is needed once training has begun
         # logger=False: the exact configuration lies next to the checkpoint already.
@@ -131,56 +121,12 @@ class GraphormerModule(EvaluatedModule):
             own = self.architecture.max_path_length
             what = f"the data were prepared with max_path_length {data.max_path_length}, the model"
             raise ConfigError(f"{what} has {own}: give both the same")
-        self._build(self._facts_of(data))
+        self._build(self.facts_of(data))
         self.model.initialize(self.hparams["seed"])
         if self.backbone is not None:
             self.backbone.load_into(self.model, self.vocabulary)
         if self.model.extra_readout is not None:
             self.model.extra_readout.standardize_by(*map(torch.from_numpy, data.extra_scaling()))
-
-    def describe(self, data: MoleculeDataModule) -> None:
-        """Take what is known of the data without building a network, see `has_network`."""
-        self.facts = self._facts_of(data)
-        self.vocabulary = GraphVocabulary.from_plain(self.facts["vocabulary"])
-
-    def _facts_of(self, data: MoleculeDataModule) -> dict[str, Any]:
-        splits, vocabulary = data.splits, data.fit_vocabulary()
-        mean, deviation = data.target_scaling()
-        summary = data.training_summary()
-        architecture = dataclasses.replace(
-            self.architecture,
-            extra_inputs=len(splits.extra_inputs),
-            exclusive=bool(splits.task.one_of),
-        )
-        targets = len(splits.task.targets)
-        if self.backbone is None:
-            sizes = {"num_targets": targets, "mean_atoms": summary["atoms"]["mean"]}
-            config = dataclasses.replace(architecture, **sizes).for_vocabulary(vocabulary)
-        else:
-            given = architecture, targets, vocabulary, splits.feature_version
-            config, vocabulary = self.backbone.extended(*given)
-        facts: dict[str, Any] = {
-            "format_version": FORMAT_VERSION,
-            "model": dataclasses.asdict(config),
-            "task": splits.task.to_plain(),
-            "target_mean": mean,
-            "target_std": deviation,
-            "vocabulary": vocabulary.to_plain(),
-            "featurizer": splits.featurizer,
-            "feature_version": splits.feature_version,
-            "extra_inputs": splits.extra_inputs.to_plain(),
-            "standardize": list(splits.standardize),
-            "dataset": splits.name,
-            "dataset_fingerprint": splits.fingerprint,
-            "training_graphs": len(data.numbers.described),
-            "from_pretrained": "" if self.backbone is None else self.backbone.name,
-            "training_summary": summary,
-            "weight_scale": data.weight_scale(),
-            "data_options": data.table_options,
-            "member_folds": 0 if data.member_folds is None else data.member_folds.count,
-            "packages": package_versions(),
-        }
-        return plain(facts)
 
     def _build(self, facts: dict[str, Any]) -> None:
         """Build everything that depends on the data, from the facts that a checkpoint stores."""

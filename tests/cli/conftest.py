@@ -19,7 +19,7 @@ from tiny_run import TINY, Run
 from graphormer_sepnorm.baselines import fit as baselines
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.cli.train import main
-from graphormer_sepnorm.datasets import catalog, data_module
+from graphormer_sepnorm.datasets import catalog, molecule_data
 from graphormer_sepnorm.inference import predict_table
 from graphormer_sepnorm.pipeline import calibrate
 from graphormer_sepnorm.pipeline import fit as learning_curve
@@ -42,11 +42,11 @@ def small_sample(tmp_path_factory: pytest.TempPathFactory) -> Callable[[pytest.M
     lines = gzip.decompress(sample_path().read_bytes()).splitlines(keepends=True)
     small = tmp_path_factory.mktemp("sample") / "sample.csv.gz"
     small.write_bytes(gzip.compress(b"".join(lines[:1001]), mtime=0))
-    load = functools.cache(data_module.load_dataset)
+    load = functools.cache(molecule_data.load_dataset)
 
     def take(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(catalog, "sample_path", lambda: small)
-        patch.setattr(data_module, "load_dataset", load)
+        patch.setattr(molecule_data, "load_dataset", load)
 
     return take
 

@@ -83,6 +83,17 @@ def test_members_by_folds_say_what_they_have_not_seen(by_folds: Fitted, capsys) 
     data = MoleculeDataModule(**options)
     parts = [*data.splits.smiles["train"], *data.splits.smiles["validation"]]
     assert len(parts) == len(rows)
+    kept = read_csv(by_folds.run / "validation_predictions.csv")
+    assert {(row["row"], row["smiles"]) for row in kept} == {
+        (row["row"], row["smiles"]) for row in rows
+    }
+    error = np.mean(
+        [
+            abs(float(row["label_penalized_logp"]) - float(row["pred_penalized_logp"]))
+            for row in kept
+        ]
+    )
+    assert error == pytest.approx(by_folds.summary["best_validation_mae"], rel=1e-5)
     labels = np.asarray(data.store.targets[: len(parts)], np.float64)[:, 0]
     expected = np.empty(len(parts))
     for fold, (seed, record) in enumerate(zip(SEEDS, records, strict=True)):

@@ -34,6 +34,7 @@ def test_fit_leaves_a_complete_run_directory(run: Run) -> None:
         "summary.json",
         "test_predictions.csv",
         "test_predictions.png",
+        "validation_predictions.csv",
     }
     assert {path.name for path in (run.directory / "checkpoints").iterdir()} == {
         "best.ckpt",

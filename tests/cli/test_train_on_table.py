@@ -36,7 +36,7 @@ from graphormer_sepnorm.inference.checkpoint import (
 )
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.runs.directory import RunDirectory
-from graphormer_sepnorm.training import fit as steps
+from graphormer_sepnorm.training import decisions as steps
 from graphormer_sepnorm.training.module import GraphormerModule
 
 
@@ -66,10 +66,13 @@ def test_report_comes_before_training_and_stays(table_run: Fitted) -> None:
     assert "furlong" in said
 
 
-def test_predictions_of_the_test_molecules_are_kept(table_run: Fitted) -> None:
-    rows = read_csv(table_run.run / "test_predictions.csv")
+@pytest.mark.parametrize("split", ["test", "validation"])
+def test_predictions_of_molecules_that_were_not_trained_on_are_kept(
+    table_run: Fitted, split: str
+) -> None:
+    rows = read_csv(table_run.run / f"{split}_predictions.csv")
     assert list(rows[0])[:5] == ["number", "row", "smiles", "label_logX", "pred_logX"]
-    splits = [row for row in read_csv(table_run.run / "splits.csv") if row["split"] == "test"]
+    splits = [row for row in read_csv(table_run.run / "splits.csv") if row["split"] == split]
     assert sorted((row["row"], row["smiles"]) for row in rows) == sorted(
         (row["row"], row["smiles"]) for row in splits
     )
@@ -77,7 +80,7 @@ def test_predictions_of_the_test_molecules_are_kept(table_run: Fitted) -> None:
     labels, predicted = (
         np.array([float(row[name]) for row in rows]) for name in ("label_logX", "pred_logX")
     )
-    error = table_run.summary["test_mae"]
+    error = table_run.summary[{"test": "test_mae", "validation": "best_validation_mae"}[split]]
     assert np.abs(labels - predicted).mean() == pytest.approx(error, rel=1e-6)
     # Row 1 is the first of the table, behind its header.
     table = [row["logX"] for row in read_csv(table_run.folder / "mine.csv")]

@@ -11,9 +11,8 @@ import torch
 from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.inference.checkpoint import read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import TRAINED_WEIGHTS, read_checkpoint
 from graphormer_sepnorm.training.averaging import (
-    TRAINED_WEIGHTS,
     AveragedWeights,
     measure_batch_norm,
 )

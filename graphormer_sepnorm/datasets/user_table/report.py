@@ -83,9 +83,15 @@ class DataReport:
         name = self.tables["train"].id_name
         return (free_name(name, _COLUMNS),) if name else ()
 
-    def ids(self, split: str) -> dict[str, list[str]]:
-        """Return the column of identifiers of a split under its name; nothing if there is none."""
-        return {name: [row.id for row in self.splits[split]] for name in self._id_column}
+    def rows_of(self, indices: np.ndarray) -> dict[str, list[Any]]:
+        """Return ``row``, the row in the table, of molecules whose indices go through the splits.
+
+        And their identifiers, under the name of that column, if there is one.
+        """
+        rows = [row for part in self.splits.values() for row in part]
+        chosen = [rows[int(index)] for index in indices]
+        columns: dict[str, list[Any]] = {"row": [row.number for row in chosen]}
+        return columns | {name: [row.id for row in chosen] for name in self._id_column}
 
     def to_plain(self) -> dict[str, Any]:
         """Return the report as dicts, lists, numbers and strings, for JSON.

@@ -1,0 +1,155 @@
+"""What decides on a training, and what comes of it; Lightning is not needed for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphormer_sepnorm.config import FitConfig
+from graphormer_sepnorm.datasets.molecule_data import MoleculeData
+from graphormer_sepnorm.errors import ConfigError, Interrupted
+from graphormer_sepnorm.formatting import listed
+from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.metrics import LAST, METRICS, Kind, Metric, chosen_metric
+
+# Molecules that a network sees while it is fine-tuned, each as often as there are epochs.
+_SHOWN: dict[Kind, int] = {"regression": 120_000, "binary": 24_000}
+
+
+def epochs_of_table(molecules: int, kind: Kind) -> int:
+    """Return how many epochs a network is fine-tuned for on so many molecules by default.
+
+    As many as show it 120,000 molecules, of a classification 24,000, but 12 to 40: classes are soon
+    memorised, numbers are not, and large tables take time. By validation errors alone, see
+    docs/experiments/small-tables.md.
+    """
+    return min(40, max(12, round(_SHOWN[kind] / molecules)))
+
+
+def settled_epochs(trainer: Any, data: Any) -> int | None:
+    """Return the epochs that the options of a trainer give, or else those of the table."""
+    open_ended = trainer.max_epochs is None and trainer.max_steps == -1
+    if open_ended and data.splits.groups is not None:
+        return epochs_of_table(data.numbers.trained_on, data.splits.task.kind)
+    return trainer.max_epochs
+
+
+def monitored_metric(
+    task: Task, validation_targets: np.ndarray, chosen: str | None = None, patience: int = 0
+) -> Metric:
+    """Return what decides which checkpoint is the best.
+
+    If nothing is chosen, the main metric, unless it is a mean of errors of several targets, or one
+    that no target's labels define (its nan would be beaten by nothing, and the first epoch would
+    stay the best): then the loss, which is of standardized values or of probabilities.
+
+    Args:
+        task: What is predicted.
+        validation_targets: Labels of the validation split, ``[n, T]``; nan = missing.
+        chosen: Name of a metric, or ``loss``, or ``last``.
+        patience: See `checkpoint_callbacks`.
+
+    Raises:
+        ConfigError: What is chosen does not exist, or is not defined for these targets, or cannot
+            stop early.
+    """
+    loss = METRICS["loss"]
+    metric = task.main if chosen is None else chosen_metric(chosen, task.kind)
+    if metric is LAST and patience:
+        raise ConfigError(
+            "--metric last takes the end of training, whatever it is, and nothing can say when to "
+            "stop early: leave out --early_stopping, or choose a metric or loss"
+        )
+    if metric in (loss, LAST):
+        return metric
+    undefined = not any(map(metric.is_defined, validation_targets.T))
+    if chosen is None:
+        return loss if undefined or (metric.in_unit and len(task.targets) > 1) else metric
+    if not task.has_mean(metric):
+        units = listed(sorted({unit or "none" for unit in task.units}))
+        raise ConfigError(
+            f"--metric {chosen}: the targets have several units ({units}), in which it has no "
+            "mean: choose one without a unit, or loss"
+        )
+    if undefined:
+        raise ConfigError(
+            f"--metric {chosen} is undefined on the validation split: no target has "
+            f"{metric.lacking} there; choose another one, or loss"
+        )
+    return metric
+
+
+def selection(config: FitConfig, data: MoleculeData) -> tuple[Metric, Metric]:
+    """Return what decides on the best checkpoint, and what is shown of a validation.
+
+    Raises:
+        ConfigError: The metric that is asked for is undefined, on the fold of some member perhaps.
+    """
+    task, patience = data.splits.task, config.early_stopping
+    validation = data.store.targets[data.numbers.validated]
+    if not len(validation):
+        for name, given in (("metric", config.metric), ("early_stopping", patience)):
+            if given and given != LAST.name:
+                what = f"--{name} {given} goes by the validation split, and {data.splits.name} has"
+                raise ConfigError(f"{what} none: leave it out, and the end of training is taken")
+        return LAST, task.main
+    selected = monitored_metric(task, validation, config.metric, patience)
+    for member, fold in enumerate(data.numbers.of_members if config.metric is not None else ()):
+        try:
+            monitored_metric(task, data.store.targets[fold], config.metric, patience)
+        except ConfigError as error:
+            which = f"member {member}, which validates on a fold of its own"
+            raise ConfigError(f"{which}: {error}, or --ensemble_by seeds") from None
+    return selected, task.main if selected.kind is None else selected  # the loss is drawn anyway
+
+
+@dataclasses.dataclass
+class Tested:
+    """Result of the best checkpoint of a network, or an ensemble.
+
+    Attributes:
+        checkpoint: Its file.
+        summary: As ``summary.json`` has it.
+        validation: Metrics and loss of the checkpoint's validation.
+        predictions: float64 ``[n, T]`` of the test split; None where only a part was tested.
+    """
+
+    checkpoint: Path
+    summary: dict[str, Any]
+    validation: dict[str, float]
+    predictions: np.ndarray | None
+
+
+@contextmanager
+def explaining() -> Iterator[None]:
+    """Turn what Lightning reports of a mistake in its options into one line, a ConfigError."""
+    try:
+        yield
+    except Exception as error:
+        *_, (innermost, _) = traceback.walk_tb(error.__traceback__)
+        of_lightning = str(innermost.f_globals.get("__name__", "")).startswith("lightning.")
+        misconfigured = type(error).__name__ == "MisconfigurationException"
+        if not (misconfigured or (of_lightning and isinstance(error, ValueError))):
+            raise
+        raise ConfigError(" ".join(str(error).split())) from error
+
+
+@contextmanager
+def interruptible(trainer: Any, what_was_saved: Callable[[], str]) -> Iterator[None]:
+    """Turn Ctrl-C into Interrupted, with what `what_was_saved` says.
+
+    Lightning lets its callbacks save the state, then exits with status 1. Outside of its loops,
+    and without a trainer (None), there is a KeyboardInterrupt.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as error:
+        if isinstance(error, SystemExit) and not getattr(trainer, "interrupted", False):
+            raise
+        raise Interrupted(what_was_saved()) from None
