@@ -10,7 +10,7 @@ import pytest
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS, chosen_metric, monitored
-from graphormer_sepnorm.training.decisions import monitored_metric
+from graphormer_sepnorm.pipeline.decisions import monitored_metric
 
 BINARY = Task("binary", ("a", "b"), ("", ""), "auroc")
 VALUES = Task("regression", ("a", "b"), ("eV", "eV"), "mae")

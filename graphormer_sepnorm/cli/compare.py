@@ -335,7 +335,7 @@ def _prepare(plan: Plan, runs: list[RunSpec]) -> tuple[str, str]:
     """
     from graphormer_sepnorm.datasets.molecule_data import MoleculeData
     from graphormer_sepnorm.datasets.training_graphs import MemberFolds
-    from graphormer_sepnorm.training.decisions import monitored_metric
+    from graphormer_sepnorm.pipeline.decisions import monitored_metric
 
     modules: dict[str, MoleculeData] = {}
     fingerprint = metric = ""

@@ -37,10 +37,7 @@ _KNOWN_WARNINGS: list[tuple[str, type[Warning]]] = [
 
 
 def silence_known_noise(trains: bool = True) -> None:
-    """Hide known warnings and the notices of Lightning's logger; everything else stays visible.
-
-    `trains` is whether there are networks, for which Lightning, loaded for seconds, is needed.
-    """
+    """Hide known warnings, and where a network trains notices of Lightning."""
     for message, category in _KNOWN_WARNINGS:
         warnings.filterwarnings("ignore", message=message, category=category)
     if not trains:

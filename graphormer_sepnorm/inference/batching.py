@@ -22,8 +22,7 @@ from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.formatting import listed, shortened
 from graphormer_sepnorm.graphs.loading import bounded
 
-# Molecules that are held in memory at once, sorted by size and divided into batches: the last
-# digits of values depend on it.
+# Molecules sorted by size and batched at once: the last digits of values depend on it.
 CHUNK_ROWS = 1024
 # Padded pairs of atoms computed at once: bounds the memory whatever the sizes of the molecules.
 _MAX_PAIRS = 1_000_000

@@ -190,8 +190,7 @@ class Columns:
     """Columns of input and output."""
 
     molecules: MoleculeColumns
-    # Of each column that is added, our name and that in the output, where ours may be taken: SMILES
-    # of records, if any, predictions, warning, error.
+    # Of each column that is added, our name and that in the output, where ours may be taken.
     added: dict[str, str]
     numbers: tuple[str, ...]  # names in the output of those that hold numbers
 

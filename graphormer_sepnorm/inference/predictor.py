@@ -108,8 +108,8 @@ class Predictor:
         facts: All that the checkpoint knows, see `graphormer_sepnorm.inference.checkpoint`.
 
     Raises:
-        ConfigError: The device is not there, the model was trained by other features than those of
-            this version, or a path is given: that is for `load`.
+        ConfigError: The device is not there, or the model was trained by other features than those
+            of this version.
         DataError: It needs a descriptor that this release of RDKit lacks.
         CheckpointError: A part of it is of another version, or its codes are not of its features.
     """

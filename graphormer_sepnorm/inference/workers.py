@@ -128,8 +128,7 @@ def _started(function: Callable[[Any], Any], processes: dict[Any, Any]) -> Any:
         target=_serve, args=(function, theirs, [*processes, ours]), daemon=True
     )
     with warnings.catch_warnings():
-        # Python warns of locks that other threads may hold; those here are of numerical libraries
-        # that wait for work.
+        # Python warns of locks of other threads; those here are of idle numerical libraries.
         warnings.simplefilter("ignore", DeprecationWarning)
         process.start()
     theirs.close()

@@ -23,12 +23,12 @@ from graphormer_sepnorm.inference.checkpoint import (
     KEY,
     read_checkpoint,
 )
+from graphormer_sepnorm.pipeline.decisions import explaining, interruptible
 from graphormer_sepnorm.pipeline.predicted import on_split
 from graphormer_sepnorm.pipeline.report import elements_unseen, of_split
 from graphormer_sepnorm.pipeline.resume import stored_model
 from graphormer_sepnorm.runs.directory import find_checkpoint
 from graphormer_sepnorm.tables.columns import is_word_for
-from graphormer_sepnorm.training.decisions import explaining, interruptible
 from graphormer_sepnorm.training.fit import make_evaluator
 from graphormer_sepnorm.training.module import GraphormerModule
 

@@ -34,6 +34,12 @@ from graphormer_sepnorm.inference.checkpoint import (
 from graphormer_sepnorm.pages.learning_curve import draw_learning_curve
 from graphormer_sepnorm.pipeline.blend import add_baselines, require_smiles
 from graphormer_sepnorm.pipeline.calibrate import calibrate
+from graphormer_sepnorm.pipeline.decisions import (
+    explaining,
+    interruptible,
+    selection,
+    settled_epochs,
+)
 from graphormer_sepnorm.pipeline.label_transform import choose_logarithms
 from graphormer_sepnorm.pipeline.predicted import Outcome, Predicted, on_split, out_of_sample
 from graphormer_sepnorm.pipeline.report import (
@@ -47,14 +53,7 @@ from graphormer_sepnorm.pipeline.resume import Resumed
 from graphormer_sepnorm.process import is_first_process, resuming
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.runs.locks import RunLock
-from graphormer_sepnorm.training.decisions import (
-    Tested,
-    explaining,
-    interruptible,
-    selection,
-    settled_epochs,
-)
-from graphormer_sepnorm.training.described import Described
+from graphormer_sepnorm.training.described import Described, Tested
 
 # Tells processes that Lightning starts for other devices where the first one keeps the run.
 RUN_DIRECTORY = "GRAPHORMER_RUN_DIRECTORY"

@@ -27,7 +27,7 @@ from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.runs.locks import RunLock, locked
 from graphormer_sepnorm.runs.plan import RunSpec
 from graphormer_sepnorm.runs.scheduler import train
-from graphormer_sepnorm.training.decisions import Tested
+from graphormer_sepnorm.training.described import Tested
 from graphormer_sepnorm.training.fit import tested, whole_test
 from graphormer_sepnorm.training.module import GraphormerModule
 

@@ -17,8 +17,7 @@ from graphormer_sepnorm.inference.predictor import Predictor, outputs_of
 from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.model.graphormer import Graphormer
 from graphormer_sepnorm.runs.directory import RunDirectory
-from graphormer_sepnorm.training.decisions import Tested
-from graphormer_sepnorm.training.described import Described
+from graphormer_sepnorm.training.described import Described, Tested
 from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 
 if TYPE_CHECKING:

@@ -1,12 +1,16 @@
-"""What a checkpoint knows of a model and its data; Lightning is not needed for it.
+"""What is known of a model and its data, and its test; Lightning is not needed for it.
 
-T targets.
+n molecules · T targets.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from graphormer_sepnorm.config import ModelConfig
 from graphormer_sepnorm.datasets.molecule_data import MoleculeData
@@ -21,6 +25,23 @@ if TYPE_CHECKING:
     import torch
 
     from graphormer_sepnorm.model.graphormer import Graphormer
+
+
+@dataclass
+class Tested:
+    """Result of the best checkpoint of a network, or an ensemble.
+
+    Attributes:
+        checkpoint: Its file.
+        summary: As ``summary.json`` has it.
+        validation: Metrics and loss of the checkpoint's validation.
+        predictions: float64 ``[n, T]`` of the test split; None where only a part was tested.
+    """
+
+    checkpoint: Path
+    summary: dict[str, Any]
+    validation: dict[str, float]
+    predictions: np.ndarray | None
 
 
 class Described:

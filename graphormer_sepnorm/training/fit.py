@@ -41,7 +41,7 @@ from graphormer_sepnorm.training.checkpoints import (
     checkpoint_callbacks,
 )
 from graphormer_sepnorm.training.cuda_graphs import CapturedTraining
-from graphormer_sepnorm.training.decisions import Tested
+from graphormer_sepnorm.training.described import Tested
 from graphormer_sepnorm.training.module import GraphormerModule
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import pytest
 from lightning.pytorch import Trainer
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.training.decisions import explaining
+from graphormer_sepnorm.pipeline.decisions import explaining
 
 
 def test_what_is_no_mistake_of_the_user_stays_what_it_is() -> None:

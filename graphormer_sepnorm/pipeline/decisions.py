@@ -1,12 +1,10 @@
-"""What decides on a training, and what comes of it; Lightning is not needed for it."""
+"""What decides on a training: its length and its metric; and how it ends where it fails."""
 
 from __future__ import annotations
 
-import dataclasses
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -107,23 +105,6 @@ def selection(config: FitConfig, data: MoleculeData) -> tuple[Metric, Metric]:
             which = f"member {member}, which validates on a fold of its own"
             raise ConfigError(f"{which}: {error}, or --ensemble_by seeds") from None
     return selected, task.main if selected.kind is None else selected  # the loss is drawn anyway
-
-
-@dataclasses.dataclass
-class Tested:
-    """Result of the best checkpoint of a network, or an ensemble.
-
-    Attributes:
-        checkpoint: Its file.
-        summary: As ``summary.json`` has it.
-        validation: Metrics and loss of the checkpoint's validation.
-        predictions: float64 ``[n, T]`` of the test split; None where only a part was tested.
-    """
-
-    checkpoint: Path
-    summary: dict[str, Any]
-    validation: dict[str, float]
-    predictions: np.ndarray | None
 
 
 @contextmanager
