@@ -42,6 +42,7 @@ def silence_known_noise(trains: bool = True) -> None:
         warnings.filterwarnings("ignore", message=message, category=category)
     if not trains:
         return
+    import lightning.pytorch  # noqa: F401  (sets the levels of its loggers when it is imported)
 
     # INFO of Lightning is "GPU available: ...", "max_epochs reached" and tips for other products of
     # its makers (trainer/connectors/logger_connector, callback_connector); its warnings stay.
