@@ -57,7 +57,7 @@ class ModelConfig(GraphormerConfig):
         schedule: linear or cosine decay after the warm-up.
         betas: Decay rates of AdamW's running moments.
         eps: AdamW's epsilon, which prevents division by zero.
-        label_fraction: Fraction of a batch's labels that enter the training loss, sampled anew at
+        label_fraction: Fraction of a batch's labels that enter the training loss, sampled again at
             each step; for pre-training on hundreds of targets (CheMeleon uses 0.15).
         target_weights: Weight of each target's loss, in the order of the targets; only ratios
             matter. null: all are equal.

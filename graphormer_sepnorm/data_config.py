@@ -218,7 +218,7 @@ class DataConfig(Options):
         yield (
             self.folds and split not in DEALT,
             f"--data.folds {self.folds} assigns the molecules itself, and --data.split {split} "
-            "says where they go: leave one of them out",
+            "decides where they go: remove one of them",
         )
         yield (
             self.folds and self.split_fractions != (0.8, 0.1, 0.1),

@@ -1,4 +1,4 @@
-"""The one exception tree: what a user can mend is a `GraphormerError` of one line."""
+"""The one exception tree: what a user can correct is a `GraphormerError` of one line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class GraphormerError(Exception):
-    """Something a user can mend: what happened, where, and what to do, in one line."""
+    """Something a user can correct: what happened, where, and what to do, in one line."""
 
 
 class DataError(GraphormerError):

@@ -139,7 +139,7 @@ class StatusLine:
         return time.monotonic() >= self._next
 
     def show(self, text: str) -> None:
-        """Put a text in place of the last one."""
+        """Replace the last text."""
         self._next = time.monotonic() + (TERMINAL_SECONDS if self.terminal else LOG_SECONDS)
         self._shown = self.terminal
         fits = shortened(text, shutil.get_terminal_size().columns - 1)  # else it would wrap

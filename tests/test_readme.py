@@ -4,6 +4,7 @@ The parsers read all commands. Those of `RUN` in blocks without a language (in t
 blocks) are run too, with capped training; those in `bash` blocks need a GPU, a cluster or hours.
 """
 
+import ast
 import functools
 import gzip
 import importlib.util
@@ -339,6 +340,7 @@ def test_what_everybody_reads_stays_short(page, words):
 
 
 # The glossary of CONTRIBUTING has the terms that stand for these.
+BODIES = (ast.Module, ast.ClassDef, ast.FunctionDef)
 DIALECT = re.compile(
     r"\b(how sure|(is|are|was|were) told|beside|of no weight|by heart|dealt|deals|goes on|judged|"
     r"without five|so many|in place of|behaviour|licence|colour\w*|centre\w*|"
@@ -362,6 +364,23 @@ def test_the_dialect_is_noticed(tmp_path, monkeypatch):
     page.write_text("The model is told how sure it is, beside `beside`;\nnormalised.\n")
     monkeypatch.setitem(globals(), "GUIDES", [page])
     assert list(dialect(page)) == ["is told", "how sure", "beside", "normalised"]
+
+
+def messages(file):
+    """Yield the texts of a source that are shown, so neither docstrings nor names."""
+    nodes = [*ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+    docs = {ast.get_docstring(one, clean=False) for one in nodes if isinstance(one, BODIES)}
+    texts = [one.value for one in nodes if isinstance(one, ast.Constant)]
+    return [text for text in texts if isinstance(text, str) and " " in text and text not in docs]
+
+
+def test_messages_are_in_the_terms_of_the_glossary():
+    more = r"|\b(anew|mend\w*|verbs?|of one piece|beyond it)\b"
+    private = re.compile(DIALECT.pattern + more, re.IGNORECASE)
+    files = (REPOSITORY / "graphormer_sepnorm").rglob("*.py")
+    found = [(file.name, text) for file in files for text in messages(file) if private.search(text)]
+    assert found == []
+    assert private.search("decided by this verb")
 
 
 def test_code_is_spelled_as_torch_is():

@@ -73,7 +73,7 @@ def baselines_of(
         data.row_weights(indices),
         np.concatenate([data.own_columns(split) for split in SPLITS]),
         own,
-        None if data.member_folds is None else data.numbers.dealt,
+        None if data.member_folds is None else data.numbers.assigned,
     )
     line = StatusLine()
 

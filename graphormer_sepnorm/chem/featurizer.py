@@ -140,7 +140,7 @@ class Featurizer:
         """Return the codes of each record."""
         if len(self._known) > _MOST_RECORDS:
             self._known = {}
-        known = self._known  # another thread may begin anew meanwhile
+        known = self._known  # another thread may begin again meanwhile
         atoms = len(records.atom_kind)
         first_atom, first_bond = (_starts(n) for n in (records.num_atoms, records.num_bonds))
         for record, first in zip(records.records, records.first.tolist(), strict=True):

@@ -31,7 +31,7 @@ _BOND_TYPES = {1: Chem.BondType.SINGLE, 2: Chem.BondType.DOUBLE, 3: Chem.BondTyp
 # stored form for only two thirds of ZINC; the choice by the atoms' numbers, the only one before,
 # gives it for 99.6 % (99.9 % in 2025.09).
 _BY_NUMBER = {"canonical": False} if RDKIT_VERSION >= "2026.03" else {}
-# What has to be perceived anew in a canonical SMILES: valences, and the rings, on whose order the
+# What has to be perceived again in a canonical SMILES: valences, and the rings, on whose order the
 # Kekulé form depends.
 _CHECKED = Chem.SanitizeFlags.SANITIZE_PROPERTIES | Chem.SanitizeFlags.SANITIZE_SYMMRINGS
 

@@ -243,7 +243,7 @@ def _parse_base(
     for word in words:
         name = word.partition("=")[0].removeprefix("--").replace("-", "_")
         if word.startswith("--") and name in _REFUSED[verb]:
-            raise ConfigError(f"--{name} is decided by this verb: remove it, see its --help")
+            raise ConfigError(f"--{name} is decided by the subcommand: remove it, see --help")
     before = flat(stored.base.to_plain()) if stored and not files else None
     request = parse("fit", [*(f"--config={file}" for file in files), *words], before)
     if stored is None:
@@ -348,7 +348,7 @@ def _prepare(plan: Plan, runs: list[RunSpec]) -> tuple[str, str]:
         if key not in modules:
             modules[key] = MoleculeData(config.data, max_path_length=length)
             if folds:
-                modules[key].deal_members(MemberFolds(folds))
+                modules[key].assign_members(MemberFolds(folds))
         data = modules[key]
         task = data.splits.task
         for graphs in data.numbers.of_members or [data.numbers.validated]:

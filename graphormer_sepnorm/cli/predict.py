@@ -272,7 +272,7 @@ def _ready(options: argparse.Namespace) -> Predictor:
     if run.configuration_file.is_file() and not run.finished and not options.quiet:
         print(
             f"{options.model} has not ended: intervals and the trees of a blend come last. "
-            f"{command('train')} fit --resume {shlex.quote(options.model)} goes on with it",
+            f"{command('train')} fit --resume {shlex.quote(options.model)} continues it",
             file=sys.stderr,
         )
     return predictor

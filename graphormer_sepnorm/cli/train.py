@@ -1,4 +1,4 @@
-"""The command `train.py`: its verbs, and everything that can be answered without Lightning."""
+"""The command `train.py`: its subcommands, and what can be answered without Lightning."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
     ),
     "crossvalidate": ("train on every fold of your own table", crossvalidate),
     "compare": ("train several arms with several seeds and report what differs", compare),
-    "pool": ("say what several comparisons show together", pool),
+    "pool": ("pool the results of several comparisons", pool),
 }
 
 HELP = """\
@@ -32,7 +32,7 @@ usage: train.py [--help] [--version] [--debug] SUBCOMMAND [-c CONFIG.yaml] [--op
 Train and evaluate Graphormer with SepNorm on molecules.
 
 subcommands:
-{verbs}
+{subcommands}
 
 examples:
   train.py fit -c configs/quickstart.yaml          a few minutes on two CPU cores, no download
@@ -59,8 +59,8 @@ def _train(arguments: list[str]) -> int | None:
         from graphormer_sepnorm.resources import config_names
 
         width = max(map(len, VERBS)) + 2
-        verbs = "\n".join(f"  {name:<{width}}{text}" for name, (text, _) in VERBS.items())
-        print(HELP.format(verbs=verbs, configs=", ".join(config_names())), end="")
+        subcommands = "\n".join(f"  {name:<{width}}{text}" for name, (text, _) in VERBS.items())
+        print(HELP.format(subcommands=subcommands, configs=", ".join(config_names())), end="")
         return 0
     if arguments[0] == "--version":
         print(name_and_version())

@@ -293,7 +293,7 @@ def geometry_of(run: RunDirectory, data: MoleculeData) -> tuple[LayerGeometry, .
     if not file.is_file():
         raise CheckpointError(
             f"{file} is gone, and what the report needs of it was not stored: put it back, or "
-            f"remove {run.path} and start the comparison again to train this run anew"
+            f"remove {run.path} and start the comparison again to train this run again"
         )
     checkpoint = read_checkpoint(file)
     model = build_network(checkpoint[KEY]["model"], model_weights(checkpoint))

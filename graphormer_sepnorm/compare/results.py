@@ -319,7 +319,7 @@ def _measure(
         if loaded[key].splits.fingerprint != summary.get("dataset_fingerprint", ""):
             raise DataError(
                 f"{run.directory} was trained on other data, or another split, than are there now: "
-                "put the data back, or compare anew in another directory"
+                "put the data back, or compare in another directory"
             )
         log.info("analyzing %s (%d of %d)", run.name, number, len(finished))
         found[run] = geometry_of(run.files, loaded[key])

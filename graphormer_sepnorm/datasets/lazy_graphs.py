@@ -104,7 +104,7 @@ class SmilesOfGraphs(Sequence[str]):
 
 
 class LazyGraphs(MadeGraphs):
-    """Graphs of molecules, made anew whenever they are asked for.
+    """Graphs of molecules, made again whenever they are asked for.
 
     Attributes:
         texts: The molecules, one text each, see `parse_text`.
@@ -175,7 +175,7 @@ class LazyGraphs(MadeGraphs):
         )
 
     def digest(self) -> str:
-        """Hash all that the graphs, and what stands beside each, are made of."""
+        """Hash all that the graphs, and what belongs to each, are made of."""
         digest = hashlib.sha256(json.dumps([_VERSION, RDKIT_VERSION, self._descriptors]).encode())
         digest.update("\0".join(self.texts).encode("utf-8", "surrogateescape"))
         for array in (self.y, self.weights, self._columns, self._bounds):

@@ -15,7 +15,7 @@ AUTO, EVERY = "auto", "log"
 
 
 def with_logarithms(splits: DatasetSplits, names: Sequence[str] | str) -> DatasetSplits:
-    """Return a data set whose task is to learn ln(y + shift) in place of labels y of some targets.
+    """Return a data set whose task is to learn ln(y + shift) instead of labels y of some targets.
 
     The shift is 0, but where there are labels of 0: half of the smallest one above, the test split
     left aside.

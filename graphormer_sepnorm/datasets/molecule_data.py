@@ -72,7 +72,7 @@ class MoleculeData:
         self._store: GraphStore | None = None
         self._numbers: GraphIndices | None = None
         if config.member_folds is not None:
-            self.deal_members(MemberFolds(config.member_folds, config.member_fold))
+            self.assign_members(MemberFolds(config.member_folds, config.member_fold))
 
     @classmethod
     def from_splits(
@@ -92,7 +92,7 @@ class MoleculeData:
             options = {"dataset": "sample", **options}
         return cls(config, splits=splits, **options)
 
-    def deal_members(self, folds: MemberFolds) -> None:
+    def assign_members(self, folds: MemberFolds) -> None:
         """Have an ensemble's members, or this one of them, train and validate on folds.
 
         Raises:

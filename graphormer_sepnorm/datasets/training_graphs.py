@@ -53,13 +53,13 @@ class GraphIndices:
         """Return those of a split, int64 ``[n]``; a member's, where it has its own."""
         if self.folds is None or self.folds.own is None or split == "test":
             return self._of_split(split)
-        held_out = self.dealt == self.folds.own
+        held_out = self.assigned == self.folds.own
         if split == "train":
             return np.flatnonzero(~held_out)
         return self.weighed(np.flatnonzero(held_out))
 
     @cached_property
-    def dealt(self) -> np.ndarray:
+    def assigned(self) -> np.ndarray:
         """The fold of each graph of training and validation split, int64 ``[n]``.
 
         Assigned by scaffold where the split is, but for scaffolds larger than half a fold; by time
@@ -124,7 +124,7 @@ class GraphIndices:
         """Those that each member validates on, seen from their ensemble; none elsewhere."""
         if self.folds is None or self.folds.own is not None:
             return []
-        return [self.weighed(np.flatnonzero(self.dealt == k)) for k in range(self.folds.count)]
+        return [self.weighed(np.flatnonzero(self.assigned == k)) for k in range(self.folds.count)]
 
     @property
     def trained_on(self) -> int:

@@ -40,7 +40,7 @@ def unusable(rows: Sequence[tuple[int, str]]) -> DataError:
     """Return the error that says which rows of X cannot be used, and why the first cannot."""
     row, reason = rows[0]
     more = f"; {len(rows) - 1:,} more cannot be used either" if len(rows) > 1 else ""
-    return DataError(f"X[{row}]: {reason}{more}: mend or leave them out")
+    return DataError(f"X[{row}]: {reason}{more}: correct or remove them")
 
 
 def smiles_of(X: Any, on_invalid: str = "error") -> list[Any]:

@@ -90,8 +90,8 @@ class GraphBatch(_TensorRecord):
             other.
         targets: float32 ``[B, targets]``; nan where a label is missing.
         weights: float32 ``[B]``, of each graph in the training loss; 1 where none was given.
-        extra: float32 ``[B, D]``, numbers beside each graph (`ExtraInputs`) as they are given; nan
-            where one is missing.
+        extra: float32 ``[B, D]``, further inputs of each graph (`ExtraInputs`) as they are given;
+            nan where one is missing.
         bounds: float32 ``[B, 2 targets]`` or ``[B, 0]``, what is known of missing labels, see
             `PackedGraphs`.
         graph_ids: int64 ``[B]``, number of each graph in its store.

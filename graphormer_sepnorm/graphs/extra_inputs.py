@@ -1,4 +1,4 @@
-"""Numbers that a network reads beside the graph of a molecule: descriptors, columns of a table.
+"""What a network reads in addition to a molecule's graph: descriptors, columns of a table.
 
 n molecules · D numbers: descriptors, then columns.
 """
@@ -78,7 +78,7 @@ class ExtraInputs:
         names = list(compress(self.columns, missing[first:]))
         if undefined := int(missing[:first].sum()):
             names.append(f"{undefined} of {first} descriptors")
-        return [f"training means in place of {listed(names)}"] if names else []
+        return [f"training means instead of {listed(names)}"] if names else []
 
     def to_plain(self) -> dict[str, list[str]]:
         """Return the names as lists, for a checkpoint."""

@@ -22,7 +22,7 @@ _MAX_PAIRS = 4_000_000
 
 
 class EpochBatches(Sampler[list[int]]):
-    """Random batches of nearly equal size, sampled anew each epoch, by (seed, epoch).
+    """Random batches of nearly equal size, sampled again each epoch, by (seed, epoch).
 
     Batches are not sorted by size: BatchNorm on the graph token must see the spread of sizes in
     training that it meets in evaluation. The last batch is not smaller than the others: n graphs
@@ -77,7 +77,7 @@ class EpochBatches(Sampler[list[int]]):
 
     @property
     def first_batch(self) -> int:
-        """Batch that the epoch begins with; not 0 where a resumed run goes on inside an epoch."""
+        """Batch that the epoch begins with; not 0 where a resumed run continues inside an epoch."""
         epoch, batch = self.position
         return batch if self.epoch == epoch else 0
 

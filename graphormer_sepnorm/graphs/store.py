@@ -104,7 +104,7 @@ class GraphStore:
         return self.bond_kinds[np.unique(self.type_kind[self.type_start[bonds]])]
 
     def are_connected(self, indices: Iterable[int]) -> bool:
-        """Whether each of the graphs `indices` is of one piece."""
+        """Whether each of the graphs `indices` is connected."""
         unreachable = self.type_distance == UNREACHABLE_DISTANCE
         return not bool((self._pair_types_of(indices) & unreachable).any())
 
@@ -186,7 +186,7 @@ class GraphStore:
                 problem = _problem(directory, key)
                 if problem is not None:
                     if directory.exists():
-                        log.warning("graph store %s %s: it is built anew", directory, problem)
+                        log.warning("graph store %s %s: it is built again", directory, problem)
                     _write(cls.from_graphs(graphs(), max_path_length), directory, key)
         except OSError as error:
             what = f"the graph store {directory}"

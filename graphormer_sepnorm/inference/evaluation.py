@@ -145,6 +145,6 @@ class Evaluation:
         if self.known:
             lines.append(
                 f"{count(self.known, 'row')} with the fingerprint of a molecule that the model was "
-                "trained on: of others this says less"
+                "trained on: for others this is less certain"
             )
         return "\n".join(lines)

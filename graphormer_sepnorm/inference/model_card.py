@@ -55,7 +55,7 @@ def _facts(checkpoint: dict[str, Any], file: Path | None) -> Facts:
     if file is not None and file.parent.name == CHECKPOINTS:
         yield from _run(facts, file)
     featurizer, packages = facts["featurizer"], facts.get("packages", {})
-    yield "from SMILES", f"by {featurizer}" if featurizer else "not possible"
+    yield "featurizer", featurizer or "none: it takes graphs, not SMILES"
     yield "made with", ", ".join(f"{name} {version}" for name, version in packages.items())
 
 
@@ -97,7 +97,7 @@ def _networks(checkpoint: dict[str, Any]) -> Facts:
         if model.get(name, neutral := getattr(GraphormerConfig, name)) != neutral
     ]
     if beyond:
-        yield "beyond it", ", ".join(beyond)
+        yield "extensions", ", ".join(beyond)
     if others := checkpoint.get("members"):
         yield "ensemble", f"{1 + len(others)} such networks; their mean is predicted"
 
@@ -143,7 +143,7 @@ def _uncertainty(plain: dict[str, Any], kind: Kind) -> Facts:
             "[CLS]": known.tokens,
         }
         stored = ["fingerprints", *(name for name, there in parts.items() if there)]
-        yield "it stores", f"{listed(stored)} of {len(sketch):,} training molecules"
+        yield "stored", f"{listed(stored)} of {len(sketch):,} training molecules"
 
 
 def _training(checkpoint: dict[str, Any]) -> Facts:
@@ -156,7 +156,7 @@ def _training(checkpoint: dict[str, Any]) -> Facts:
     summary = facts.get("training_summary") or {}
     if atoms := summary.get("atoms"):
         text += f" of {atoms['min']} to {atoms['max']} atoms"
-        text += ", each of one piece" if summary.get("connected") else ""
+        text += ", each connected" if summary.get("connected") else ""
     yield "trained on", text
     if "global_step" in checkpoint and "epoch" in checkpoint:
         yield "training", f"epoch {checkpoint['epoch'] + 1}, step {checkpoint['global_step']:,}"

@@ -139,7 +139,7 @@ class Graphormer(nn.Module):
         self.initialize(0)
 
     def initialize(self, seed: int) -> None:
-        """Sample all parameters anew, each from (`seed`, its name); see `initialize`."""
+        """Sample all parameters again, each from (`seed`, its name); see `initialize`."""
         initialize(self, self.config.layers, seed)
 
     def encode(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:

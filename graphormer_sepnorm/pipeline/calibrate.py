@@ -100,12 +100,12 @@ def _measured(module: Described, data: MoleculeData, unseen: Predicted, keep: st
     )
     own_folds = positions = tokens = distance = None
     if folds is not None:  # molecules of training are the unseen ones too
-        own_folds = data.numbers.dealt[stored]
+        own_folds = data.numbers.assigned[stored]
         among = np.searchsorted(unseen.indices, stored).clip(max=len(unseen.indices) - 1)
         positions = np.where(unseen.indices[among] == stored, among, -1)
     if module.has_network and module.model.config.reads_graph_token:
         some = stored[sampled(len(stored), MOST_TOKENS)]
-        by_fold = () if folds is None else (data.numbers.dealt[some], unseen.folds)
+        by_fold = () if folds is None else (data.numbers.assigned[some], unseen.folds)
         both = (of_networks(module, data, of)[1] for of in (some, unseen.indices))
         tokens, distance = TokenDistance.fit(*both, *by_fold)
     learned = np.union1d(data.numbers.described, unseen.indices)

@@ -33,7 +33,7 @@ from graphormer_sepnorm.training.fit import make_evaluator
 from graphormer_sepnorm.training.module import GraphormerModule
 
 _ANOTHER_TABLE = (
-    "This is not the table and split that the model was trained on: it was split anew, and "
+    "This is not the table and split that the model was trained on: it was split again, and "
     "molecules that the model has learned from may be among these. To evaluate all rows of a "
     "table: predict.py MODEL -i FILE --evaluate COLUMN."
 )

@@ -119,7 +119,7 @@ class _Fit:
         length = self.module.architecture.max_path_length  # a pre-trained network has its own
         self.data = kind(effective.data, seed=seed, max_path_length=length, splits=self.splits)
         if config.ensemble > 1 and config.ensemble_by == "folds":
-            self.data.deal_members(MemberFolds(config.ensemble))
+            self.data.assign_members(MemberFolds(config.ensemble))
         self.blended = {*config.members} != {"networks"}
         if self.blended:
             require_smiles(self.data, config.members)

@@ -143,7 +143,7 @@ def out_of_sample(module: Described, data: MoleculeData) -> Predicted:
         return Predicted.of_networks(indices, each, nothing)
     trained_on = data.numbers.described
     indices = data.numbers.weighed(trained_on)
-    folds = data.numbers.dealt[np.isin(trained_on, indices)]
+    folds = data.numbers.assigned[np.isin(trained_on, indices)]
     values = np.full((len(indices), len(module.task.targets)), np.nan)
     for fold, network in enumerate(networks):
         [values[folds == fold]], _ = of_networks(module, data, indices[folds == fold], [network])

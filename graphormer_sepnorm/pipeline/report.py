@@ -240,7 +240,7 @@ def prediction_columns(
 
     Args:
         data: The molecules.
-        indices: Those that are told, int64 ``[n]``, of the graphs in the store.
+        indices: Their indices, int64 ``[n]``, of the graphs in the store.
         predictions: Values as they are learned, ``[n, T]``.
         more: Further columns, ``[n]``.
     """

@@ -40,7 +40,7 @@ class Resumed:
     Attributes:
         directory: Where it is.
         changed: Whether other options were given, which count from now on.
-        effective: The options of the training that goes on: a pre-trained network is part of the
+        effective: The options of the training that continues: a pre-trained network is part of the
             checkpoint by now.
         checkpoint: From which; None: it starts over, or its members go on.
         step: Optimizer steps already taken.

@@ -1,7 +1,7 @@
 """Many runs, planned at once: arms with seeds, or with the folds and repeats of a table.
 
 A plan is stored as one file in the directory of its runs, all options with their values: what was
-started goes on as it was, whatever has become of configuration files since.
+started continues as it was, whatever has become of configuration files since.
 """
 
 from __future__ import annotations

@@ -285,7 +285,7 @@ def _continued(partial: Path, resume: int) -> Any:
     size = partial.stat().st_size if partial.exists() else -1
     if size < resume:
         state = "gone" if size < 0 else "shorter than it was when it was left"
-        raise DataError(f"{partial} is {state}: it cannot be continued, begin anew")
+        raise DataError(f"{partial} is {state}: it cannot be continued, start again")
     file = partial.open("r+b")
     file.truncate(resume)
     file.seek(resume)

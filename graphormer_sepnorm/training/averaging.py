@@ -3,7 +3,7 @@
 The running averages that BatchNorm keeps in training lag behind weights that change, hold the
 variance that dropout adds, and belong to other weights where an average of weights is evaluated.
 "Precise BatchNorm" (Wu & Johnson 2021, Rethinking "Batch" in BatchNorm, section 3) measures them
-anew on training data instead, with the weights as they are. They can also be fixed for the last
+again on training data instead, with the weights as they are. They can also be fixed for the last
 part of training (section 4, "FrozenBN"), which then sees the function that is evaluated.
 """
 

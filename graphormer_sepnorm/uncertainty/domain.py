@@ -123,7 +123,7 @@ class Domain:
 
     def reasons(self, similarity: np.ndarray, distance: np.ndarray | None) -> list[str]:
         """Return why molecules are outside, ``[n]``; the empty string for one inside."""
-        unlike = "nearly all that the model was tried on are above it"
+        unlike = "nearly all molecules that it was evaluated on are above it"
         if self.larger:
             unlike = f"errors were {self.larger:.1f} times the usual"
         reasons = [""] * len(similarity)
@@ -222,12 +222,12 @@ class Neighbors:
     def __post_init__(self) -> None:
         if not ((self.environments >= 0) & (self.environments < ENVIRONMENTS)).all():
             raise CheckpointError(
-                f"confidence.neighbors has an environment that is not below {ENVIRONMENTS}"
+                f"uncertainty.neighbors has an environment that is not below {ENVIRONMENTS}"
             )
         sizes = self.sizes.astype(np.int64)
         whole = (sizes >= 0).all() and sizes.sum() == len(self.environments)
         if not whole or len(sizes) != len(self.numbers):
-            raise CheckpointError("confidence.neighbors has sizes that are not those of its parts")
+            raise CheckpointError("uncertainty.neighbors has sizes that are not those of its parts")
 
     @classmethod
     def of(

@@ -357,7 +357,7 @@ BOTH = "--arms sharenorm,sepnorm"
         (f"{BOTH} --jobs 0", "--jobs is 0"),
         (f"{BOTH} --baseline ln", "--baseline ln"),
         (f"{BOTH} --ensemble-by folds", "--ensemble_by"),
-        (f"{BOTH} --baselines true", "--baselines is decided by this verb"),
+        (f"{BOTH} --baselines true", "--baselines is decided by the subcommand"),
         ("--arms {arms} -c quickstart", "'b': unknown option model.widht"),
         ("--arms {other} -c table_regression --data.table {table}", "arms 'a' and 'b' have diff"),
         ("--arms {same} -c table_regression --data.table {table}", "arms 'b' and 'c' are the same"),

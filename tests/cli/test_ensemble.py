@@ -97,7 +97,7 @@ def test_members_by_folds_say_what_they_have_not_seen(by_folds: Fitted, capsys) 
     labels = np.asarray(data.store.targets[: len(parts)], np.float64)[:, 0]
     expected = np.empty(len(parts))
     for fold, (seed, record) in enumerate(zip(SEEDS, records, strict=True)):
-        own = np.flatnonzero(data.numbers.dealt == fold)
+        own = np.flatnonzero(data.numbers.assigned == fold)
         assert record["molecules"]["validation"] == len(own)
         assert record["molecules"]["train"] == len(parts) - len(own)
         network = Predictor.load(member_of(by_folds, seed), "cpu")

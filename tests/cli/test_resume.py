@@ -198,7 +198,7 @@ def test_a_run_that_has_not_ended_predicts_and_says_so(run: Path, capsys) -> Non
     assert predict([str(run), "CCO"]) == 0
     said = capsys.readouterr().err
     assert f"{run} has not ended: intervals and the trees of a blend come last" in said
-    assert f"fit --resume {run} goes on with it" in said
+    assert f"fit --resume {run} continues it" in said
 
 
 def test_run_is_extended_from_another_folder(

@@ -101,7 +101,7 @@ def test_predictions_are_those_of_the_test(
         remark = {3: "T", 7: "T", 55: "pH"}.get(place)
         said = row["warning"].rpartition("; ")[2]  # behind other remarks
         if remark:
-            assert said == f"training means in place of {remark}"
+            assert said == f"training means instead of {remark}"
         else:
             assert "training means" not in said
 
@@ -125,7 +125,7 @@ def test_numbers_matter_and_missing_ones_are_the_mean(trained: Fitted) -> None:
 def test_mistakes_are_one_line(
     trained: Fitted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "reads T, pH beside the molecule" in refused(capsys, predict, trained.run, "CCO")
+    assert "reads T, pH in addition to the molecule" in refused(capsys, predict, trained.run, "CCO")
     without = write_csv(tmp_path / "a.csv", [["smiles", "pH"], ["CCO", "7"]])
     assert "no column 'T'" in refused(capsys, predict, trained.run, "-i", without)
     fit = (capsys, train, "fit", "-c")

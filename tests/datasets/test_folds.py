@@ -62,7 +62,7 @@ def test_each_molecule_is_held_out_by_one_member(tmp_path: Path, split: str) -> 
         assert one.target_scaling()[0] == [pytest.approx(labels.mean())]
         assert one.training_summary()["targets"][0]["labels"] == len(pool)
     texts = [*plain.splits.smiles["train"], *plain.splits.smiles["validation"]]
-    dealt = members[0].numbers.dealt.tolist()
+    dealt = members[0].numbers.assigned.tolist()
     rings = [{dealt[at] for at, text in enumerate(texts) if ring in text} for ring in RINGS]
     assert (max(map(len, rings)) <= 1) == (split == "scaffold")
     chains = {dealt[at] for at, text in enumerate(texts) if text in CHAINS}
@@ -83,7 +83,7 @@ def test_what_weighs_nothing_is_held_out_by_no_member(tmp_path: Path) -> None:
     assert {one.weight_scale() for one in members} == {1 / weights.mean()}
     mean = np.average(np.asarray(ensemble.store.targets[pool], np.float64)[:, 0], weights=weights)
     assert [one.target_scaling()[0] for one in members] == [[pytest.approx(mean)]] * 3
-    ensemble.deal_members(MemberFolds(3))
+    ensemble.assign_members(MemberFolds(3))
     held = [one.indices("validation").tolist() for one in members]
     assert sorted(np.concatenate(held)) == weighed.tolist() == ensemble.numbers.validated.tolist()
     assert [one.tolist() for one in ensemble.numbers.of_members] == held
@@ -101,12 +101,12 @@ def test_folds_follow_time_where_the_split_does(tmp_path: Path) -> None:
     options = {"target_columns": "y", "time_column": "when", "split": "time"}
     options |= {"table": str(tmp_path / "t.csv"), "root": str(tmp_path / "root")}
     data = MoleculeDataModule(**options)
-    data.deal_members(MemberFolds(3))
+    data.assign_members(MemberFolds(3))
     of_text = dict(zip(CHAINS, days, strict=True))
     of_text[CHAINS[days.index(2)]] = 19  # the newest time of a molecule counts for its folds
     texts = [*data.splits.smiles["train"], *data.splits.smiles["validation"]]
     times = np.array([of_text[text] for text in texts])
-    dealt = data.numbers.dealt
+    dealt = data.numbers.assigned
     newest = [times[dealt == fold].max() for fold in range(3)]
     oldest = [times[dealt == fold].min() for fold in range(3)]
     assert newest[0] <= oldest[1]
@@ -114,11 +114,11 @@ def test_folds_follow_time_where_the_split_does(tmp_path: Path) -> None:
     assert newest[2] <= min(of_text[text] for text in data.splits.smiles["test"])
     assert data.numbers.newest == 2
     assert table(tmp_path, CHAINS, split="random").numbers.newest is None
-    data.deal_members(MemberFolds(len({*times})))
-    assert {*data.numbers.dealt.tolist()} == {*range(len({*times}))}
-    data.deal_members(MemberFolds(len({*times}) + 1))  # fewer times than folds: by molecules
+    data.assign_members(MemberFolds(len({*times})))
+    assert {*data.numbers.assigned.tolist()} == {*range(len({*times}))}
+    data.assign_members(MemberFolds(len({*times}) + 1))  # fewer times than folds: by molecules
     assert data.numbers.newest is None
-    assert len({*data.numbers.dealt.tolist()}) == len({*times}) + 1
+    assert len({*data.numbers.assigned.tolist()}) == len({*times}) + 1
 
 
 def test_folds_are_for_tables_that_are_large_enough(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_missing_numbers_are_named() -> None:
     inputs = ExtraInputs(("MolWt", "TPSA"), ("pH", "T", "c"))
     values = np.array([[1, 2, 7, 298, 1], [np.nan, 2, np.nan, 310, 1], [np.nan, np.nan, 8, 298, 1]])
     assert inputs.remarks(values[0]) == []
-    assert inputs.remarks(values[1]) == ["training means in place of pH, 1 of 2 descriptors"]
+    assert inputs.remarks(values[1]) == ["training means instead of pH, 1 of 2 descriptors"]
     _, factors = standardization(values)
     assert inputs.in_report(values, factors) == [
         "missing, the training mean stands for it: pH of 1, descriptors of 2 molecules",

@@ -89,7 +89,7 @@ def test_rebuilds_when_it_was_made_from_something_else(directory, what, monkeypa
         key[what] = "changed"
     (directory.parent / ".test.partial").mkdir()  # of a process that was killed
     assert_is_rebuilt(directory, key, hops)
-    assert "built anew" in caplog.text
+    assert "built again" in caplog.text
     assert str(directory) in caplog.text
     assert names_in(directory.parent) == ["test"]
 

@@ -66,8 +66,8 @@ def test_it_holds_what_predicting_needs_to_know(checkpoint: dict[str, Any], tmp_
     model = Graphormer(GraphormerConfig(**checkpoint[KEY]["model"]))
     for said in (
         "property [mol/L]; 902 labels from -11.6 to 1.58, mean -3",
-        "a test (fingerprint none), 902 molecules of 1 to 55 atoms, each of one piece\n",
-        *("epoch 5, step 150", "mae 0.6543", "by molecule-1"),
+        "a test (fingerprint none), 902 molecules of 1 to 55 atoms, each connected\n",
+        *("epoch 5, step 150", "mae 0.6543", "featurizer    molecule-1"),
         f"{count_parameters(model):,} parameters",
         "ensemble      3 such networks; their mean is predicted",
         "0.25 the network + 0.75 gradient boosting: 8 trees",
@@ -89,7 +89,7 @@ def test_it_holds_what_predicting_needs_to_know(checkpoint: dict[str, Any], tmp_
     ("options", "said"),
     [
         ({}, "predicts"),  # without a summary
-        ({"featurizer": None}, "not possible"),
+        ({"featurizer": None}, "takes graphs, not SMILES"),
         ({"kind": "binary"}, "probability of class 1"),
         ({"readout": "both", "encodings": "rings"}, "encodings rings, readout both\n"),
         (FLAGS, "encodings rings, ring_bias, local_mpnn gine, bond_states\n"),
@@ -98,8 +98,8 @@ def test_it_holds_what_predicting_needs_to_know(checkpoint: dict[str, Any], tmp_
 def test_other_checkpoints(options: dict[str, Any], said: str) -> None:
     text = describe(make_checkpoint(**options))
     assert said in text
-    assert ("beyond it" in text) is ("encodings" in options)
-    assert not any(word in text for word in ("such networks", "boosting", "interval", "stores"))
+    assert ("extensions" in text) is ("encodings" in options)
+    assert not any(word in text for word in ("such networks", "boosting", "interval", "stored"))
 
 
 def test_many_targets_are_counted() -> None:

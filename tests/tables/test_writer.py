@@ -99,10 +99,10 @@ def test_a_partial_file_that_became_shorter_cannot_be_continued(tmp_path: Path) 
     writer.close()
     assert writer.partial is not None
     os.truncate(writer.partial, mark - 1)
-    with refused(str(writer.partial), "shorter", "begin anew"):
+    with refused(str(writer.partial), "shorter", "start again"):
         create_table(tmp_path / "t.csv", ["a"], resume=mark)
     writer.partial.unlink()
-    with refused(str(writer.partial), "gone", "begin anew"):
+    with refused(str(writer.partial), "gone", "start again"):
         create_table(tmp_path / "t.csv", ["a"], resume=mark)
 
 

@@ -110,7 +110,7 @@ def test_where_errors_do_not_grow_only_the_untried_is_outside() -> None:
     domain = Domain.fit(np.linspace(0.2, 1, 1001), np.ones(1001))
     assert (domain.border, domain.larger) == (pytest.approx(0.208), 0)
     [why] = domain.reasons(np.array([0.1]), None)
-    assert why.endswith("below 0.21: nearly all that the model was tried on are above it")
+    assert why.endswith("below 0.21: nearly all molecules that it was evaluated on are above it")
     assert domain.rule == "similarity to training molecules below 0.208"
     # What has exactly the similarity of the border is inside.
     similarity = np.full(100, 2 / 3)

@@ -139,7 +139,7 @@ def _check_rows(config: DataConfig, path: Path, table: TableContents) -> None:
         raise DataError(f"{path}: {what} cannot be used, {first}: {advice}")
 
     if unusable and config.on_invalid == "error":
-        advice = "mend them, or leave them out with --data.on_invalid skip"
+        advice = "correct them, or leave them out with --data.on_invalid skip"
         refuse(f"{len(unusable):,} rows or labels", unusable, advice)
     count = len(table.columns.targets)
     for at, name in enumerate(table.columns.targets):
@@ -150,9 +150,9 @@ def _check_rows(config: DataConfig, path: Path, table: TableContents) -> None:
         )
         if len(own) > usable:
             what = f"{len(own):,} of {len(own) + usable:,} labels of {name}"
-            refuse(what, own, "mend them, name another column or another --data.task")
+            refuse(what, own, "correct them, name another column or another --data.task")
     if not table.valid:
-        refuse(f"all {len(unusable):,} rows", unusable, "mend them")
+        refuse(f"all {len(unusable):,} rows", unusable, "correct them")
 
 
 def _by_classes(config: DataConfig, tables: Mapping[str, TableContents]) -> tuple[str, ...]:
