@@ -91,8 +91,8 @@ def given_columns(
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 f"the model reads {listed(names)} in addition to the molecule: give {name} as "
-                "one number for each, nan where it is missing, in a table (-i FILE) or from Python as "
-                f"columns={{...}} ({type(error).__name__}: {error})"
+                "one number for each, nan where it is missing, in a table (-i FILE) or from Python "
+                f"as columns={{...}} ({type(error).__name__}: {error})"
             ) from error
     return np.where(np.abs(values) <= np.finfo(np.float32).max, values, np.nan)
 
