@@ -300,4 +300,15 @@ def test_a_prediction_loads_no_compiler():
     names = ("esol", "zinc", "molhiv")
     each = "; ".join(f"Predictor.load({name!r}, device='cpu').predict(['CCO'])" for name in names)
     loaded = loaded_by(f"from graphormer_sepnorm import Predictor; {each}")
-    assert loaded & {"torch._dynamo", "sympy", "lightning", "sklearn", "pandas"} == set()
+    heavy = MODEL - {"rdkit"} | {"torch._dynamo", "sympy", "torchmetrics", "pyarrow"}
+    assert loaded & heavy == set()
+
+
+def test_trees_and_kernel_are_trained_without_lightning(tmp_path):
+    rows = [f"{'C' * size}{end},{size}" for size in range(1, 21) for end in ("O", "N", "F", "S")]
+    (tmp_path / "t.csv").write_text("\n".join(["smiles,y", *rows]))
+    options = ["-c", "table", f"--data.table={tmp_path / 't.csv'}", "--data.split=random"]
+    options += [f"--data.root={tmp_path}", f"--output={tmp_path / 'run'}", "--members=kernel,trees"]
+    loaded = loaded_by(f"from {OURS}cli.train import main; assert main(['fit', *{options}]) == 0")
+    assert "sklearn" in loaded
+    assert loaded & {"lightning", "torch_geometric", "torchmetrics", "transformers"} == set()

@@ -10,8 +10,7 @@ _KNOWN_WARNINGS: list[tuple[str, type[Warning]]] = [
     # torch 2.13 deprecates what Lightning 2.6 calls on every run:
     # https://github.com/Lightning-AI/pytorch-lightning/issues/21326
     (r".*isinstance\(treespec, LeafSpec\).* is deprecated", FutureWarning),
-    # torch-geometric 2.8 compiles some of its classes when it is imported. To torch 2.14 this is a
-    # DeprecationWarning, which Python does not show.
+    # torch-geometric 2.8 compiles some classes when it is imported; torch 2.14 shows no warning.
     (r"`torch\.jit\.script` is ", FutureWarning),
     # Batches come from arrays in memory: on a few cores worker processes only cost time. The
     # option data.num_workers says when they help.
@@ -44,7 +43,6 @@ def silence_known_noise(trains: bool = True) -> None:
         return
     import lightning.pytorch  # noqa: F401  (sets the levels of its loggers when it is imported)
 
-    # INFO of Lightning is "GPU available: ...", "max_epochs reached" and tips for other products of
-    # its makers (trainer/connectors/logger_connector, callback_connector); its warnings stay.
+    # INFO of Lightning is "GPU available: ..." and tips for other products; its warnings stay.
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)

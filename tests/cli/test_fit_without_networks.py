@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -70,26 +68,6 @@ def test_it_predicts_what_it_was_tested_with(run: Fitted) -> None:
     np.testing.assert_allclose(model.predict("OCCC").values, model.predict("CCCO").values)
     alone = model.predict(rows[0]["smiles"]).values[0]
     np.testing.assert_allclose(alone, found.values[0])
-
-
-def test_it_loads_neither_lightning_nor_pyg(tmp_path: Path) -> None:
-    options = ["-c", "table", f"--data.table={table(tmp_path)}", "--data.target_columns=a"]
-    options += [
-        WITHOUT,
-        "--data.split=random",
-        f"--data.root={tmp_path}",
-        f"--output={tmp_path / 'run'}",
-    ]
-    program = (
-        "import sys; from graphormer_sepnorm.cli.train import main\n"
-        f"assert main(['fit', *{options!r}]) == 0\n"
-        "print(*sys.modules)"
-    )
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.splitlines()[-1].split())
-    assert "sklearn" in loaded
-    assert loaded & {"lightning", "torch_geometric", "torchmetrics", "transformers"} == set()
 
 
 def test_what_needs_a_network_is_refused(

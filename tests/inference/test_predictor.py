@@ -3,8 +3,6 @@
 import copy
 import math
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pandas
@@ -243,19 +241,3 @@ def test_unknown_device_is_one_line(device):
 def test_a_path_is_for_load():
     with pytest.raises(ConfigError, match=r"Predictor\.load\('esol'\)"):
         Predictor("esol")  # type: ignore[arg-type]
-
-
-def test_predicting_needs_no_lightning(tmp_path):
-    torch.save(make_checkpoint(), tmp_path / "model.ckpt")
-    program = (
-        "import sys; from graphormer_sepnorm import Predictor; "
-        f"Predictor.load({str(tmp_path / 'model.ckpt')!r}, 'cpu').predict('CCO'); "
-        "print(*sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    loaded = set(done.stdout.split())
-    heavy = {"lightning", "torch_geometric", "torchmetrics", "pandas", "sklearn", "matplotlib"}
-    assert loaded & (heavy | {"ogb", "pyarrow"}) == set()
-    assert "rdkit" in loaded

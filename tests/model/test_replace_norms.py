@@ -633,11 +633,9 @@ class CallsWithMask(nn.Module):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: nn.Sequential(
-            nn.Linear(D, D), ExtendedNorm(nn.Parameter(torch.ones(D))), nn.LayerNorm(D)
-        ),
-        lambda: nn.Sequential(nn.Linear(D, D), ExtendedNorm(nn.Dropout()), nn.LayerNorm(D)),
-        lambda: nn.Sequential(nn.Linear(D, D), DoubledNorm(D), nn.LayerNorm(D)),
+        lambda: between(ExtendedNorm(nn.Parameter(torch.ones(D)))),
+        lambda: between(ExtendedNorm(nn.Dropout())),
+        lambda: between(DoubledNorm(D)),
         CallsWithMask,
     ],
 )
