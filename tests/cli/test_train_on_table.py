@@ -67,9 +67,7 @@ def test_report_comes_before_training_and_stays(table_run: Fitted) -> None:
 
 
 @pytest.mark.parametrize("split", ["test", "validation"])
-def test_predictions_of_molecules_that_were_not_trained_on_are_kept(
-    table_run: Fitted, split: str
-) -> None:
+def test_predictions_of_unseen_molecules_are_kept(table_run: Fitted, split: str) -> None:
     rows = read_csv(table_run.run / f"{split}_predictions.csv")
     assert list(rows[0])[:5] == ["number", "row", "smiles", "label_logX", "pred_logX"]
     splits = [row for row in read_csv(table_run.run / "splits.csv") if row["split"] == split]
