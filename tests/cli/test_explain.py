@@ -146,7 +146,7 @@ def test_a_column_beside_the_molecules_is_read(tmp_path, capsys):
     assert "pH" in rows_of(tmp_path / "why.html")[2]
     assert "the effect of pH is in the baseline" in capsys.readouterr().err
     words = ("explain", tmp_path / "a.ckpt", "CCO", "-o", tmp_path / "other.html")
-    assert "reads pH beside the molecule" in refused(capsys, main, *words)
+    assert "reads pH in addition to the molecule" in refused(capsys, main, *words)
 
 
 def test_records_of_sdf_get_their_smiles(model, tmp_path):
