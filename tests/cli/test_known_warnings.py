@@ -1,7 +1,5 @@
 """Warnings of libraries that a user can do nothing about stay off the screen; others show."""
 
-from __future__ import annotations
-
 import warnings
 
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
