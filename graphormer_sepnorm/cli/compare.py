@@ -281,7 +281,7 @@ def _train(directory: Path, plan: Plan, stored: Plan | None, jobs: int | None) -
         for run in runs[: len(plan.arms)]:  # the first of each arm
             table = run is runs[0] or run.config.data != runs[0].config.data
             look_at_training(run.config, table)
-    silence_known_noise()
+    silence_known_noise(trains=False)
     from graphormer_sepnorm.runs import scheduler
 
     fingerprint, metric = _prepare(plan, runs)
@@ -399,7 +399,7 @@ def make_report(directory: Path, baseline: str | None = None) -> int:
     """
     if not directory.is_dir():
         raise ConfigError(f"there is no comparison in {directory}")
-    silence_known_noise()
+    silence_known_noise(trains=False)
     from graphormer_sepnorm.compare.report import summary, write_report
     from graphormer_sepnorm.compare.results import collect
     from graphormer_sepnorm.runs.locks import REPORT_LOCK, locked

@@ -51,7 +51,7 @@ def _continue(directory: Path, words: list[str]) -> None:
             "directory that train.py fit has made"
         )
     request = parse("fit", words, flat(FitConfig.read(config).to_plain()))
-    silence_known_noise()
+    silence_known_noise("networks" in request.config.members)
     from graphormer_sepnorm.pipeline.fit import fit as train
     from graphormer_sepnorm.pipeline.resume import resume
     from graphormer_sepnorm.runs.locks import RunLock

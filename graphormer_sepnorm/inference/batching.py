@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import (
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-    Set,
-    Sized,
-    ValuesView,
-)
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, Sized, ValuesView
 from typing import Any, TypeVar
 
 import numpy as np

@@ -145,6 +145,6 @@ class Evaluation:
         if self.known:
             lines.append(
                 f"{count(self.known, 'row')} with the fingerprint of a molecule that the model was "
-                "trained on: for others this is less certain"
+                "trained on: on new ones errors may be larger"
             )
         return "\n".join(lines)

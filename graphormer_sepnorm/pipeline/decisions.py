@@ -115,6 +115,7 @@ def explaining() -> Iterator[None]:
     except Exception as error:
         *_, (innermost, _) = traceback.walk_tb(error.__traceback__)
         of_lightning = str(innermost.f_globals.get("__name__", "")).startswith("lightning.")
+        # By its name: Lightning is not loaded for it.
         misconfigured = type(error).__name__ == "MisconfigurationException"
         if not (misconfigured or (of_lightning and isinstance(error, ValueError))):
             raise

@@ -17,12 +17,7 @@ from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.files import cannot_be_written, write_columns
 from graphormer_sepnorm.formatting import aligned, in_a_line
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.inference.checkpoint import (
-    BLEND,
-    CONFIDENCE,
-    KEY,
-    read_checkpoint,
-)
+from graphormer_sepnorm.inference.checkpoint import BLEND, CONFIDENCE, KEY, read_checkpoint
 from graphormer_sepnorm.pipeline.decisions import explaining, interruptible
 from graphormer_sepnorm.pipeline.predicted import on_split
 from graphormer_sepnorm.pipeline.report import elements_unseen, of_split

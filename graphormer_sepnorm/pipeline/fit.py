@@ -58,7 +58,6 @@ from graphormer_sepnorm.training.described import Described, Tested
 # Tells processes that Lightning starts for other devices where the first one keeps the run.
 RUN_DIRECTORY = "GRAPHORMER_RUN_DIRECTORY"
 Show = Callable[[str], None]
-_PREDICTIONS = ("test_predictions", "validation_predictions")
 
 
 def fit(
@@ -154,7 +153,8 @@ class _Fit:
             return None
         with interruptible(self.trainer, self._what_is_done):
             outcome = self._finish(*ended)
-            self.show(report_fit(outcome, self.module))
+            if self.module.has_network or not outcome.interrupted:
+                self.show(report_fit(outcome, self.module))
             if outcome.interrupted:
                 raise Interrupted(f"{outcome.interrupted} interrupted; {self._what_is_done()}")
         return outcome
@@ -301,10 +301,10 @@ class _Fit:
 
     def _forget_earlier_end(self) -> None:
         """Remove what an earlier end of the run has left: until this one it is not finished."""
-        run, made = self.files, ("summary", "uncertainty", "geometry", *_PREDICTIONS)
-        files = [getattr(run, f"{name}_file") for name in made]
+        made = ("summary", "uncertainty", "geometry", "test_predictions", "validation_predictions")
+        files = [getattr(self.files, f"{name}_file") for name in made]
         first = self.trainer is None or self.trainer.is_global_zero
-        for file in (*files, run.test_predictions_figure) if first else ():
+        for file in (*files, self.files.test_predictions_figure) if first else ():
             file.unlink(missing_ok=True)
 
     def _finish(self, tested: Tested, out_of_fold: Predicted | None) -> Outcome:
@@ -344,7 +344,8 @@ class _Fit:
             checkpoint.pop(CONFIDENCE, None)
         if any(earlier) or checkpoint.keys() & {BLEND, CONFIDENCE}:
             write_checkpoint(checkpoint, tested.checkpoint)
-        self._store_results(outcome)
+        if module.has_network or not outcome.interrupted:
+            self._store_results(outcome)
         self.finished = not outcome.interrupted
         return outcome
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import skew
 
-from graphormer_sepnorm.datasets.logarithms import (
-    known_values,
-    numbers_of_table,
-    with_logarithms,
-)
+from graphormer_sepnorm.datasets.logarithms import known_values, numbers_of_table, with_logarithms
 from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.formatting import four_digits
 

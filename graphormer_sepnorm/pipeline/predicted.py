@@ -131,12 +131,12 @@ class Outcome:
 def out_of_sample(module: Described, data: MoleculeData) -> Predicted:
     """Predict molecules that the networks were not trained on.
 
-    The validation split; of an ensemble by folds (`module` with the members in their order) all
-    that they were trained on and that does not weigh 0, each molecule by the member whose fold it
-    is in.
+    The validation split, or a member's fold; of an ensemble by folds (`module` with the members in
+    their order) all that they were trained on and that does not weigh 0, each molecule by the
+    member whose fold it is in.
     """
-    networks = networks_of(module)
-    if data.member_folds is None:
+    networks, of_members = networks_of(module), data.member_folds
+    if of_members is None or of_members.own is not None:
         indices = data.indices("validation")
         each, _ = of_networks(module, data, indices, networks)
         nothing = None if networks else np.full(each.shape[1:], np.nan)

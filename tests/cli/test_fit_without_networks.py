@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from graphormer_sepnorm.inference.predictor import Predictor
 CHAINS = [f"{'C' * length}{end}" for length in range(1, 21) for end in ("O", "N", "F", "S", "Cl")]
 FOLDS = ("--ensemble=3", "--ensemble_by=folds", "--metric=loss")
 WITHOUT = "--members=kernel,trees"
+ONE = (WITHOUT, "--data.split=random", "--data.target_columns=a")
 
 
 def table(folder: Path, binary: bool = False) -> Path:
@@ -68,6 +70,16 @@ def test_it_predicts_what_it_was_tested_with(run: Fitted) -> None:
     np.testing.assert_allclose(model.predict("OCCC").values, model.predict("CCCO").values)
     alone = model.predict(rows[0]["smiles"]).values[0]
     np.testing.assert_allclose(alone, found.values[0])
+
+
+def test_an_interrupted_run_is_continued(tmp_path: Path, capsys, monkeypatch) -> None:
+    with monkeypatch.context() as patched:
+        interrupt = Mock(side_effect=KeyboardInterrupt)
+        patched.setattr("graphormer_sepnorm.pipeline.fit.add_baselines", interrupt)
+        assert fit(tmp_path, table(tmp_path), *ONE) == 130
+    assert f"fit --resume {tmp_path / 'run'}" in capsys.readouterr().err
+    assert not (tmp_path / "run" / "test_predictions.csv").exists()
+    assert train(["fit", "--resume", str(tmp_path / "run")]) == 0
 
 
 def test_what_needs_a_network_is_refused(

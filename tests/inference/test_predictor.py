@@ -236,8 +236,5 @@ def test_unknown_device_is_one_line(device):
     with pytest.raises(ConfigError, match=f"device '{device}'") as raised:
         Predictor(make_checkpoint(), device)
     assert "\n" not in str(raised.value)
-
-
-def test_a_path_is_for_load():
     with pytest.raises(ConfigError, match=r"Predictor\.load\('esol'\)"):
-        Predictor("esol")  # type: ignore[arg-type]
+        Predictor("esol", device)  # type: ignore[arg-type]

@@ -12,10 +12,7 @@ from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.inference.checkpoint import TRAINED_WEIGHTS, read_checkpoint
-from graphormer_sepnorm.training.averaging import (
-    AveragedWeights,
-    measure_batch_norm,
-)
+from graphormer_sepnorm.training.averaging import AveragedWeights, measure_batch_norm
 from graphormer_sepnorm.training.checkpoints import LastCheckpoint, checkpoint_callbacks
 from graphormer_sepnorm.training.module import GraphormerModule
 
