@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from graphormer_sepnorm.config import FitConfig, TrainerConfig
+from graphormer_sepnorm.config import FitConfig, TrainerConfig, save_config
 from graphormer_sepnorm.runs import scheduler
 from graphormer_sepnorm.runs.directory import Record
 from graphormer_sepnorm.runs.locks import locked
@@ -339,24 +339,48 @@ def test_threads_of_processes(
 def test_a_line_in_a_terminal(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     now = [1000.0]
     monkeypatch.setattr(scheduler.time, "monotonic", lambda: now[0])
     runs = [workplace.run(arm) for arm in "abc"]
-    display = Display([*runs, workplace.done("d")], "mae")
-    for run in runs:
+    display = Display([*runs, workplace.done("d")], "mae", "networks")
+    lines = []
+
+    def look(seconds: float, rows: str = "") -> None:
+        now[0] += seconds
+        with runs[0].files.metrics_file.open("a") as file:
+            file.write(rows)
+        display.refresh()
+        lines.append(capsys.readouterr().err.rpartition("\r\x1b[K")[2])
+
+    for run in runs[:2]:
         display.started(run)
-    display.ended(runs[2], "stopped")
-    now[0] += 120
-    display.ended(runs[1], "a\x1b[1mline", failed=True)
-    assert capsys.readouterr().err.endswith("b 0: a [1mline\n")
-    runs[0].directory.mkdir(parents=True)
-    rows = ["epoch,step,train_loss_step,validation_mae", "0,9,1.0,", "0,9,,0.8", "1,24,,0.5", "2,"]
-    runs[0].files.metrics_file.write_text("\n".join(rows))  # the last row is being written
+    save_config(FitConfig(trainer=TrainerConfig(max_epochs=2)), runs[0].files.configuration_file)
+    look(5)
     known = {"dataset": "d", "dataset_fingerprint": "f", "metric": "mae", "seed": 0, "sessions": []}
     runs[0].files.write_record(Record(**known, planned_steps=48))
+    look(15, "epoch,step,train_loss_step\n0,12,1.0\n")  # a part of this time was no training
+    look(20, "1,24,0.5\n2,")  # the last row is being written
+    look(10)
+    assert lines == [
+        "networks 1 of 4",
+        "networks 1 of 4 · epoch 1 of 2",
+        # One of 80 s has 40 left, one none of its steps, and one waits for two processes.
+        "networks 1 of 4 · epoch 2 of 2 · 0:01:20 left",
+        "networks 1 of 4 · epoch 2 of 2 · 0:01:10 left",
+    ]
+    display.ended(runs[1], "a\x1b[1mline", failed=True)
+    assert capsys.readouterr().err.endswith("b 0: a [1mline\n")
+    display.started(runs[2])
+    display.ended(runs[2], "stopped")
+    look(29)  # what failed is not waited for, what was stopped is
+    display.started(runs[2])
+    display.ended(runs[2], "failed", failed=True)
+    look(1, "48,0.5\n")  # all steps are taken, and it is tested
+    runs[0].files.write_summary({})
+    display.finished(runs[0], 150)
     display.close()
-    # What failed and what was finished earlier is not waited for, what was stopped goes on later.
-    line = capsys.readouterr().err.rpartition("\r")[2]
-    assert line == "\x1b[K1 of 4 runs finished, 0:02:00 left | a 0 50%, MAE 0.5000\n"
+    lines += [capsys.readouterr().err.rpartition("\r\x1b[K")[2]]
+    last = "networks 1 of 4 · epoch 2 of 2"
+    assert lines[4:] == [f"{last} · 0:01:21 left", last, "networks 2 of 4\n"]
