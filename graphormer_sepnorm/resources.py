@@ -20,9 +20,6 @@ def config_path(name: str) -> Path:
 
     Args:
         name: ``quickstart`` or ``quickstart.yaml``.
-
-    Raises:
-        ConfigError: There is none of this name.
     """
     stem = name.removesuffix(".yaml")
     found = _found(*_CONFIGS)

@@ -260,36 +260,17 @@ def last_line(log: Path, start: int = 0) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-@dataclass
-class _AtWork:
-    """A run at work since `began`: the share of its steps that was seen first and when, and last.
-
-    It ends at `end`; None: nobody knows.
-    """
-
-    spec: RunSpec
-    began: float
-    first: tuple[float, float] | None = None
-    share: float = 0.0
-    end: float | None = None
-
-    def look(self, now: float) -> tuple[float, str]:
-        """Look how far it is; return the share, and its epoch in words."""
-        run, text = self.spec.files, ""
-        with suppress(GraphormerError):  # whose word on it the run itself has
-            if (record := run.record()) and (rows := run.metrics()):
-                step, epoch = (max(int(row.get(of, 0)) for row in rows) for of in ("step", "epoch"))
-                share = min(1.0, step / record.planned_steps) if record.planned_steps else 0.0
-                if share > self.share:
-                    self.share, self.first = share, self.first or (now, share)
-                    since, before = self.first
-                    if share > before:
-                        self.end = now + (1 - share) * (now - since) / (share - before)
-                epochs = _epochs(run.path)
-                text = f"epoch {epoch + 1}"
-                if epochs > 0:
-                    text = f"epoch {min(epoch + 1, epochs)} of {epochs}"
-        return self.share, text
+def _progress(spec: RunSpec) -> tuple[float, str]:
+    """Return which share of its steps a run has taken, and its epoch in words."""
+    with suppress(GraphormerError):  # whose word on it the run itself has
+        record, rows = spec.files.record(), spec.files.metrics()
+        if record and rows:
+            step, epoch = (max(int(row.get(of, 0)) for row in rows) for of in ("step", "epoch"))
+            share = min(1.0, step / record.planned_steps) if record.planned_steps else 0.0
+            epochs = _epochs(spec.directory)
+            of = f"{min(epoch + 1, epochs)} of {epochs}" if epochs > 0 else f"{epoch + 1}"
+            return share, f"epoch {of}"
+    return 0.0, ""
 
 
 @cache
@@ -310,7 +291,8 @@ class Display:
     def __init__(self, specs: Sequence[RunSpec], metric: str, called: str = "runs") -> None:
         self._specs, self._metric, self._line = specs, METRICS[metric], StatusLine()
         self._called = called
-        self._at_work: dict[str, _AtWork] = {}
+        # By name, and when which share of its steps was seen to be taken, first of all its start.
+        self._at_work: dict[str, tuple[RunSpec, list[tuple[float, float]]]] = {}
         self._waiting = sum(not spec.finished for spec in specs)
         self._took: list[float] = []  # seconds of those that have finished since
         if self._waiting < len(specs):
@@ -330,7 +312,7 @@ class Display:
 
     def started(self, spec: RunSpec) -> None:
         """Show that a process of the run starts."""
-        self._at_work[spec.name] = _AtWork(spec, time.monotonic())
+        self._at_work[spec.name] = spec, [(time.monotonic(), 0.0)]
         self._waiting -= 1
         self.say(f"{spec.name}: {'continued' if spec.begun else 'started'}")
 
@@ -356,16 +338,27 @@ class Display:
         if not self._line.terminal:
             return
         parts, now = [f"{self._called} {self._done()}"], time.monotonic()
-        if at_work := [*self._at_work.values()]:
-            looks = [one.look(now) for one in at_work]
-            parts.append(min((one for one in looks if one[1]), default=(0, ""))[1])  # of the last
-            took = [*self._took, *(one.end - one.began for one in at_work if one.end)]
-            usual = statistics.fmean(took or [0.0])
-            left = [max(0.0, (one.end or one.began + usual) - now) for one in at_work]
-            left.append((sum(left) + self._waiting * usual) / len(at_work))
-            parts.append(f"{clock(max(left))} left" if max(left) >= 1 else "")
+        epochs, lengths, begins = [], [], []
+        for spec, seen in self._at_work.values():
+            share, epoch = _progress(spec)
+            epochs += [(share, epoch)] * bool(epoch)
+            if share > seen[-1][1]:
+                seen.append((now, share))
+            lengths.append(0.0)
+            begins.append(seen[0][0])
+            if len(seen) > 2:  # what came before the first steps was no training
+                (since, before), (at, share) = seen[1], seen[-1]
+                lengths[-1] = at + (1 - share) * (at - since) / (share - before) - begins[-1]
+        parts += [min(epochs)[1]] if epochs else []  # of the last one
+        took = [*self._took, *filter(None, lengths)]
+        if took and lengths:
+            usual = statistics.fmean(took)
+            ends = (began + (own or usual) for began, own in zip(begins, lengths, strict=True))
+            left = [max(0.0, end - now) for end in ends]
+            left.append((sum(left) + self._waiting * usual) / len(left))
+            parts += [f"{clock(max(left))} left"] if max(left) >= 1 else []
         with suppress(OSError):
-            self._line.show(" · ".join(filter(None, parts)))
+            self._line.show(" · ".join(parts))
 
     def close(self) -> None:
         """Leave the last state standing."""

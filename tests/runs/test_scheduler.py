@@ -70,27 +70,14 @@ result = {"best_validation_mae": 0.5, "test_mae": 0.25, "environment": environme
 
 
 class Events(Display):
-    """A display that remembers what it was told."""
+    """A display that remembers what it says."""
 
     def __init__(self, specs: Sequence[RunSpec]) -> None:
         self.events: list[str] = []
-        self._specs = specs
+        super().__init__(specs, "mae")
 
     def say(self, line: str) -> None:
-        self.events.append(line.partition(",")[0])
-
-    def started(self, spec: RunSpec) -> None:
-        self.events.append(f"{spec.name}: started")
-
-    def ended(self, spec: RunSpec, how: str, failed: bool = False) -> None:
-        self.events.append(f"{spec.name}: {re.split(' [(]', how)[0]}")
-
-    def finished(self, spec: RunSpec, seconds: float) -> None:
-        self.events.append(f"{spec.name}: finished")
-
-    def refresh(self) -> None: ...
-
-    def close(self) -> None: ...
+        self.events.append(re.split(r" \(|, then", line)[0])
 
 
 class Workplace:
@@ -175,6 +162,7 @@ def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(
     whole, events = workplace.train(runs)
     assert whole
     assert [event for event in events if "started" not in event] == [
+        "1 of 4 runs are finished already",
         "bad 0: failed, it cannot be done",
         "dead 0: failed, killed by SIGKILL",
         "good 0: finished",
@@ -336,9 +324,7 @@ def test_threads_of_processes(
     assert runs[2].files.summary()["environment"]["OMP_NUM_THREADS"] == of_members
 
 
-def test_a_line_in_a_terminal(
-    workplace: Workplace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_line_in_a_terminal(workplace: Workplace, monkeypatch, capsys) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     now = [1000.0]
@@ -363,13 +349,6 @@ def test_a_line_in_a_terminal(
     look(15, "epoch,step,train_loss_step\n0,12,1.0\n")  # a part of this time was no training
     look(20, "1,24,0.5\n2,")  # the last row is being written
     look(10)
-    assert lines == [
-        "networks 1 of 4",
-        "networks 1 of 4 · epoch 1 of 2",
-        # One of 80 s has 40 left, one none of its steps, and one waits for two processes.
-        "networks 1 of 4 · epoch 2 of 2 · 0:01:20 left",
-        "networks 1 of 4 · epoch 2 of 2 · 0:01:10 left",
-    ]
     display.ended(runs[1], "a\x1b[1mline", failed=True)
     assert capsys.readouterr().err.endswith("b 0: a [1mline\n")
     display.started(runs[2])
@@ -382,5 +361,7 @@ def test_a_line_in_a_terminal(
     display.finished(runs[0], 150)
     display.close()
     lines += [capsys.readouterr().err.rpartition("\r\x1b[K")[2]]
-    last = "networks 1 of 4 · epoch 2 of 2"
-    assert lines[4:] == [f"{last} · 0:01:21 left", last, "networks 2 of 4\n"]
+    first, last = (f"networks 1 of 4 · epoch {epoch} of 2" for epoch in (1, 2))
+    # One of 80 s has 40 left, one none of its steps, and one waits for two processes.
+    timed = [f"{last} · 0:01:{seconds} left" for seconds in (20, 10, 21)]
+    assert lines == ["networks 1 of 4", first, *timed, last, "networks 2 of 4\n"]
