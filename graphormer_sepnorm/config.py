@@ -171,8 +171,8 @@ class TrainerConfig(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("max_epochs", "max_steps"):
-            if getattr(self, name) == 0:
+        for name in ("max_epochs", "max_steps", "devices"):
+            if getattr(self, name) in (0, "0", []):
                 raise ConfigError(f"--trainer.{name} is 0: nothing would be trained")
         if self.accelerator == "mps":  # has no float64
             raise ConfigError("--trainer.accelerator mps is not supported: use cpu")
@@ -357,22 +357,14 @@ SECTIONS: dict[str, type[Options]] = {
 
 
 def save_config(config: FitConfig, path: Path) -> None:
-    """Write all options as a configuration file, whole or not at all.
-
-    Raises:
-        DataError: It cannot be written.
-    """
+    """Write all options as a configuration file, whole or not at all (a DataError)."""
     write_text(path, yaml.safe_dump(config.to_plain(), sort_keys=False, allow_unicode=True))
 
 
 def read_yaml(
     name: str | Path, expected: str = "sections such as data:, model: and trainer:"
 ) -> tuple[Path, dict[str, Any]]:
-    """Read a configuration file, or one that comes with the package, by its name.
-
-    Raises:
-        ConfigError: There is none, or it cannot be read.
-    """
+    """Read a configuration file, or a bundled one by its name; a ConfigError where that fails."""
     path = Path(name).expanduser()
     if not path.is_file():
         if path.parent not in (Path(), Path("configs")):

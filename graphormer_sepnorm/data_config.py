@@ -62,8 +62,8 @@ class DataConfig(Options):
             with a SMILES column.
         header_row: Row with the column names in Excel, CSV and TSV files, starting with 1; null
             uses the first.
-        target_columns: Label columns; null uses the only numeric column, all uses every numeric
-            column. Missing labels are ignored by the loss and the metrics.
+        target_columns: Label columns, separated by commas; null uses the only numeric column, all
+            uses every numeric column. Missing labels are ignored by the loss and the metrics.
         weight_column: Column of sample weights for the training loss, 0 or more; null weights all
             rows equally. Metrics are not weighted, but rows of weight 0 are not used for the
             validation of an ensemble by folds.
@@ -267,20 +267,15 @@ class DataConfig(Options):
 
 
 def _as_names(option: str, given: Any) -> tuple[Any, ...] | str | None:
-    """Return a list that may be given as text, with or without brackets; None where it is empty.
+    """Return a list that may be given as text, with commas between; None where it is empty.
 
-    Names that YAML takes for something else, as in ``[720,721]`` or ``[on]``, arrive as one text;
-    without brackets it is one name, but of descriptor columns several with commas between them.
+    Names that YAML takes for something else arrive so with brackets, as ``[720,721]`` or ``[on]``.
     """
     if option == "label_transform" and given in ("auto", "log", "none"):
         return None if given == "none" else given
     if isinstance(given, str):
-        in_brackets = given.startswith("[") and given.endswith("]")
-        if in_brackets or option == "descriptor_columns":
-            bare = given[1:-1] if in_brackets else given
-            given = [name.strip().strip("'\"") for name in bare.split(",")]
-        else:
-            given = [given]
+        bare = given[1:-1] if given.startswith("[") and given.endswith("]") else given
+        given = [name.strip().strip("'\"") for name in bare.split(",")]
     if not isinstance(given, Iterable | None):
         raise ConfigError(f"--data.{option} is {given!r}: give a list")
     return tuple(() if given is None else given) or None

@@ -26,10 +26,10 @@ class Interrupted(Exception):
     """Ctrl-C, SIGTERM or SIGHUP during a run; the message says what was saved."""
 
 
-def closest(word: str, choices: Iterable[str]) -> str:
+def closest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str:
     """Return the one of `choices` that is spelled nearly like a word; empty where none is."""
     spellings = {choice.lower().lstrip("-"): choice for choice in choices}
-    found = difflib.get_close_matches(word.lower().lstrip("-"), list(spellings), n=1)
+    found = difflib.get_close_matches(word.lower().lstrip("-"), list(spellings), 1, cutoff)
     return spellings[found[0]] if found else ""
 
 

@@ -65,11 +65,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of what a file holds, in hexadecimal.
-
-    Raises:
-        OSError: It cannot be read.
-    """
+    """Return the SHA-256 of what a file holds, in hexadecimal, or raise OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -125,11 +121,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def require_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object that has to be there.
-
-    Raises:
-        DataError: The file cannot be read or holds something else.
-    """
+    """Read a JSON object that has to be there, or raise a DataError."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -183,11 +175,7 @@ def write_columns(path: Path, columns: Mapping[str, Iterable[object]]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file that is whole or not there, with the folders that it needs.
-
-    Raises:
-        DataError: It cannot be written.
-    """
+    """Write a file and the folders that it needs, whole or not at all (a DataError)."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as partial:

@@ -35,10 +35,16 @@ def in_figure(text: str) -> str:
     return f" {text}" if text.startswith("_") else text
 
 
+def decimals_of(value: float, digits: int = 4) -> int:
+    """Return how many decimals show so many digits of a number."""
+    known = value and math.isfinite(value)
+    return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if known else digits
+
+
 def four_digits(value: float) -> str:
-    """Return a number with four decimals, a large or small one with four digits."""
-    usual = value == 0 or 0.01 <= abs(value) < 1e5 or not math.isfinite(value)
-    return f"{value:.4f}" if usual else f"{value:#.4g}"
+    """Return a number with four digits, and all of those before the point."""
+    long = 1000 <= abs(value) < _LARGE
+    return f"{value:.0f}" if long else f"{value:#.4g}".removesuffix(".")
 
 
 def number(value: float, decimals: int) -> str:

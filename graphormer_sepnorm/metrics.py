@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
-from graphormer_sepnorm.formatting import four_digits
+from graphormer_sepnorm.formatting import four_digits, number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,11 +91,12 @@ class Metric:
             return "a label"
         return "both classes among its labels" if self.kind == "binary" else "two different labels"
 
-    def shown(self, value: float, unit: str = "") -> str:
+    def shown(self, value: float, unit: str = "", decimals: int | None = None) -> str:
         """Return a value as it is printed, with the unit of its target if it is in that."""
         if math.isnan(value):
             return "undefined"
-        return four_digits(value) + (f" {unit}" if unit and self.in_unit else "")
+        text = four_digits(value) if decimals is None else number(value, decimals)
+        return text + (f" {unit}" if unit and self.in_unit else "")
 
 
 def _sklearn(name: str, **options: Any) -> Callable[[np.ndarray, np.ndarray], float]:
@@ -158,11 +159,7 @@ def metrics_of(kind: Kind) -> list[Metric]:
 
 
 def chosen_metric(name: str, kind: Kind) -> Metric:
-    """Return the metric that ``--metric`` names.
-
-    Raises:
-        ConfigError: There is none of this name for such targets.
-    """
+    """Return the metric that ``--metric`` names; a ConfigError where such targets have none."""
     names = [one.name for one in (*metrics_of(kind), METRICS["loss"], LAST)]
     if name not in names:
         raise ConfigError(

@@ -16,13 +16,9 @@ _CONFIGS = "configs", "*.yaml"
 
 
 def config_path(name: str) -> Path:
-    """Return the path of a configuration that comes with the package.
+    """Return the path of a bundled configuration, by its name with or without ``.yaml``.
 
-    Args:
-        name: ``quickstart`` or ``quickstart.yaml``.
-
-    Raises:
-        ConfigError: There is none of this name.
+    A ConfigError says which there are.
     """
     stem = name.removesuffix(".yaml")
     found = _found(*_CONFIGS)

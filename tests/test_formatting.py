@@ -35,9 +35,9 @@ def test_cells_stand_below_each_other() -> None:
 
 def test_numbers_of_any_size_have_four_digits() -> None:
     shown = {
-        **{0.0: "0.0000", 0.05: "0.0500", 1.23456: "1.2346", -12345.678: "-12345.6780"},
-        **{1.5214e-9: "1.521e-09", 0.0005: "0.0005000", 7.63569e12: "7.636e+12"},
-        **{-3e5: "-3.000e+05", float("inf"): "inf", float("nan"): "nan"},
+        **{0.0: "0.000", 0.99999: "1.000", 0.05: "0.05000", 1.23456: "1.235", 999.99: "1000"},
+        **{-12345.678: "-12346", 1.5214e-9: "1.521e-09", 0.0005: "0.0005000"},
+        **{7.63569e12: "7.636e+12", -3e5: "-300000", math.inf: "inf", math.nan: "nan"},
     }
     assert {value: four_digits(value) for value in shown} == shown
     assert METRICS["mae"].shown(2.5e-9, "M") == "2.500e-09 M"

@@ -281,8 +281,8 @@ def test_output_in_the_readme_is_what_is_printed(run):
     header, *rows = [line.split(",") for line in run(command).stdout.splitlines()]
     title, *lines = [re.split("  +", line.strip()) for line in shown.splitlines()]
     # A terminal shows the target's name and unit once, and no empty columns.
-    assert title[1:4] == ["logSolubility [log mol/L]", "low", "high"]
-    title[1:4] = ["pred_logSolubility", "low_logSolubility", "high_logSolubility"]
+    assert title[1:5] == ["logSolubility [log mol/L]", "low", "high", "expected_error"]
+    title[1:5] = [f"{one}_logSolubility" for one in ("pred", "low", "high", "expected_error")]
     assert len(lines) == len(rows) > 1
     for cells, row in zip(lines, rows, strict=True):
         real = dict(zip(header, row, strict=True))
@@ -290,7 +290,7 @@ def test_output_in_the_readme_is_what_is_printed(run):
         for name, text in zip(title, cells, strict=True):
             number = name not in ("smiles", "in_domain")
             assert text == real[name] or (
-                number and float(text) == pytest.approx(float(real[name]), rel=1e-4)
+                number and float(text) == pytest.approx(float(real[name]), rel=5e-4)
             )
 
 

@@ -155,10 +155,7 @@ class Blend:
         return np.where(np.isnan(trees), kernel, mean)
 
     def apart(
-        self,
-        networks: np.ndarray,
-        others: np.ndarray,
-        pair: tuple[np.ndarray, np.ndarray | None],
+        self, networks: np.ndarray, others: np.ndarray, pair: tuple[np.ndarray, np.ndarray | None]
     ) -> np.ndarray:
         """Return how far networks and `others` are from each other, ``[n, T]``; nan of neither.
 

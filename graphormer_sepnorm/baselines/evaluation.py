@@ -75,11 +75,11 @@ def baselines_of(
         own,
         None if data.member_folds is None else data.numbers.assigned,
     )
-    line = StatusLine()
+    line, kind = StatusLine(), "baselines" if "forest" in models else "trees and kernel"
 
     def show(what: str, done: int, total: int) -> None:
         if line.is_due():
-            line.show(f"baselines: {what}, {done:,} of {total:,}")
+            line.show(f"{kind}: {what}, {done:,} of {total:,}")
 
     try:
         fitted = fit_baselines(table, task.kind, show, models)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,10 +13,10 @@ from pathlib import Path
 
 from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.cli.main import OneLineParser, check_least
-from graphormer_sepnorm.cli.options import parse, require_data
+from graphormer_sepnorm.cli.options import long_help, options_of, parse, require_data
 from graphormer_sepnorm.compare.arms import least_seeds, parse_arms
 from graphormer_sepnorm.config import FitConfig, flat, refuse_shape
-from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError, Interrupted
+from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError, Interrupted, closest
 from graphormer_sepnorm.pipeline.first_look import look_at_training
 from graphormer_sepnorm.process import command
 from graphormer_sepnorm.resources import arms_names
@@ -75,12 +76,7 @@ exit status: 0 all folds are finished, 1 some have failed, 130 interrupted
 
 
 def compare(arguments: list[str]) -> int:
-    """Run ``train.py compare`` with the words after the verb; return the exit status.
-
-    Raises:
-        GraphormerError: A user's mistake; nothing has been started.
-        Interrupted: After Ctrl-C, SIGTERM or SIGHUP.
-    """
+    """Run ``train.py compare`` with the words after the verb; return the exit status."""
     parser = _parser("compare", _COMPARE)
     parser.add_argument(
         "--arms",
@@ -109,7 +105,7 @@ def compare(arguments: list[str]) -> int:
             raise ConfigError("--report-only trains nothing: remove other options")
         return make_report(directory, options.baseline)
     stored = Plan.read(directory / COMPARISON)
-    base = _parse_base("compare", options.config, words, stored)
+    base = _parse_base("compare", options, words, stored)
     arms = _arms("compare", options.arms)
     seeds = parse_seeds(options.seeds) if options.seeds is not None else ()
     if stored is not None:
@@ -125,12 +121,7 @@ def compare(arguments: list[str]) -> int:
 
 
 def crossvalidate(arguments: list[str]) -> int:
-    """Run ``train.py crossvalidate`` with the words after the verb; return the exit status.
-
-    Raises:
-        GraphormerError: A user's mistake; nothing has been started.
-        Interrupted: After Ctrl-C, SIGTERM or SIGHUP.
-    """
+    """Run ``train.py crossvalidate`` with the words after the verb; return the exit status."""
     parser = _parser("crossvalidate", _CROSSVALIDATE)
     parser.add_argument("--folds", metavar="K", type=int, help=f"default: {FOLDS}")
     parser.add_argument(
@@ -151,7 +142,7 @@ def crossvalidate(arguments: list[str]) -> int:
     check_least(options, {"folds": 2, "repeats": 1, "jobs": 1})
     directory = options.output
     stored = Plan.read(directory / CROSS_VALIDATION)
-    base = _parse_base("crossvalidate", options.config, words, stored)
+    base = _parse_base("crossvalidate", options, words, stored)
     if base.data.table is None:
         raise ConfigError("folds are those of a table of your own: name it with --data.table")
     arms = _arms("crossvalidate", options.arms)
@@ -172,11 +163,7 @@ def crossvalidate(arguments: list[str]) -> int:
 
 
 def pool(arguments: list[str]) -> int:
-    """Run ``train.py pool`` with the words after the verb; return the exit status.
-
-    Raises:
-        GraphormerError: A directory has no results that can be pooled.
-    """
+    """Run ``train.py pool`` with the words after the verb; return the exit status."""
     parser = OneLineParser(
         prog="train.py pool",
         usage="train.py pool DIR DIR ... [-o FILE.csv]",
@@ -184,15 +171,11 @@ def pool(arguments: list[str]) -> int:
         "weight.",
     )
     add = parser.add_argument
-    add(
-        "directories",
-        metavar="DIR",
-        nargs="+",
-        type=_path,
-        help="of compare or crossvalidate",
-    )
+    add("directories", metavar="DIR", nargs="+", type=_path, help="of compare or crossvalidate")
     add("-o", "--output", metavar="FILE", type=_path, help="also write the table as CSV")
     options = parser.parse_args(arguments)
+    for missing in (one for one in options.directories if not one.is_dir()):
+        raise DataError(f"{missing} is no directory")
     from graphormer_sepnorm.compare import pooling
 
     with _writing_reports(options.output or Path()):
@@ -211,6 +194,8 @@ def _parser(verb: str, texts: dict[str, str]) -> OneLineParser:
     parser = OneLineParser(prog=name, **texts | {"usage": f"{name} {texts['usage']}"})
     add = parser.add_argument
     add("-c", "--config", metavar="FILE", action="append", default=[], help="see train.py fit")
+    what = "show all options of fit and exit"
+    add("--help-all", action="version", version=long_help("fit"), help=what)
     add(
         "-o",
         "--output",
@@ -233,9 +218,7 @@ def _arms(verb: str, text: str | None) -> tuple[Arm, ...]:
     return () if text is None else parse_arms(text, (*_REFUSED[verb], *_OF_ALL_ARMS))
 
 
-def _parse_base(
-    verb: str, files: Sequence[str], words: Sequence[str], stored: Plan | None
-) -> FitConfig:
+def _parse_base(verb: str, own: Namespace, words: Sequence[str], stored: Plan | None) -> FitConfig:
     """Parse the options of ``fit`` that all runs share.
 
     Without a configuration file they are added to those that a plan was started with.
@@ -244,8 +227,11 @@ def _parse_base(
         name = word.partition("=")[0].removeprefix("--").replace("-", "_")
         if word.startswith("--") and name in _REFUSED[verb]:
             raise ConfigError(f"--{name} is decided by the subcommand: remove it, see --help")
-    before = flat(stored.base.to_plain()) if stored and not files else None
-    request = parse("fit", [*(f"--config={file}" for file in files), *words], before)
+        meant = closest(name, vars(own), 0.75)
+        if word.startswith("--") and meant and name not in options_of("fit"):
+            raise ConfigError(f"unknown option --{name} (did you mean '--{meant}'?)")
+    before = flat(stored.base.to_plain()) if stored and not own.config else None
+    request = parse("fit", [*(f"--config={file}" for file in own.config), *words], before)
     if stored is None:
         require_data(request)
     refuse_shape(request.config, request.typed)
@@ -253,11 +239,7 @@ def _parse_base(
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """Read seeds with commas between, such as ``0,3`` or ``0-5``.
-
-    Raises:
-        ConfigError: One is no seed.
-    """
+    """Read seeds with commas between, such as ``0,3`` or ``0-5``, or raise a ConfigError."""
     seeds: list[int] = []
     for word in text.split(","):
         found = re.fullmatch(r"\s*(\d{1,10})(?:-(\d{1,10}))?\s*", word, re.ASCII)
@@ -392,10 +374,8 @@ def _at_work(directory: Path, plan: Plan, stored: Plan | None) -> Iterator[int]:
 def make_report(directory: Path, baseline: str | None = None) -> int:
     """Collect the results of a comparison, write the report on them and print it.
 
-    The arms are compared with `baseline`; None: with that of the comparison.
-
-    Raises:
-        GraphormerError: There is nothing to report, or what there is cannot be used.
+    The arms are compared with `baseline`; None: with that of the comparison. A GraphormerError
+    says that there is nothing to report, or what of it cannot be used.
     """
     if not directory.is_dir():
         raise ConfigError(f"there is no comparison in {directory}")
@@ -417,10 +397,12 @@ def report_folds(plan: Plan, directory: Path) -> None:
 
     with _writing_reports(directory):
         results = folds.collect(plan, plan.runs(directory), directory)
-    print(f"\n{folds.results_text(results)}\n")
-    for name in (folds.FOLDS, folds.OUT_OF_FOLD, folds.SUMMARY, folds.FIGURE):
-        if (directory / name).is_file():  # a picture may have nothing to show
-            print(f"results  {directory / name}", flush=True)
+    files = (folds.FOLDS, folds.OUT_OF_FOLD, folds.SUMMARY, folds.FIGURE)
+    made = ", ".join(name for name in files if (directory / name).is_file())  # maybe no picture
+    model = next(run.directory for run in plan.runs(directory) if run.finished)
+    given = "-i TABLE" if plan.base.data.descriptor_columns else '"CCO"'
+    print(f"\n{folds.results_text(results)}\n\nresults  {directory}: {made}")
+    print(f"try      {command('predict')} {shlex.quote(str(model))} {given}", flush=True)
 
 
 @contextmanager

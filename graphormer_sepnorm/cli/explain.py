@@ -41,11 +41,7 @@ how well each method finds what is known to be true: docs/how-to/explain.md
 
 
 def explain(arguments: list[str]) -> int:
-    """Run ``predict.py explain`` with the words after the verb; return the exit status.
-
-    Raises:
-        GraphormerError: A user's mistake.
-    """
+    """Run ``predict.py explain`` with the words after the verb; return the exit status."""
     parser = OneLineParser(
         prog="predict.py explain", usage=USAGE, description=DESCRIPTION, epilog=EPILOG
     )

@@ -18,12 +18,7 @@ _show = partial(print, flush=True)
 
 
 def fit(words: list[str], verb: str = "fit") -> None:
-    """Run ``train.py fit`` or ``pretrain`` with the words after the verb.
-
-    Raises:
-        GraphormerError: A user's mistake.
-        Interrupted: After Ctrl-C, SIGTERM or SIGHUP.
-    """
+    """Run ``train.py fit`` or ``pretrain`` with the words after the verb."""
     directory, words = _take_resumed(words)
     if directory is not None:
         _continue(directory, words)
@@ -63,12 +58,7 @@ def _continue(directory: Path, words: list[str]) -> None:
 
 
 def evaluate(verb: str, words: list[str]) -> None:
-    """Run ``train.py validate`` or ``test`` with the words after the verb.
-
-    Raises:
-        GraphormerError: A user's mistake.
-        Interrupted: After Ctrl-C, SIGTERM or SIGHUP.
-    """
+    """Run ``train.py validate`` or ``test`` with the words after the verb."""
     if not words or words[0].startswith("-"):
         parse(verb, words)  # for help, and what is wrong with the options
         raise ConfigError(f"{verb} needs a run directory or a checkpoint: train.py {verb} RUN")

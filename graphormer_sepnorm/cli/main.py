@@ -31,11 +31,7 @@ class OneLineParser(argparse.ArgumentParser):
         super().__init__(formatter_class=shape, allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
-        """Refuse the arguments.
-
-        Raises:
-            ConfigError: Always.
-        """
+        """Refuse the arguments: a ConfigError."""
         raise ConfigError(f"{message}; see {self.prog} --help")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:

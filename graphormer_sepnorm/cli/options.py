@@ -11,7 +11,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill
 from types import NoneType
@@ -140,6 +140,7 @@ def parse(verb: str, words: Sequence[str], defaults: Mapping[str, Any] | None = 
         SystemExit: After help or --print_config.
     """
     options = options_of(verb)
+    spellings = {name.replace("-", "_"): name for name in options}
     values = dict(defaults or {})
     typed: dict[str, Any] = {}
     stem, print_config, rest = None, False, iter(words)
@@ -148,7 +149,8 @@ def parse(verb: str, words: Sequence[str], defaults: Mapping[str, Any] | None = 
         name = {"-c": "--config", "-o": "--output", "-h": "--help"}.get(name, name)
         if not name.startswith("--"):
             raise ConfigError(f"unexpected argument '{word}': options are given as --name value")
-        name = name[2:] if name[2:] in options else name[2:].replace("-", "_")
+        name = name[2:].replace("-", "_")
+        name = spellings.get(name, name)
         if name not in options:
             raise ConfigError(f"unknown option --{name}{_suggest(name, options)}")
         if name == "print_config":
@@ -269,8 +271,8 @@ def require_data(request: Request) -> None:
         )
 
 
-def _suggest(name: str, names: Mapping[str, Any]) -> str:
-    """Suggest an option whose last part is the same, as model.norm for norm, or close to it."""
+def _suggest(name: str, names: Collection[str]) -> str:
+    """Suggest an option whose last part, or all of it, is the same, or close to it."""
     section, _, end = name.rpartition(".")
     ends = {
         known.rpartition(".")[2]: known
@@ -278,5 +280,6 @@ def _suggest(name: str, names: Mapping[str, Any]) -> str:
     }
     meant = ends.get(end) or _ELSEWHERE.get(end)
     if meant not in names:
-        meant = ends.get(closest(end, ends))
+        whole = {known.replace(".", "_"): known for known in names}
+        meant = ends.get(closest(end, ends, 0.75)) or whole.get(closest(name, whole, 0.9))
     return f" (did you mean '--{meant}'?)" if meant else ""

@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import shlex
+import shutil
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -24,8 +25,8 @@ from graphormer_sepnorm.cli.table_verbs import (
     checked_job,
     run_job,
 )
-from graphormer_sepnorm.errors import ConfigError, did_you_mean
-from graphormer_sepnorm.formatting import aligned
+from graphormer_sepnorm.errors import ConfigError, closest, did_you_mean
+from graphormer_sepnorm.formatting import aligned, four_digits
 from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.process import command, name_and_version
 from graphormer_sepnorm.runs.directory import RunDirectory, find_checkpoint
@@ -58,7 +59,8 @@ followed by cls_0, cls_1, ... (one per channel), warning and error. In Python, P
 arrays, with atoms=True also those of the atoms.
 """
 
-_SHORT = ("spread", "low", "high")  # columns that a terminal shows without their target
+# Columns that a terminal shows without their target.
+_SHORT = ("expected_error", "spread", "low", "high")
 
 EXAMPLES = """\
 examples:
@@ -124,8 +126,17 @@ def _predict(arguments: list[str]) -> int | None:
     if not arguments:
         _parser().print_help()
         return 0
-    if arguments[0] in VERBS:
-        return VERBS[arguments[0]][1](arguments[1:])
+    first, second = (*arguments, "")[:2]
+    if first in VERBS:
+        return VERBS[first][1](arguments[1:])
+    if second in VERBS:
+        raise ConfigError(f"the subcommand comes first: predict.py {second} {first}")
+    others = ("train", "fit", "test", "validate", "pretrain", "compare", "crossvalidate", "pool")
+    if closest(first, [*VERBS, *others], 0.75) and not Path(first).exists():
+        raise ConfigError(
+            f"{first} is no model{did_you_mean(first, VERBS)}: the subcommands of predict.py are "
+            f"{', '.join(VERBS)}, and train.py trains, tests and compares"
+        )
     options = _parse(arguments)
     if options.input is None:
         return 0 if _predict_arguments(options) else EXIT_NOTHING_PREDICTED
@@ -238,12 +249,15 @@ def _predict_arguments(options: argparse.Namespace) -> bool:
 
 
 def _for_terminal(predictor: Predictor, found: Predictions) -> str:
-    """Return predictions as aligned lines, with short names of their columns."""
+    """Return predictions in lines: a row for each molecule, or a column where rows are too wide.
+
+    Names of columns are short there, and numbers have four digits.
+    """
 
     def short(cell: Any) -> str:
         if not isinstance(cell, float):
             return cell
-        return "" if math.isnan(cell) else f"{cell:.6g}"  # an interval may be missing
+        return "" if math.isnan(cell) else four_digits(cell)  # an interval may be missing
 
     task = predictor.task
     shown = {f"{kind}_{name}": kind for kind in _SHORT for name in task.targets}
@@ -252,7 +266,20 @@ def _for_terminal(predictor: Predictor, found: Predictions) -> str:
     cells = [[*map(short, column)] for column in found.table.values()]
     remarks = [one or other for one, other in zip(found.errors, found.warnings, strict=True)]
     header = ["smiles", *(shown.get(name, name) for name in found.table), ""]
-    return aligned([header, *zip(found.smiles, *cells, remarks, strict=True)])
+    rows = [*zip(found.smiles, *cells, remarks, strict=True)]
+
+    def fits(text: str) -> bool:
+        return max(map(len, text.splitlines())) <= shutil.get_terminal_size().columns
+
+    if fits(table := aligned([header, *rows])):
+        return table
+    groups: list[list[tuple[str, ...]]] = [[]]
+    for row in (one for one in rows if any(one[1:-1])):
+        if groups[-1] and not fits(aligned(zip(header[:-1], *groups[-1], row, strict=False))):
+            groups.append([])
+        groups[-1].append(row)
+    parts = [aligned(zip(header[:-1], *of, strict=False)) for of in groups if of]
+    return "\n\n".join([*parts, *(f"{row[0]}: {row[-1]}" for row in rows if row[-1])])
 
 
 def _ready(options: argparse.Namespace) -> Predictor:

@@ -68,6 +68,9 @@ def _train(arguments: list[str]) -> int | None:
     verb = arguments[0]
     if verb in ("predict", "info", "embed", "explain"):
         raise ConfigError(f"'{verb}' is done by predict.py, see its --help")
+    if verb.startswith("-"):
+        guess = did_you_mean(verb, ("--help", "--version"))
+        raise ConfigError(f"unknown option {verb}{guess}: first comes the subcommand, see --help")
     if verb not in VERBS:
         raise ConfigError(
             f"unknown subcommand '{verb}'{did_you_mean(verb, VERBS)}: use {', '.join(VERBS)}; "

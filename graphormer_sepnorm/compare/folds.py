@@ -14,7 +14,15 @@ from graphormer_sepnorm.compare.statistics import fold_difference, mean_sd, verd
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import require_json, write_columns, write_json
-from graphormer_sepnorm.formatting import NONE, aligned, count, interval, number, p_value, signed
+from graphormer_sepnorm.formatting import (
+    aligned,
+    count,
+    decimals_of,
+    interval,
+    number,
+    p_value,
+    signed,
+)
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS, metrics_of
 from graphormer_sepnorm.pages.predictions import draw_predictions
@@ -25,7 +33,6 @@ FOLDS, OUT_OF_FOLD, SUMMARY = "folds.csv", "out_of_fold.csv", "summary.json"
 FIGURE = "out_of_fold.png"
 _FORMAT_VERSION = 1
 _ALONE = "network alone"  # of a blend
-_DECIMALS = 4
 
 # Metrics by name; of several folds, nan where one is undefined or not recorded.
 Metrics = dict[str, float]
@@ -258,20 +265,22 @@ def results_text(results: Mapping[str, Any]) -> str:
     header = [
         f"{m.label} ({unit})" if unit else m.label for m, unit in zip(shown, units, strict=True)
     ]
-    rows = [["", *header]]
-    for one in (*results["networks"], *results["baselines"]):
+    rows, models = [["", *header]], (*results["networks"], *results["baselines"])
+    means = [[one["metrics"].get(m.name, {}).get("mean", 0) for one in models] for m in shown]
+    digits = [decimals_of(max(map(abs, column), default=0)) for column in means]
+    for one in models:
         cells = [f"  {one['name']}"]
-        for metric in shown:
+        for metric, decimals in zip(shown, digits, strict=True):
             found = one["metrics"].get(metric.name, {"folds": 0})
-            text = NONE
+            text = number(math.nan, 0)
             if n := found["folds"]:
-                mean, sd = (number(found[what], _DECIMALS) for what in ("mean", "sd"))
+                mean, sd = (number(found[what], decimals) for what in ("mean", "sd"))
                 text = f"{mean} ± {sd}" + f" ({n:.0f})" * (n != finished)
             cells.append(text)
         rows.append(cells)
         if pooled := one.get("out_of_fold"):
-            values = [number(pooled.get(metric.name, math.nan), _DECIMALS) for metric in shown]
-            rows.append(["    all molecules, out of fold", *values])
+            values = (pooled.get(metric.name, math.nan) for metric in shown)
+            rows.append(["    all molecules, out of fold", *map(number, values, digits)])
     lines = [
         f"{results['dataset']}: {results['folds']} folds ({results['split']}), "
         f"{count(results['repeats'], 'repeat')}{lacking}",
@@ -287,8 +296,9 @@ def results_text(results: Mapping[str, Any]) -> str:
     rows = [["", f"{task.main.label} difference", "95 % interval", "p", "verdict"]]
     for one in results["differences"]:
         if found := one["metrics"].get(task.main.name):
-            change = signed(found["mean"], _DECIMALS)
-            ends = interval(found["low"], found["high"], _DECIMALS)
+            decimals = decimals_of(max(abs(found["low"]), abs(found["high"])), 3)
+            change = signed(found["mean"], decimals)
+            ends = interval(found["low"], found["high"], decimals)
             title = f"  {one['model']} against {one['baseline']}"
             rows.append([title, change, ends, p_value(found["p_value"]), found["verdict"]])
     if len(rows) > 1:

@@ -47,8 +47,6 @@ def errors_of(directory: Path) -> tuple[str, Values]:
     if (results := Results.read(directory)) is not None:
         common = results.configuration.get("model", {}).get("norm")
         return _named(directory, results.arms, results.baseline, results.errors, common)
-    if not directory.is_dir():
-        raise DataError(f"{directory} is no directory")
     plan = Plan.read(directory / CROSS_VALIDATION)
     if plan is None or len(plan.arms) < 2 or not (directory / FOLDS).is_file():
         raise DataError(f"{directory} has neither {RESULTS} nor a cross-validation of several arms")
@@ -86,11 +84,7 @@ def _named(
 
 
 def pool(directories: Sequence[Path]) -> dict[str, tuple[Pooled, float]]:
-    """Pool what comparisons have found; see `pool_settings`.
-
-    Raises:
-        DataError: A directory has no results, or no two arms have a seed in common.
-    """
+    """Pool what comparisons have found, see `pool_settings`; a DataError if one has nothing."""
     different = dict.fromkeys(one.resolve() for one in directories)
     baselines, settings = zip(*map(errors_of, different), strict=True)
     if found := pool_settings(settings, {*baselines}):

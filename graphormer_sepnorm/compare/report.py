@@ -43,11 +43,7 @@ Table = list[list[str]]
 
 
 def write_report(results: Results, directory: Path) -> None:
-    """Write ``report.html`` and ``summary.md`` of a comparison to its directory.
-
-    Raises:
-        OSError: The report cannot be written.
-    """
+    """Write ``report.html`` and ``summary.md`` of a comparison to its directory (OSError)."""
     for name, text in ((PAGE, page(results)), (SUMMARY, f"{summary(results)}\n")):
         with replacing(directory / name) as partial:
             partial.write_text(text, encoding="utf-8")

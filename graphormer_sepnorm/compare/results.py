@@ -30,6 +30,7 @@ from graphormer_sepnorm.compare.statistics import (
 from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import read_json, typed, write_json
+from graphormer_sepnorm.formatting import decimals_of
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.model.config import NORM_ALIASES
 from graphormer_sepnorm.pages.learning_curve import metrics_by_epoch
@@ -194,8 +195,7 @@ class Results:
     def decimals(self) -> int:
         """Of values of the metric: as many as show four digits of the largest one."""
         values = [np.abs(arm.values(part)) for arm in self.arms for part in ("validation", "test")]
-        largest = np.concatenate(values).max(initial=0)
-        return max(0, 3 - math.floor(math.log10(largest))) if largest else 4
+        return decimals_of(np.concatenate(values).max(initial=0))
 
     @property
     def label(self) -> str:

@@ -15,7 +15,7 @@ from graphormer_sepnorm.datasets.catalog import DATASETS, PRETRAINING, TABLE
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.files import cannot_be_written, write_columns
-from graphormer_sepnorm.formatting import aligned, in_a_line
+from graphormer_sepnorm.formatting import aligned, four_digits, in_a_line
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import BLEND, CONFIDENCE, KEY, read_checkpoint
 from graphormer_sepnorm.pipeline.decisions import explaining, interruptible
@@ -183,4 +183,4 @@ def _final_predictions(
 
 
 def _digits(value: float) -> str:
-    return "undefined" if math.isnan(value) else f"{value:.6g}"
+    return "undefined" if math.isnan(value) else four_digits(value)

@@ -5,6 +5,7 @@ The commands find all of this later too, by the same functions, but that takes t
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,12 +14,17 @@ from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.data_config import ALL
 from graphormer_sepnorm.datasets.catalog import PRETRAINING, TABLE, dataset_of
 from graphormer_sepnorm.datasets.user_table.find_columns import find_columns, looks_like_smiles
-from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.process import has_gpu_driver
 from graphormer_sepnorm.runs.directory import find_checkpoint
-from graphormer_sepnorm.tables.columns import find_column, find_smiles_column, readable
+from graphormer_sepnorm.tables.columns import (
+    find_column,
+    find_smiles_column,
+    parse_number,
+    readable,
+)
 from graphormer_sepnorm.tables.opening import open_table
-from graphormer_sepnorm.tables.reader import Layout, TableReader
+from graphormer_sepnorm.tables.reader import Layout, Row, TableReader
 
 
 def look_at_training(config: FitConfig, table: bool = True) -> None:
@@ -40,7 +46,9 @@ def look_at_training(config: FitConfig, table: bool = True) -> None:
                 look_at_columns(reader, layout)
                 continue
             rows = [] if targets and targets != (ALL,) else [*reader]
-            targets = tuple(find_columns(reader, rows, data, split, targets).targets)
+            found = find_columns(reader, rows, data, split, targets)
+            _look_at_smiles(reader, layout, found.smiles, rows or reader, empty=True)
+            targets = tuple(found.targets)
 
 
 def look_at_columns(reader: TableReader, layout: Layout, names: Iterable[str | None] = ()) -> None:
@@ -48,9 +56,28 @@ def look_at_columns(reader: TableReader, layout: Layout, names: Iterable[str | N
     columns, wanted = tuple(map(readable, reader.columns)), layout.smiles_column
     if reader.format != "sdf" or wanted is not None:
         option = f"{layout.options}smiles_column"
-        find_smiles_column(columns, wanted, reader.name, option, looks_like_smiles)
+        at = find_smiles_column(columns, wanted, reader.name, option, looks_like_smiles)
+        _look_at_smiles(reader, layout, at, reader)
     for name in filter(None, names):
         find_column(columns, name, reader.name)
+
+
+def _look_at_smiles(
+    reader: TableReader, layout: Layout, at: int | None, rows: Iterable[Row], empty: bool = False
+) -> None:
+    """Raise a DataError if the column of SMILES, if there is one, has numbers, or is `empty`."""
+    if at is None:
+        return
+    for row in rows:
+        try:
+            empty |= not math.isnan(parse_number(row.cells[at]))
+        except ValueError:
+            return
+    if empty:
+        raise DataError(
+            f"{reader.name}: no row has SMILES in column {readable(reader.columns[at])!r}: name "
+            f"their column with {layout.options}smiles_column"
+        )
 
 
 def look_at_device(option: str, device: str | None) -> None:

@@ -73,7 +73,7 @@ def train_members(members: Sequence[RunSpec], metric: str, place: RunLock) -> No
     ended = False
     try:
         with locked(folder) as lock:
-            ended = train(members, metric=metric, lock=lock, threads=threads)
+            ended = train(members, metric=metric, lock=lock, threads=threads, called="networks")
     finally:  # however it ended, what was trained stays
         unfinished = [one for one in members if not one.finished]
         failed = next((one for one in unfinished if one.failure.is_file()), None)

@@ -16,7 +16,7 @@ from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.datasets.user_table.report import report_text
 from graphormer_sepnorm.files import write_json
-from graphormer_sepnorm.formatting import aligned, four_digits, interval, listed
+from graphormer_sepnorm.formatting import aligned, decimals_of, four_digits, interval, listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.predictor import LEVEL
@@ -101,9 +101,9 @@ def _test_rows(outcome: Outcome, task: Task) -> list[tuple[str, str]]:
             (f"seed {member['seed']}", main.shown(value, unit))
             for member, value in zip(members, values, strict=True)
         ]
-        deviation = main.shown(float(np.std(values, ddof=1)), unit)
-        mean = f"{main.shown(float(np.mean(values)))} ± {deviation}"
-        rows.append((f"one network of the {len(members)}", mean))
+        mean = float(np.mean(values))
+        deviation = main.shown(float(np.std(values, ddof=1)), unit, decimals_of(mean))
+        rows.append((f"one network of the {len(members)}", f"{main.shown(mean)} ± {deviation}"))
         name += f", mean of the {len(members)}"
     if own in outcome.network.summary:
         rows.append((name, main.shown(outcome.network.summary[own], unit)))
@@ -179,10 +179,11 @@ def compared_with_baselines(outcome: Outcome, metric: Metric, unit: str = "") ->
     best = int(np.argmax([change * one.mean for one in found]))
     name, difference = names[best][0].upper() + names[best][1:], found[best]
     p = float(holm([one.p_value for one in found])[best])
+    decimals = decimals_of(max(abs(difference.low), abs(difference.high)), 3)
     size = (
-        f"{metric.label} {metric.shown(abs(difference.mean), unit)} "
+        f"{metric.label} {metric.shown(abs(difference.mean), unit, decimals)} "
         f"{'higher' if difference.mean > 0 else 'lower'}, {CONFIDENCE:.0%} interval "
-        f"of the difference {interval(difference.low, difference.high, 4)}, on "
+        f"of the difference {interval(difference.low, difference.high, decimals)}, on "
         f"{outcome.evaluated_on}, not on the test split"
     )
     if not p <= 1 - CONFIDENCE:

@@ -140,11 +140,7 @@ class RunDirectory:
         return self.summary_file.is_file()
 
     def configuration(self) -> dict[str, Any]:
-        """Read the options of ``fit``, in sections.
-
-        Raises:
-            DataError: They are not there or cannot be read.
-        """
+        """Read the options of ``fit``, in sections; a DataError where they cannot be read."""
         from graphormer_sepnorm.config import read_yaml  # which needs more than the files
 
         try:
@@ -153,11 +149,7 @@ class RunDirectory:
             raise DataError(f"{error}: leave this run out") from error
 
     def record(self) -> Record | None:
-        """Read what the run was made with; None if it has not begun.
-
-        Raises:
-            DataError: It is damaged or of another version.
-        """
+        """Read what the run was made with; None if it has not begun, a DataError if damaged."""
         path = self.record_file
         if not path.is_file():
             return None
@@ -179,11 +171,7 @@ class RunDirectory:
         write_json(self.record_file, plain)
 
     def summary(self) -> dict[str, Any] | None:
-        """Read what it came to, flat names and values; None if it is not finished.
-
-        Raises:
-            DataError: It is damaged.
-        """
+        """Read what it came to, by flat names; None if not finished, a DataError if damaged."""
         return require_json(self.summary_file) if self.finished else None
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:

@@ -206,11 +206,7 @@ class Plan:
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """Read what is stored in a file; None if there is none.
-
-        Raises:
-            ConfigError: The file is damaged or of another version.
-        """
+        """Read what a file holds; None if there is none, a ConfigError if it cannot be used."""
         if not path.is_file():
             return None
         try:

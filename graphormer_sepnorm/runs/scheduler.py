@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from graphormer_sepnorm.config import TrainerConfig, flat, save_config
@@ -18,6 +20,7 @@ from graphormer_sepnorm.errors import GraphormerError
 from graphormer_sepnorm.formatting import StatusLine, clock, four_digits
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.process import ENDS_WITH_STDIN, KILLED_BY_ITS_COMMAND, answered_by, cores
+from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.runs.plan import DATA_FILES, RunSpec
 
 FIT = (sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit")
@@ -32,6 +35,7 @@ def train(
     lock: int,
     jobs: int | None = None,
     threads: int | None = None,
+    called: str = "runs",
 ) -> bool:
     """Train what is not finished; return False if that was interrupted.
 
@@ -45,6 +49,7 @@ def train(
         lock: File descriptor that the processes hold on to.
         jobs: Processes side by side; None: see `slots`.
         threads: Of each on a CPU; None: an equal share of those of this process.
+        called: What they are, for the line that shows how they are doing.
     """
     unfinished = [spec for spec in specs if not spec.finished]
     if not unfinished:
@@ -53,7 +58,7 @@ def train(
     gpus, jobs = slots(jobs, specs[0].config.trainer, len(specs))
     threads = threads or max(1, (_wanted_threads() or cores()) // jobs)
     found = environments(min(jobs, len(unfinished)), threads, gpus)
-    return Scheduler(unfinished, found, Display(specs, metric), lock).run()
+    return Scheduler(unfinished, found, Display(specs, metric, called), lock).run()
 
 
 def slots(wanted: int | None, trainer: TrainerConfig, runs: int) -> tuple[list[str], int]:
@@ -255,25 +260,47 @@ def last_line(log: Path, start: int = 0) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
+def _progress(spec: RunSpec) -> tuple[float, str]:
+    """Return which share of its steps a run has taken, and its epoch in words."""
+    with suppress(GraphormerError):  # whose word on it the run itself has
+        record, rows = spec.files.record(), spec.files.metrics()
+        if record and rows:
+            step, epoch = (max(int(row.get(of, 0)) for row in rows) for of in ("step", "epoch"))
+            share = min(1.0, step / record.planned_steps) if record.planned_steps else 0.0
+            epochs = _epochs(spec.directory)
+            of = f"{min(epoch + 1, epochs)} of {epochs}" if epochs > 0 else f"{epoch + 1}"
+            return share, f"epoch {of}"
+    return 0.0, ""
+
+
+@cache
+def _epochs(run: Path) -> int:
+    """Return how many epochs a run has; -1: something else ends it."""
+    return RunDirectory(run).configuration()["trainer"]["max_epochs"] or -1
+
+
 class Display:
     """Shows on stderr how runs are doing: a line for each event; in a terminal one of all at work.
 
     Args:
         specs: All runs, those finished earlier too.
         metric: Name of the one that is shown.
+        called: What they are.
     """
 
-    def __init__(self, specs: Sequence[RunSpec], metric: str) -> None:
+    def __init__(self, specs: Sequence[RunSpec], metric: str, called: str = "runs") -> None:
         self._specs, self._metric, self._line = specs, METRICS[metric], StatusLine()
-        self._at_work: list[RunSpec] = []
-        self._left, self._began = sum(not spec.finished for spec in specs), time.monotonic()
-        self._ended = 0  # since then, that have not been stopped
-        if self._left < len(specs):
-            self.say(f"{self._done()} runs are finished already")
+        self._called = called
+        # By name, and when which share of its steps was seen to be taken, first of all its start.
+        self._at_work: dict[str, tuple[RunSpec, list[tuple[float, float]]]] = {}
+        self._waiting = sum(not spec.finished for spec in specs)
+        self._took: list[float] = []  # seconds of those that have finished since
+        if self._waiting < len(specs):
+            self.say(f"{self._done()} {called} are finished already")
 
     def _done(self) -> str:
         # Not of those whose end is still to be shown.
-        finished = sum(spec.finished for spec in self._specs if spec not in self._at_work)
+        finished = sum(one.finished for one in self._specs if one.name not in self._at_work)
         return f"{finished} of {len(self._specs)}"
 
     def say(self, line: str) -> None:
@@ -285,13 +312,14 @@ class Display:
 
     def started(self, spec: RunSpec) -> None:
         """Show that a process of the run starts."""
-        self._at_work.append(spec)
+        self._at_work[spec.name] = spec, [(time.monotonic(), 0.0)]
+        self._waiting -= 1
         self.say(f"{spec.name}: {'continued' if spec.begun else 'started'}")
 
     def finished(self, spec: RunSpec, seconds: float) -> None:
         """Show what a run has come to, and how long its process took."""
-        self._at_work.remove(spec)
-        self._ended += 1
+        del self._at_work[spec.name]
+        self._took.append(seconds)
         parts, summary = [f"{spec.name}: finished ({self._done()})"], spec.files.summary() or {}
         for kind in ("best_validation", "test"):
             if (value := summary.get(f"{kind}_{self._metric.name}")) is not None:
@@ -301,30 +329,36 @@ class Display:
 
     def ended(self, spec: RunSpec, how: str, failed: bool = False) -> None:
         """Show that its process is gone; what has failed is not waited for."""
-        self._at_work.remove(spec)
-        self._ended += failed
+        del self._at_work[spec.name]
+        self._waiting += not failed
         self.say(f"{spec.name}: {how}")
 
     def refresh(self) -> None:
         """Show how far runs are, in a terminal; time has passed."""
         if not self._line.terminal:
             return
-        parts, done = [f"{self._done()} runs finished"], float(self._ended)
-        for spec in self._at_work:
-            rows, column = spec.files.metrics(), f"validation_{self._metric.name}"
-            step, record = max((int(row.get("step", -1)) for row in rows), default=0), None
-            with suppress(GraphormerError):  # whose word on it the run itself has
-                record = spec.files.record()
-            share = min(1.0, step / record.planned_steps) if record and record.planned_steps else 0
-            value = next((row[column] for row in reversed(rows) if column in row), None)
-            shown = "" if value is None else f", {self._metric.label} {four_digits(value)}"
-            parts.append(f"{spec.name} {share:.0%}{shown}")
-            done += share
-        if done:
-            each = (time.monotonic() - self._began) / done
-            parts[0] += f", {clock(each * max(0.0, self._left - done))} left"
+        parts, now = [f"{self._called} {self._done()}"], time.monotonic()
+        epochs, lengths, begins = [], [], []
+        for spec, seen in self._at_work.values():
+            share, epoch = _progress(spec)
+            epochs += [(share, epoch)] * bool(epoch)
+            if share > seen[-1][1]:
+                seen.append((now, share))
+            lengths.append(0.0)
+            begins.append(seen[0][0])
+            if len(seen) > 2:  # what came before the first steps was no training
+                (since, before), (at, share) = seen[1], seen[-1]
+                lengths[-1] = at + (1 - share) * (at - since) / (share - before) - begins[-1]
+        parts += [min(epochs)[1]] if epochs else []  # of the last one
+        took = [*self._took, *filter(None, lengths)]
+        if took and lengths:
+            usual = statistics.fmean(took)
+            ends = (began + (own or usual) for began, own in zip(begins, lengths, strict=True))
+            left = [max(0.0, end - now) for end in ends]
+            left.append((sum(left) + self._waiting * usual) / len(left))
+            parts += [f"{clock(max(left))} left"] if max(left) >= 1 else []
         with suppress(OSError):
-            self._line.show(" | ".join(parts))
+            self._line.show(" · ".join(parts))
 
     def close(self) -> None:
         """Leave the last state standing."""

@@ -129,10 +129,7 @@ class Intervals:
         return cls(scale, stored, len(scores), float(unit))
 
     def with_bounds(
-        self,
-        beyond: np.ndarray,
-        signals: np.ndarray,
-        limits: tuple[float | None, float | None],
+        self, beyond: np.ndarray, signals: np.ndarray, limits: tuple[float | None, float | None]
     ) -> Self:
         """Return them for an assay with limits, see `limits_of`.
 

@@ -112,7 +112,7 @@ class Domain:
         """
         if not self.border and self.furthest is None:
             return ""
-        rule = f"similarity to training molecules below {self.border:g}"
+        rule = f"similarity to training molecules below {self.border:.3f}"
         rule += f" (errors were {self.larger:.1f} times the usual)" if self.larger else ""
         if self.furthest is not None:
             rule += (

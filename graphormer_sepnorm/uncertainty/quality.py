@@ -8,12 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from graphormer_sepnorm.formatting import four_digits
 from graphormer_sepnorm.metrics import METRICS
-from graphormer_sepnorm.uncertainty.calibration import (
-    Calibration,
-    error_by_chance,
-    expected_error,
-)
+from graphormer_sepnorm.uncertainty.calibration import Calibration, error_by_chance, expected_error
 from graphormer_sepnorm.uncertainty.conformal import LEVELS
 
 # The level that is printed most of, and the levels as names have them.
@@ -146,7 +143,7 @@ def in_words(values: Mapping[str, float], unit: str = "") -> str:
     inside = ", ".join(_percent(values[f"inside_{level}"]) for level in levels)
     text = f"intervals of level {', '.join(levels)} % cover {inside} % of the test labels"
     if math.isfinite(width := values.get("width_90", math.nan)):
-        text += f"; those of 90 % are {width:.3g} {unit}".rstrip() + " wide on average"
+        text += f"; those of 90 % are {four_digits(width)} {unit}".rstrip() + " wide on average"
     if "open_90" in values:
         share = _percent(values["open_90"])
         text += f", but for {share} %, which an assay's limit leaves without an end"

@@ -23,13 +23,7 @@ from graphormer_sepnorm.uncertainty.calibration import (
     tempered,
 )
 from graphormer_sepnorm.uncertainty.conformal import Intervals
-from graphormer_sepnorm.uncertainty.domain import (
-    FEWEST,
-    Domain,
-    Nearest,
-    Neighbors,
-    TokenDistance,
-)
+from graphormer_sepnorm.uncertainty.domain import FEWEST, Domain, Nearest, Neighbors, TokenDistance
 
 # How many neighbors' errors are a signal.
 _NEIGHBORS = 5

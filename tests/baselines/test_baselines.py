@@ -11,10 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.ensemble import (
-    GradientBoostingRegressor,
-    RandomForestClassifier,
-)
+from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
 
 from graphormer_sepnorm.baselines import fit as baselines
 from graphormer_sepnorm.baselines.features import FeatureColumns, RawFeatures, compute_features

@@ -13,13 +13,7 @@ from rdkit import Chem
 from reference.checkpoints import make_checkpoint, replaced
 from reference.trees import COLUMNS, boosted_trees
 
-from graphormer_sepnorm.baselines.blend import (
-    Blend,
-    Stacking,
-    fit_stacking,
-    fit_weight,
-    log_odds,
-)
+from graphormer_sepnorm.baselines.blend import Blend, Stacking, fit_stacking, fit_weight, log_odds
 from graphormer_sepnorm.baselines.features import raw_features
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.inference.checkpoint import BLEND, joined

@@ -9,13 +9,7 @@ import numpy as np
 import pytest
 from rdkit import Chem
 
-from graphormer_sepnorm.chem.drawing import (
-    ABOVE,
-    BELOW,
-    color_of,
-    draw_contributions,
-    full_color,
-)
+from graphormer_sepnorm.chem.drawing import ABOVE, BELOW, color_of, draw_contributions, full_color
 
 SVG = "{http://www.w3.org/2000/svg}"
 MOLECULES = [Chem.MolFromSmiles(text) for text in ("CCO", "c1ccccc1")]

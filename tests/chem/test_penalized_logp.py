@@ -1,10 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from penalized_logp import (
-    longest_basis_cycle,
-    penalized_logp,
-)
+from penalized_logp import longest_basis_cycle, penalized_logp
 from rdkit import Chem
 
 

@@ -350,7 +350,7 @@ BOTH = "--arms sharenorm,sepnorm"
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        ("", "--arms"),
+        *(("", "--arms"), ("--arm a,b", "'--arms'"), ("--seed 0", "'--seeds'")),
         ("--arms sepnorm", "--arms"),
         (f"{BOTH} --seeds 0-", "--seeds"),
         (f"{BOTH} --seeds 4294967296", "--seed_everything is 4294967296"),

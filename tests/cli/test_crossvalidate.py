@@ -122,7 +122,7 @@ def test_a_checkpoint_knows_its_fold(whole: Path, capsys: pytest.CaptureFixture[
     run = whole / "repeat0" / "fold2"
     assert main(["test", str(run)]) == 0
     lines = (line.split() for line in capsys.readouterr().out.splitlines() if "test_" in line[:5])
-    assert float(dict(lines)["test_mae"]) == pytest.approx(summary(run)["test_mae"], rel=1e-4)
+    assert float(dict(lines)["test_mae"]) == pytest.approx(summary(run)["test_mae"], rel=5e-4)
 
 
 def test_only_what_is_missing_is_trained(copied: Path, trained: list[str], capsys) -> None:
@@ -137,6 +137,7 @@ def test_only_what_is_missing_is_trained(copied: Path, trained: list[str], capsy
     out = capsys.readouterr().out
     assert "mine: 3 folds (random), 1 repeat" in out
     assert "MAE (furlong)" in out
+    assert out.splitlines()[-1] == f'try      python predict.py {copied}/repeat0/fold0 "CCO"'
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ from tiny_run import (
 
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
+from graphormer_sepnorm.formatting import decimals_of
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.runs import scheduler
@@ -100,9 +101,9 @@ def test_members_by_folds_say_what_they_have_not_seen(by_folds: Fitted, capsys) 
     assert found["network"]["best_validation_mae"] == pytest.approx(error, rel=1e-4)
     weight = found["blend"]["network_weight"]
     said = " ".join(by_folds.out.split())
-    value = f"{found['best_validation_mae']:.4f}"
+    value = f"{found['best_validation_mae']:#.4g}"
     assert f"MAE of the blend on {len(parts)} molecules out of fold: {value}" in said
-    assert f"MAE out of fold, each molecule by one network, {error:.4f};" in said
+    assert f"MAE out of fold, each molecule by one network, {error:#.4g};" in said
     mean = np.mean([predictions_of(member_of(by_folds, seed)) for seed in SEEDS], axis=0)
     trees = (predictions_of(by_folds.run) - weight * mean) / (1 - weight)
     assert np.abs(trees - mean).max() > 0.1
@@ -156,14 +157,15 @@ def test_result_is_that_of_the_mean(seeds: Fitted, capsys) -> None:
     assert found["parameters"] == each[0]["parameters"] * 2
     said = " ".join(seeds.out.split())
     values = [own["test_mae"] for own in each]
-    spread = f"{statistics.mean(values):.4f} ± {statistics.stdev(values):.4f}"
+    mean, sd = statistics.mean(values), statistics.stdev(values)
+    spread = f"{mean:#.4g} ± {sd:.{decimals_of(mean)}f}"
     assert f"one network of the 2 {spread} Graphormer, bn+ln, mean of the 2" in said
     assert said.count("rows can be used") == 1
     assert seeds.err.count("finished (2 of 2)") == 1
     for verb, name in (("test", "test_mae"), ("validate", "best_validation_mae")):
         assert train([verb, str(seeds.run)]) == 0
         shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-        assert float(shown[name.removeprefix("best_")]) == pytest.approx(found[name], rel=1e-4)
+        assert float(shown[name.removeprefix("best_")]) == pytest.approx(found[name], rel=5e-4)
 
 
 def test_half_done_ensemble_trains_what_is_missing(seeds: Fitted, copied: Path, capsys) -> None:
@@ -181,7 +183,7 @@ def test_half_done_ensemble_trains_what_is_missing(seeds: Fitted, copied: Path, 
     out, err = capsys.readouterr()
     assert "gradient boosting on Morgan" in out
     assert yaml.safe_load((run / "config.yaml").read_text())["baselines"] is True
-    assert "1 of 2 runs are finished already\nmember seed 4: started\n" in err
+    assert "1 of 2 networks are finished already\nmember seed 4: started\n" in err
     assert (run / "members" / "seed3" / "run.json").stat().st_mtime_ns == before
     assert summary(run)["best_validation_mae"] == seeds.summary["best_validation_mae"]
     np.testing.assert_array_equal(predictions_of(run), predictions_of(seeds.run))

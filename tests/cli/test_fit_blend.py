@@ -84,8 +84,8 @@ def test_network_trees_and_blend_stand_side_by_side(blended: Fitted) -> None:
         (NAMES["kernel"], kernel["test"][name]),
         (r"blend, 0\.3 Graphormer \+ 0\.49 gradient boosting \+ 0\.21 kernel", result[metric]),
     ):
-        assert re.search(rf"^  {label} +{value:.4f}$", blended.out, re.MULTILINE)
-    value = f"{result[f'best_validation_{name}']:.4f}\n"
+        assert re.search(rf"^  {label} +{value:#.4g}$", blended.out, re.MULTILINE)
+    value = f"{result[f'best_validation_{name}']:#.4g}\n"
     assert f" of the blend on 15 validation molecules: {value}" in blended.out
     assert "random forest" not in blended.out  # which is a baseline and was not asked for
     of_targets = [trees["test"][f"{name}_{target}"] for target in "ab"]
@@ -121,8 +121,8 @@ def test_evaluating_the_checkpoint_gives_the_same(blended: Fitted, capsys) -> No
             re.MULTILINE,
         )
         assert found is not None
-        assert float(found[1]) == pytest.approx(result[name], rel=1e-5)
-        assert float(found[2]) == pytest.approx(result["network"][name], rel=1e-4)
+        assert float(found[1]) == pytest.approx(result[name], rel=5e-4)
+        assert float(found[2]) == pytest.approx(result["network"][name], rel=5e-4)
         assert re.search(rf"^{split}_loss +[\d.]+$", out, re.MULTILINE)
 
 
@@ -155,7 +155,7 @@ def test_baselines_are_all_of_them_and_kept_with_every_metric(tmp_path: Path, ca
     for one in result["baselines"]:
         assert list(one["test"]) == list(one["validation"])
         assert {"mae", "rmse", "r2", "spearman", "mae_a", "spearman_b"} <= {*one["test"]}
-        assert re.search(rf"^  {one['name']} +{one['test']['mae']:.4f}$", out, re.MULTILINE)
+        assert re.search(rf"^  {one['name']} +{one['test']['mae']:#.4g}$", out, re.MULTILINE)
     assert "network" not in result
     assert BLEND not in read_checkpoint(tmp_path / "run")
 
@@ -169,7 +169,7 @@ def words_of(metric: Any, differences: dict[str, MeanDifference]) -> str:
 @pytest.mark.parametrize(
     ("metric", "means", "p", "words"),
     [
-        ("mae", {"trees": -0.1}, 0.001, "Trees is better than the model: MAE 0.1000 m lower"),
+        ("mae", {"trees": -0.1}, 0.001, "Trees is better than the model: MAE 0.100 m lower"),
         # Of two that are compared, one is by chance.
         ("mae", {"trees": -0.1, "forest": 0.1}, 0.03, "No significant difference from trees"),
         ("auroc", {"trees": -0.1, "forest": -0.2}, 0.001, "Trees is worse than the model: AUROC"),
@@ -292,7 +292,7 @@ def test_graphs_without_smiles_cannot_be_blended(
     metric = main_metric(blended)
     value = re.search(rf"^{metric} +(\S+)$", out, re.MULTILINE)
     assert value is not None
-    assert float(value[1]) == pytest.approx(blended.summary["network"][metric], rel=1e-5)
+    assert float(value[1]) == pytest.approx(blended.summary["network"][metric], rel=5e-4)
 
 
 @pytest.mark.slow
@@ -325,4 +325,4 @@ def test_a_new_end_forgets_the_blend_of_the_earlier_one(tmp_path: Path, capsys) 
     out = capsys.readouterr().out
     predicted_as_written(run)
     assert "blend" not in summary(run)
-    assert f"{summary(run)['test_mae']:.4f}" in out
+    assert f"{summary(run)['test_mae']:#.4g}" in out

@@ -71,7 +71,7 @@ def test_a_table_is_predicted_and_evaluated(
     said = capsys.readouterr().out.splitlines()
     accuracy = accuracy_score(CLASSES[:30], called)
     assert said[0].startswith("kind  AUROC ")
-    assert said[0].endswith(f"accuracy {accuracy:.4f}")
+    assert said[0].endswith(f"accuracy {accuracy:#.4g}")
     assert "1 with a label but no prediction" in said[1]
     assert "1 with a label that cannot be used" in said[1]
     assert "30 rows" in said[1]
@@ -94,7 +94,7 @@ def test_train_py_test_says_the_same(
     assert train(["test", str(checkpoint)]) == 0
     said = dict(line.split()[:2] for line in capsys.readouterr().out.splitlines())
     for name in {"test_auroc", "test_accuracy", "test_log_loss"} & result.keys():
-        assert float(said[name]) == pytest.approx(result[name], rel=1e-4)
+        assert float(said[name]) == pytest.approx(result[name], rel=5e-4)
 
 
 @pytest.mark.slow

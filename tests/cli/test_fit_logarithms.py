@@ -106,7 +106,7 @@ def test_the_checkpoint_is_tested_in_units(
     assert train(["test", str(run.run), root, "--trainer.accelerator=cpu"]) == 0
     tested = dict(line.split()[:2] for line in capsys.readouterr().out.splitlines() if " " in line)
     own = run.summary["test_mae_half_life"]
-    assert float(tested["test_mae_half_life"]) == pytest.approx(own, rel=1e-4)
+    assert float(tested["test_mae_half_life"]) == pytest.approx(own, rel=5e-4)
     # So do labels of another table: they are not transformed a second time.
     out = tmp_path / "o.csv"
     table = run.folder / "t.csv"
@@ -117,7 +117,7 @@ def test_the_checkpoint_is_tested_in_units(
         rows = [*csv.DictReader(file)]
     pairs = [(float(row["half_life"]), float(row["pred_half_life"])) for row in rows]
     error = np.mean([abs(label - value) for label, value in pairs])
-    assert f"{error:.4f}"[:5] in said.out + said.err
+    assert f"{error:#.4g}"[:5] in said.out + said.err
 
 
 def test_an_explanation_is_of_the_logarithm(run: Fitted) -> None:

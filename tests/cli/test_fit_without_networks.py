@@ -47,7 +47,7 @@ def test_a_run_says_what_it_reached(run: Fitted) -> None:
     share = summary["blend"]["kernel_share"]
     assert 0 < share < 1
     assert f"blend, {1 - share:.2g} gradient boosting + {share:.2g} kernel" in out
-    assert f"{summary[metric]:.4f}" in out
+    assert f"{summary[metric]:#.4g}" in out
     assert summary["blend"]["network_weight"] == 0
     assert summary["seconds"] > 0
     assert not (run.run / "members").exists()

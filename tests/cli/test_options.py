@@ -47,9 +47,11 @@ def test_help_is_short_and_has_what_exists(verb: str, capsys, monkeypatch) -> No
     assert len(shown[0].splitlines()) <= 60
     assert max(map(len, shown[0].splitlines())) <= 100
     assert re.findall(r"^  (?:-\w, )?--(\S+)", shown[0], flags=re.MULTILINE) == [*VERBS[verb][2]]
-    with pytest.raises(SystemExit):
-        main([verb, "--help-all"])
-    text = capsys.readouterr().out
+    for words in ([verb, "--help_all"], ["compare", "--help_all"], [verb, "--help-all"]):
+        with pytest.raises(SystemExit):
+            main(words)
+        text = capsys.readouterr().out
+        assert "--trainer.max_epochs" in text
     assert [name for name in options_of(verb) if f"--{name}" not in text] == []
 
 
@@ -137,7 +139,8 @@ def test_a_value_arrives_as_it_was_typed(value: str) -> None:
 
 
 def test_lists_numbers_and_no_value_can_be_typed() -> None:
-    assert config_of("--data.target_columns", "[a, b]").data.target_columns == ("a", "b")
+    for text in ("[a, b]", "a,b"):
+        assert config_of("--data.target_columns", text).data.target_columns == ("a", "b")
     words = "-c", "table", "--model.from_pretrained", "null"
     assert config_of(*words).model.from_pretrained is None
     assert config_of("--data.class_weight", "null").data.class_weight is None
@@ -163,7 +166,7 @@ def test_lists_numbers_and_no_value_can_be_typed() -> None:
         *(("--model.learning_rate", "0"), ("--model.eps", "-1"), ("--model.label_fraction", "0")),
         *(("--model.precise_bn_graphs", "1"), ("--model.walk_steps", "0.5")),
         *(("--data.batch_size", "1"), ("--data.num_workers", "-1"), ("--data.split", "scafold")),
-        *(("--trainer.max_epochs", "0"), ("--trainer.max_steps", "0")),
+        *((f"--trainer.{name}", "0") for name in ("max_epochs", "max_steps", "devices")),
         *(("--trainer.max_epochs", "many"), ("--trainer.precision", "8")),
         *(("--trainer.limit_test_batches", "0"), ("--trainer.check_val_every_n_epoch", "0")),
         *(("--trainer.accumulate_grad_batches", "0"), ("--trainer.strategy", "ddp_spawn")),
@@ -178,12 +181,14 @@ def test_a_value_that_cannot_be_is_refused_by_name(option: str, value: str) -> N
     ("word", "meant"),
     [
         ("--model.layer", "--model.layers"),
-        ("--norm", "--model.norm"),
+        *(("--norm", "--model.norm"), ("--data_table", "--data.table")),
+        *((word, "") for word in ("--models", "--quiet", "--model.depth", "--ckpt_path")),
         ("--epochs", "--trainer.max_epochs"),
     ],
 )
 def test_an_unknown_option_is_answered_with_the_one_that_is_meant(word: str, meant: str) -> None:
-    with pytest.raises(ConfigError, match=f"{word} .*'{meant}'"):
+    said = f"{word} .*'{meant}'" if meant else f"{word}$"  # none is better than a wrong one
+    with pytest.raises(ConfigError, match=said):
         config_of(word, "3")
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import sys
+import re
 
 import numpy as np
 import pytest
@@ -92,9 +91,7 @@ CELLS = st.text(
 
 
 @settings(
-    deadline=None,
-    max_examples=25,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     header=st.lists(CELLS, min_size=1, max_size=4),
@@ -170,16 +167,20 @@ def test_columns_that_are_called_like_targets_are_theirs(tmp_path, capsys, heade
         return [line.split(",")[0] for line in lines if "mean of" not in line], lines[-1]
 
     shown, last = said(*words)
-    assert shown == [f"{name}  MAE {'abc'.index(name) + 1:.4f} mol/L" for name in targets]
-    assert last.startswith("mean of 3 targets  MAE 2.0000, RMSE 2.0000") == (len(targets) == 3)
+    assert shown == [f"{name}  MAE {'abc'.index(name) + 1:#.4g} mol/L" for name in targets]
+    assert last.startswith("mean of 3 targets  MAE 2.000, RMSE 2.000") == (len(targets) == 3)
     if {*header.lower()} == {*"abc"}:
         others = [word for word in words if word not in ("--evaluate", *names)]
         everything = said(*others, "--evaluate", "all", "--overwrite")
-        assert everything[0] == [f"{name}  MAE {at:.4f} mol/L" for at, name in enumerate("abc", 1)]
+        assert everything[0] == [f"{name}  MAE {at:#.4g} mol/L" for at, name in enumerate("abc", 1)]
 
 
 MISTAKES = """
 nothing to predict                       {model}
+fit is no model                          fit {model} CCO
+'explain'                                explian {model} CCO
+predict.py info                          {model} info
+SMILES in column 'X'                     {model} -i {numbers}
 give molecules or a table, not both      {model} CCO -i {table}
 did you mean -i                          {model} {table}
 --resume is for tables                   {model} CCO --resume
@@ -211,7 +212,12 @@ def test_mistakes_are_one_line_and_status_2(mistake, model, tmp_path, capsys, mo
     source = table(tmp_path)
     before = source.read_bytes(), model.read_bytes()
     names = {"model": model, "table": source, "folder": tmp_path, "out": tmp_path / "out.csv"}
-    for name, text in (("headless", "CCO\nCCC\n"), ("headless_of_two", "7,C#N\n8,CCC\n")):
+    tables = {
+        "headless": "CCO\nCCC\n",
+        "headless_of_two": "7,C#N\n8,CCC\n",
+        "numbers": "X\n1\n\n2\n",
+    }
+    for name, text in tables.items():
         names[name] = model.parent / f"{name}.csv"
         names[name].write_text(text)
     assert said in refused(capsys, main, *(word.format(**names) for word in words))
@@ -236,15 +242,18 @@ def test_an_output_through_a_link_to_the_input_is_refused(model, tmp_path, capsy
     assert "is the input" in refused(capsys, main, *arguments)
 
 
-def test_terminal_gets_an_aligned_table(model, monkeypatch, capsys):
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stdout", terminal)
-    assert main([str(model), "CCO", "c1ccccc1C#N", "xx", "--device", "cpu"]) == 0
-    header, *rows = terminal.getvalue().splitlines()
+@pytest.mark.parametrize("columns", [200, 43])
+def test_terminal_gets_an_aligned_table(columns: int, model, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main([str(model), "CCO", "c1ccccc1C#N", "xx", "CCCCCC", "--device", "cpu"]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    if columns < 100:  # a column for each molecule, as many as there is room for
+        assert header.split() == ["smiles", "CCO", "c1ccccc1C#N"]
+        assert rows[2].split() == ["smiles", "CCCCCC"]
+        assert re.fullmatch(r"property \[mol/L\](  \d\d\.\d\d *){2}", rows[0])
+        assert rows[-1].startswith("xx: ")
+        return
     assert header.split() == ["smiles", "property", "[mol/L]"]
     place = header.index("property")
     assert all(row[place - 1] == " " for row in rows)

@@ -15,11 +15,7 @@ from reference.processes import REPOSITORY, run_python
 from tiny_run import refused
 
 from graphormer_sepnorm.cli.predict import main
-from graphormer_sepnorm.inference.table_job import (
-    Shard,
-    TableJob,
-    identify,
-)
+from graphormer_sepnorm.inference.table_job import Shard, TableJob, identify
 
 
 def test_damaged_input_keeps_what_was_predicted(model, tmp_path, capsys, small_chunks):

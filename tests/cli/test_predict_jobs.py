@@ -21,8 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are f
 
 
 @pytest.mark.parametrize(
-    ("source", "output"),
-    [("csv", "csv.gz"), ("parquet", "tsv"), ("sdf", "sdf")],
+    ("source", "output"), [("csv", "csv.gz"), ("parquet", "tsv"), ("sdf", "sdf")]
 )
 def test_files_are_identical(model, tmp_path, capsys, small_chunks, source, output):
     table = table_of_many(source, tmp_path)

@@ -52,8 +52,8 @@ def test_result_and_final_table(run: Run) -> None:
     assert result["steps"] == 4
     assert result["graphs_per_second"] > 0
     assert result["checkpoint"] == str(run.directory / "checkpoints" / "best.ckpt")
-    assert f"Graphormer, bn+ln  {result['test_mae']:.4f}" in run.out
-    assert f"{' ' * 21}RMSE {result['test_rmse']:.4f}, R2 {result['test_r2']:.4f}" in run.out
+    assert f"Graphormer, bn+ln  {result['test_mae']:#.4g}" in run.out
+    assert f"{' ' * 21}RMSE {result['test_rmse']:#.4g}, R2 {result['test_r2']:#.4g}" in run.out
     assert f"{result['parameters']:,} parameters" in run.out
     assert f"checkpoint  {result['checkpoint']}" in run.out
     assert f'python predict.py {run.directory} "CCO"' in run.out
@@ -121,7 +121,7 @@ def test_evaluating_reproduces_the_number_of_the_fit(
     arguments = [str(run.directory / where), "--data.root", str(run.root)]
     assert main([verb, *arguments, *options.split()]) == 0
     captured = capsys.readouterr()
-    shown = f"{name.removeprefix('best_')}       {summary(run.directory)[name]:.6g}\n"
+    shown = f"{name.removeprefix('best_')}       {summary(run.directory)[name]:#.4g}\n"
     assert shown in captured.out
     assert captured.err == ""
     assert "--model.norm" in refused(capsys, main, verb, run.directory, "--model.norm=sharenorm")
@@ -164,7 +164,7 @@ def test_checkpoint_of_unknown_data_is_one_line(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ("fot", "'fit'"),
+        *(("fot", "'fit'"), ("--verison", "'--version'")),
         ("fit -c zink_subset.yaml", "'zinc_subset'"),
         ("fit -c", "--config"),
         ("fit --ensemble 2 --seed_everything 4294967295", "it must be 4294967294 or less"),
@@ -181,6 +181,19 @@ def test_mistakes_are_one_line_and_status_2(
     arguments: str, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert expected in refused(capsys, main, *arguments.split())
+
+
+@pytest.mark.parametrize(("verb", "file"), [("fit", "fit"), ("crossvalidate", "compare")])
+@pytest.mark.parametrize(
+    ("text", "named"), [("smiles,y\n,1\n,2\n", "column 'smiles'"), ("X\n1\n2\n", "columns are X")]
+)
+def test_a_table_without_smiles_is_refused_at_the_first_look(
+    verb: str, file: str, text: str, named: str, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(f"graphormer_sepnorm.cli.{file}.silence_known_noise", None)
+    (tmp_path / "a.csv").write_text(text)
+    words = [f"--data.table={tmp_path / 'a.csv'}", f"--output={tmp_path / 'out'}"]
+    assert named in refused(capsys, main, verb, "-c", "table", *words)
 
 
 @pytest.mark.parametrize(

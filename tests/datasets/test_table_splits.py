@@ -22,10 +22,7 @@ MOLECULES = st.lists(st.sampled_from("abcdefghijklmnopqrstuvwxyz"), max_size=60)
 @settings(deadline=None)
 @given(MOLECULES, SHARES, st.integers(0, 9), st.randoms(use_true_random=False))
 def test_random_split_is_a_partition_that_keeps_equal_molecules_together(
-    molecules: list[str],
-    shares: tuple[float, float, float],
-    seed: int,
-    shuffler: random.Random,
+    molecules: list[str], shares: tuple[float, float, float], seed: int, shuffler: random.Random
 ) -> None:
     parts = random_split(molecules, shares, seed)
     assert sorted(np.concatenate(parts).tolist()) == list(range(len(molecules)))

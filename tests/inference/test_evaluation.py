@@ -31,7 +31,7 @@ def test_metrics_by_their_definitions() -> None:
 @pytest.mark.parametrize(
     ("kind", "cells", "said"),
     [
-        ("regression", ["3"], "MAE 1.5000, RMSE 1.5000, R2 undefined"),
+        ("regression", ["3"], "MAE 1.500, RMSE 1.500, R2 undefined"),
         ("regression", [], "MAE undefined"),
         ("regression", ["1", "1e39", "-1e39"], "(1 rows; 2 with a label that cannot be used, such"),
         ("regression", ["1", "n.d.", "#N/A", "3", "?"], "(2 rows)"),

@@ -62,7 +62,7 @@ def test_columns_have_a_spread_behind_each_value(
     # The labels are compared with the mean.
     known = ~np.isnan(expected.values[:, 1])
     error = np.abs(expected.values[known, 1] - 2).mean()
-    assert f"second  MAE {error:.4f} mol/L" in capsys.readouterr().out
+    assert f"second  MAE {error:#.4g} mol/L" in capsys.readouterr().out
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert predict([str(file), "CCO", "--device", "cpu"]) == 0
     names = capsys.readouterr().out.splitlines()[0]

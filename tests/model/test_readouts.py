@@ -17,11 +17,7 @@ from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.model.config import ReadoutName
-from graphormer_sepnorm.model.graphormer import (
-    Graphormer,
-    count_parameters,
-    log_odds,
-)
+from graphormer_sepnorm.model.graphormer import Graphormer, count_parameters, log_odds
 
 SMILES = ("CCO", "c1ccccc1", "N")
 # Of three numbers the second has no factor.

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from graphormer_sepnorm.config import FitConfig, TrainerConfig
+from graphormer_sepnorm.config import FitConfig, TrainerConfig, save_config
 from graphormer_sepnorm.runs import scheduler
 from graphormer_sepnorm.runs.directory import Record
 from graphormer_sepnorm.runs.locks import locked
@@ -70,27 +70,14 @@ result = {"best_validation_mae": 0.5, "test_mae": 0.25, "environment": environme
 
 
 class Events(Display):
-    """A display that remembers what it was told."""
+    """A display that remembers what it says."""
 
     def __init__(self, specs: Sequence[RunSpec]) -> None:
         self.events: list[str] = []
-        self._specs = specs
+        super().__init__(specs, "mae")
 
     def say(self, line: str) -> None:
-        self.events.append(line.partition(",")[0])
-
-    def started(self, spec: RunSpec) -> None:
-        self.events.append(f"{spec.name}: started")
-
-    def ended(self, spec: RunSpec, how: str, failed: bool = False) -> None:
-        self.events.append(f"{spec.name}: {re.split(' [(]', how)[0]}")
-
-    def finished(self, spec: RunSpec, seconds: float) -> None:
-        self.events.append(f"{spec.name}: finished")
-
-    def refresh(self) -> None: ...
-
-    def close(self) -> None: ...
+        self.events.append(re.split(r" \(|, then", line)[0])
 
 
 class Workplace:
@@ -175,6 +162,7 @@ def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(
     whole, events = workplace.train(runs)
     assert whole
     assert [event for event in events if "started" not in event] == [
+        "1 of 4 runs are finished already",
         "bad 0: failed, it cannot be done",
         "dead 0: failed, killed by SIGKILL",
         "good 0: finished",
@@ -336,27 +324,44 @@ def test_threads_of_processes(
     assert runs[2].files.summary()["environment"]["OMP_NUM_THREADS"] == of_members
 
 
-def test_a_line_in_a_terminal(
-    workplace: Workplace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
+def test_a_line_in_a_terminal(workplace: Workplace, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     now = [1000.0]
     monkeypatch.setattr(scheduler.time, "monotonic", lambda: now[0])
     runs = [workplace.run(arm) for arm in "abc"]
-    display = Display([*runs, workplace.done("d")], "mae")
-    for run in runs:
+    display = Display([*runs, workplace.done("d")], "mae", "networks")
+    lines = []
+
+    def look(seconds: float, rows: str = "") -> None:
+        now[0] += seconds
+        with runs[0].files.metrics_file.open("a") as file:
+            file.write(rows)
+        display.refresh()
+        lines.append(capsys.readouterr().err.rpartition("\r\x1b[K")[2])
+
+    for run in runs[:2]:
         display.started(run)
-    display.ended(runs[2], "stopped")
-    now[0] += 120
-    display.ended(runs[1], "a\x1b[1mline", failed=True)
-    assert capsys.readouterr().err.endswith("b 0: a [1mline\n")
-    runs[0].directory.mkdir(parents=True)
-    rows = ["epoch,step,train_loss_step,validation_mae", "0,9,1.0,", "0,9,,0.8", "1,24,,0.5", "2,"]
-    runs[0].files.metrics_file.write_text("\n".join(rows))  # the last row is being written
+    save_config(FitConfig(trainer=TrainerConfig(max_epochs=2)), runs[0].files.configuration_file)
+    look(5)
     known = {"dataset": "d", "dataset_fingerprint": "f", "metric": "mae", "seed": 0, "sessions": []}
     runs[0].files.write_record(Record(**known, planned_steps=48))
+    look(15, "epoch,step,train_loss_step\n0,12,1.0\n")  # a part of this time was no training
+    look(20, "1,24,0.5\n2,")  # the last row is being written
+    look(10)
+    display.ended(runs[1], "a\x1b[1mline", failed=True)
+    assert capsys.readouterr().err.endswith("b 0: a [1mline\n")
+    display.started(runs[2])
+    display.ended(runs[2], "stopped")
+    look(29)  # what failed is not waited for, what was stopped is
+    display.started(runs[2])
+    display.ended(runs[2], "failed", failed=True)
+    look(1, "48,0.5\n")  # all steps are taken, and it is tested
+    runs[0].files.write_summary({})
+    display.finished(runs[0], 150)
     display.close()
-    # What failed and what was finished earlier is not waited for, what was stopped goes on later.
-    line = capsys.readouterr().err.rpartition("\r")[2]
-    assert line == "\x1b[K1 of 4 runs finished, 0:02:00 left | a 0 50%, MAE 0.5000\n"
+    lines += [capsys.readouterr().err.rpartition("\r\x1b[K")[2]]
+    first, last = (f"networks 1 of 4 · epoch {epoch} of 2" for epoch in (1, 2))
+    # One of 80 s has 40 left, one none of its steps, and one waits for two processes.
+    timed = [f"{last} · 0:01:{seconds} left" for seconds in (20, 10, 21)]
+    assert lines == ["networks 1 of 4", first, *timed, last, "networks 2 of 4\n"]

@@ -23,14 +23,8 @@ from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_che
 from graphormer_sepnorm.pages.learning_curve import metrics_by_epoch
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.averaging import AveragedWeights, batch_norms
-from graphormer_sepnorm.training.callbacks import (
-    LogTraining,
-    MetricsFile,
-)
-from graphormer_sepnorm.training.checkpoints import (
-    ValidateAtTheEnd,
-    checkpoint_callbacks,
-)
+from graphormer_sepnorm.training.callbacks import LogTraining, MetricsFile
+from graphormer_sepnorm.training.checkpoints import ValidateAtTheEnd, checkpoint_callbacks
 from graphormer_sepnorm.training.evaluation import check_same_data
 from graphormer_sepnorm.training.module import GraphormerModule
 

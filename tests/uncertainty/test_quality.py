@@ -83,5 +83,5 @@ def test_widths_of_several_targets_have_no_mean() -> None:
     one = {"labels": 9, "rank_correlation": 0.5, "bounds": 0, "open": [0.0] * 4}
     one |= {"inside": [0.5, 0.8, 0.9, 1.0], "widths": [1.0, 2.0, 3.0, 4.0]}
     both = one | {"inside": [0.7, 0.8, 1.0, 1.0]}
-    assert in_words(summarized([one]), "m").endswith("those of 90 % are 3 m wide on average")
+    assert in_words(summarized([one]), "m").endswith("those of 90 % are 3.000 m wide on average")
     assert in_words(summarized([one, both])).endswith("cover 60, 80, 95, 100 % of the test labels")

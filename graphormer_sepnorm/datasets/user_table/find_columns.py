@@ -88,6 +88,9 @@ def find_columns(
         for name in (wanted, config.column_of_split, config.id_column)
     )
     extra = tuple(find_column(columns, name, where) for name in config.descriptor_columns or ())
+    # Names are separated by commas, which one may have.
+    own = [one for one in columns if [part.strip() for part in one.split(",")] == [*targets]]
+    targets = own[:1] or targets
     if targets and (tuple(targets) != (ALL,) or ALL in columns or config.task == "multiclass"):
         found = tuple(find_column(columns, name, where) for name in targets)
     else:
@@ -116,6 +119,8 @@ def _find_targets(
     rows are labels only where there is nothing else.
     """
     free = [at for at in range(len(columns)) if at not in taken]
+    if not free:
+        raise DataError(f"{where}: its only columns are {listed(columns)}: give SMILES and labels")
     says: dict[int, bool] = {}  # columns that may be meant: whether they say anything
     for at in free:
         cells = [row.cells[at] for row in rows if not row.problem]
@@ -132,18 +137,13 @@ def _find_targets(
         return tuple(found)
     if not rows:
         raise DataError(f"{where}: there are no rows below the header ({listed(columns)})")
-    names = [columns[at] for at in found or free] or list(columns)
-    which = (
-        f"{len(found)} columns may hold the labels ("
-        if found
-        else "no column has labels (columns: "
-    )
-    more = f", or {ALL} to take them all"
+    which, more = f"{len(found)} columns may hold the labels", f", or {ALL} to take them all"
     if not found:
+        found, which = free, "no column has labels"
         more = "; of two classes in words give --data.positive too, of more --data.task multiclass"
     raise DataError(
-        f"{where}: {which}{listed(names)}): name them, for example --data.target_columns "
-        f"{shlex.quote(names[0])}{more}"
+        f"{where}: {which} ({listed([columns[at] for at in found])}): name them, for example "
+        f"--data.target_columns {shlex.quote(columns[found[0]])}{more}"
     )
 
 
