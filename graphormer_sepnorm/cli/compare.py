@@ -374,8 +374,7 @@ def _at_work(directory: Path, plan: Plan, stored: Plan | None) -> Iterator[int]:
 def make_report(directory: Path, baseline: str | None = None) -> int:
     """Collect the results of a comparison, write the report on them and print it.
 
-    The arms are compared with `baseline`; None: with that of the comparison. A GraphormerError
-    says that there is nothing to report, or what of it cannot be used.
+    Arms are compared with `baseline` (None: the comparison's). A GraphormerError if that fails.
     """
     if not directory.is_dir():
         raise ConfigError(f"there is no comparison in {directory}")
