@@ -127,10 +127,7 @@ class Task:
         return not metric.in_unit or len(set(self.units)) == 1
 
     def evaluate(
-        self,
-        targets: np.ndarray,
-        predictions: np.ndarray,
-        metrics: Sequence[Metric] | None = None,
+        self, targets: np.ndarray, predictions: np.ndarray, metrics: Sequence[Metric] | None = None
     ) -> dict[str, float]:
         """Return metrics, of this kind's or these, and, with several targets, one entry for each.
 

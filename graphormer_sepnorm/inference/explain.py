@@ -263,11 +263,7 @@ class Explainer:
         self.coverage = "; ".join([without] * bool(others) + [inside] * bool(extra))
 
     def explain(
-        self,
-        smiles: tuple[Any, ...],
-        batch_size: int,
-        max_atoms: int,
-        columns: np.ndarray,
+        self, smiles: tuple[Any, ...], batch_size: int, max_atoms: int, columns: np.ndarray
     ) -> Explanations:
         """See `Predictor.explain`; `columns` as for `Predictor.predict_molecules`."""
 

@@ -53,17 +53,20 @@ enum { QUERY, KEY, VALUE };
 /* Loops over channels are unrolled: their counts are known, their values stay in registers. */
 #define UNROLLED _Pragma("GCC unroll 32")
 
-INLINE int64_t lanes(int64_t tokens) { return (tokens + LANES - 1) / LANES * LANES; }
+INLINE int64_t lanes(int64_t tokens) { return (tokens + EIGHT - 1) / EIGHT * EIGHT; }
+
+/* Channels of a head in whole vectors. */
+INLINE int wide_of(int channels) { return (channels + LANES - 1) / LANES * LANES; }
 
 /* Numbers of heads that there is code for, beside that for any number. */
 #define FOR_EACH_HEADS(CASE) CASE(4) CASE(6) CASE(8)
 
 /* The mixture of the biases of all heads, `size` numbers each, that one head has. */
 INLINE void mixture(const float *bias, const float *shares, float *to, int64_t size, int64_t heads) {
-    for (int64_t e = 0; e < size; e += LANES) {
-        floats sum = all_equal(0);
-        UNROLLED for (int64_t g = 0; g < heads; g++) sum += load(bias + g * size + e) * shares[g];
-        store(to + e, sum);
+    for (int64_t e = 0; e < size; e += EIGHT) {
+        eights sum = (eights){0};
+        UNROLLED for (int64_t g = 0; g < heads; g++) sum += load_eight(bias + g * size + e) * shares[g];
+        store_eight(to + e, sum);
     }
 }
 
@@ -71,7 +74,10 @@ INLINE void mixture(const float *bias, const float *shares, float *to, int64_t s
 INLINE const float *bias_of(const Attention *a, int64_t graph, int64_t head, float *mixed) {
     const int64_t size = a->num_tokens[graph] * lanes(a->num_tokens[graph]);
     const float *bias = a->bias + a->bias_start[graph];
-    if (!a->mixing) return bias + head * size;
+    if (!a->mixing) {
+        prefetch(bias + (head + 1) * size, size); /* all biases fill more than the cache */
+        return bias + head * size;
+    }
     const float *shares = a->mixing + head * a->heads;
 #define CASE(n) \
     case n: mixture(bias, shares, mixed, size, n); break;
@@ -87,21 +93,21 @@ INLINE const float *bias_of(const Attention *a, int64_t graph, int64_t head, flo
  * its shares in all of them. */
 INLINE void unmix(const float *bias, const float *slopes, const float *mixing, float *to,
                   float *own, int64_t size, int64_t g, int64_t heads, int adding) {
-    floats products[MOST_HEADS];
-    UNROLLED for (int64_t h = 0; h < heads; h++) products[h] = all_equal(0);
-    for (int64_t e = 0; e < size; e += LANES) {
-        const floats value = load(bias + g * size + e);
-        floats sum = adding ? load(to + g * size + e) : all_equal(0);
+    eights products[MOST_HEADS];
+    UNROLLED for (int64_t h = 0; h < heads; h++) products[h] = (eights){0};
+    for (int64_t e = 0; e < size; e += EIGHT) {
+        const eights value = load_eight(bias + g * size + e);
+        eights sum = adding ? load_eight(to + g * size + e) : (eights){0};
         UNROLLED for (int64_t h = 0; h < heads; h++) {
-            const floats of_head = load(slopes + h * size + e);
+            const eights of_head = load_eight(slopes + h * size + e);
             sum += of_head * mixing[h * heads + g];
             products[h] += of_head * value;
         }
-        store(to + g * size + e, sum);
+        store_eight(to + g * size + e, sum);
     }
     UNROLLED for (int64_t h = 0; h < heads; h++) {
         float total = 0;
-        for (int lane = 0; lane < LANES; lane++) total += products[h][lane];
+        for (int lane = 0; lane < EIGHT; lane++) total += products[h][lane];
         own[h * heads + g] = total;
     }
 }
@@ -109,20 +115,26 @@ INLINE void unmix(const float *bias, const float *slopes, const float *mixing, f
 /* The same for any number of heads. */
 INLINE void unmix_any(const float *bias, const float *slopes, const float *mixing, float *to,
                       float *own, int64_t size, int64_t g, int64_t heads, int adding) {
-    for (int64_t e = 0; e < size; e += LANES) {
-        floats sum = adding ? load(to + g * size + e) : all_equal(0);
+    for (int64_t e = 0; e < size; e += EIGHT) {
+        eights sum = adding ? load_eight(to + g * size + e) : (eights){0};
         for (int64_t h = 0; h < heads; h++)
-            sum += load(slopes + h * size + e) * mixing[h * heads + g];
-        store(to + g * size + e, sum);
+            sum += load_eight(slopes + h * size + e) * mixing[h * heads + g];
+        store_eight(to + g * size + e, sum);
     }
     for (int64_t h = 0; h < heads; h++) {
-        floats sum = all_equal(0);
-        for (int64_t e = 0; e < size; e += LANES)
-            sum += load(slopes + h * size + e) * load(bias + g * size + e);
+        eights sum = (eights){0};
+        for (int64_t e = 0; e < size; e += EIGHT)
+            sum += load_eight(slopes + h * size + e) * load_eight(bias + g * size + e);
         float total = 0;
-        for (int lane = 0; lane < LANES; lane++) total += sum[lane];
+        for (int lane = 0; lane < EIGHT; lane++) total += sum[lane];
         own[h * heads + g] = total;
     }
+}
+
+/* The gradient of the bias of one head, `slopes`, where heads do not share. */
+INLINE void bias_gradient(const Attention *a, const float *slopes, float *to, int64_t size) {
+    for (int64_t e = 0; e < size; e += EIGHT)
+        store_eight(to + e, load_eight(slopes + e) + (a->adding ? load_eight(to + e) : (eights){0}));
 }
 
 /* Gradients of a graph's bias and of its mixing from those of what its heads had, `slopes`. */
@@ -130,11 +142,6 @@ INLINE void bias_gradients(const Attention *a, int64_t graph, const float *slope
     const int64_t heads = a->heads, size = a->num_tokens[graph] * lanes(a->num_tokens[graph]);
     const float *bias = a->bias + a->bias_start[graph];
     float *to = a->bias_gradient + a->bias_start[graph];
-    if (!a->mixing) {
-        for (int64_t e = 0; e < heads * size; e += LANES)
-            store(to + e, load(slopes + e) + (a->adding ? load(to + e) : all_equal(0)));
-        return;
-    }
     float *own = a->mixing_gradient + graph * heads * heads;
 #define CASE(n) \
     case n: unmix(bias, slopes, a->mixing, to, own, size, g, n, a->adding); break;
@@ -145,29 +152,29 @@ INLINE void bias_gradients(const Attention *a, int64_t graph, const float *slope
 #undef CASE
 }
 
-/* Where a block of LANES channels begins: the last may overlap the one before. */
+/* Where a block of EIGHT channels begins: the last may overlap the one before. */
 #define FOR_EACH_BLOCK(c, d) \
-    for (int c##_ = 0, c = 0; c##_ < (d); c##_ += LANES, c = c##_ + LANES <= (d) ? c##_ : (d) - LANES)
+    for (int c##_ = 0, c = 0; c##_ < (d); c##_ += EIGHT, c = c##_ + EIGHT <= (d) ? c##_ : (d) - EIGHT)
 
 /* Copy the channels of one head of all tokens, transposed and zero beyond the last token. */
 INLINE void transposed(float *to, const float *from, const int64_t *rows, int64_t stride,
                        int64_t tokens, float scale, int d) {
-    static const float nothing[LANES];
+    static const float nothing[EIGHT];
     const int64_t width = lanes(tokens);
-    if (d < LANES) {
+    if (d < EIGHT) {
         UNROLLED for (int c = 0; c < d; c++)
             for (int64_t i = 0; i < width; i++)
                 to[c * width + i] = i < tokens ? from[rows[i] * stride + c] * scale : 0;
         return;
     }
-    for (int64_t i = 0; i < width; i += LANES)
+    for (int64_t i = 0; i < width; i += EIGHT)
         UNROLLED FOR_EACH_BLOCK(c, d) {
-            floats block[LANES];
-            UNROLLED for (int lane = 0; lane < LANES; lane++)
-                block[lane] = load(i + lane < tokens ? from + rows[i + lane] * stride + c : nothing) * scale;
+            eights block[EIGHT];
+            UNROLLED for (int lane = 0; lane < EIGHT; lane++)
+                block[lane] = load_eight(i + lane < tokens ? from + rows[i + lane] * stride + c : nothing) * scale;
             transpose(block);
-            UNROLLED for (int lane = 0; lane < LANES; lane++)
-                store(to + (c + lane) * width + i, block[lane]);
+            UNROLLED for (int lane = 0; lane < EIGHT; lane++)
+                store_eight(to + (c + lane) * width + i, block[lane]);
         }
 }
 
@@ -175,19 +182,25 @@ INLINE void transposed(float *to, const float *from, const int64_t *rows, int64_
 INLINE void store_rows(float *to, const floats *channels, const int64_t *rows, int64_t stride,
                        int64_t i, int64_t tokens, int d) {
     const int64_t count = tokens - i < LANES ? tokens - i : LANES;
-    if (d < LANES) {
+    if (d < EIGHT) {
         for (int64_t lane = 0; lane < count; lane++)
             UNROLLED for (int c = 0; c < d; c++) to[rows[i + lane] * stride + c] = channels[c][lane];
         return;
     }
-    UNROLLED FOR_EACH_BLOCK(c, d) {
-        floats block[LANES];
-        UNROLLED for (int lane = 0; lane < LANES; lane++) block[lane] = channels[c + lane];
-        transpose(block);
-        UNROLLED for (int lane = 0; lane < LANES; lane++)
-            if (lane < count) store(to + rows[i + lane] * stride + c, block[lane]);
-    }
+    UNROLLED for (int first = 0; first < LANES; first += EIGHT)
+        UNROLLED FOR_EACH_BLOCK(c, d) {
+            eights block[EIGHT];
+            UNROLLED for (int lane = 0; lane < EIGHT; lane++)
+                block[lane] = load_eight((const float *)(channels + c + lane) + first);
+            transpose(block);
+            UNROLLED for (int lane = 0; lane < EIGHT; lane++)
+                if (first + lane < count)
+                    store_eight(to + rows[i + first + lane] * stride + c, block[lane]);
+        }
 }
+
+/* Where a block of LANES queries begins: the last may overlap the one before. */
+INLINE int64_t block_start(int64_t i, int64_t width) { return i + LANES <= width ? i : width - LANES; }
 
 INLINE void forward_head(const Attention *a, int64_t graph, int64_t head, const float *bias,
                          float *scratch, int d) {
@@ -200,7 +213,8 @@ INLINE void forward_head(const Attention *a, int64_t graph, int64_t head, const 
     float *queries = scratch, *logits = queries + d * width;
 
     transposed(queries, query, rows, stride, tokens, a->scale, d);
-    for (int64_t i = 0; i < width; i += LANES) {
+    for (int64_t first = 0; first < width; first += LANES) {
+        const int64_t i = block_start(first, width);
         floats q[MOST_CHANNELS], largest = all_equal(-FLT_MAX);
         UNROLLED for (int c = 0; c < d; c++) q[c] = load(queries + c * width + i);
         for (int64_t j = 0; j < tokens; j++) {
@@ -240,14 +254,14 @@ INLINE void forward_head(const Attention *a, int64_t graph, int64_t head, const 
 /* Channels of a head of the tokens as rows of LANES-multiples, zero beyond the last channel. */
 INLINE void widened(float *to, const float *from, const int64_t *rows, int64_t stride,
                     int64_t tokens, float scale, int d) {
-    const int wide = (d + LANES - 1) / LANES * LANES;
+    const int wide = wide_of(d);
     for (int64_t i = 0; i < tokens; i++) {
         const float *row = from + rows[i] * stride;
         store(to + i * wide + wide - LANES, all_equal(0));
-        if (d < LANES)
+        if (d < EIGHT)
             UNROLLED for (int c = 0; c < d; c++) to[i * wide + c] = row[c] * scale;
         else
-            UNROLLED FOR_EACH_BLOCK(c, d) store(to + i * wide + c, load(row + c) * scale);
+            UNROLLED FOR_EACH_BLOCK(c, d) store_eight(to + i * wide + c, load_eight(row + c) * scale);
     }
 }
 
@@ -263,7 +277,7 @@ typedef struct {
 /* Gradients of keys and values `j` to `j + count - 1`. */
 INLINE void key_gradients(const KeysAndValues *of, float *gradient, const int64_t *rows,
                           int64_t part, int64_t j, int d, int count) {
-    const int wide = (d + LANES - 1) / LANES * LANES, parts = wide / LANES;
+    const int wide = wide_of(d), parts = wide / LANES;
     floats keys[TOGETHER][MOST_CHANNELS / LANES], values[TOGETHER][MOST_CHANNELS / LANES];
     UNROLLED for (int n = 0; n < count; n++)
         UNROLLED for (int p = 0; p < parts; p++) keys[n][p] = values[n][p] = all_equal(0);
@@ -290,7 +304,7 @@ INLINE void backward_head(const Attention *a, int64_t graph, int64_t head, const
                           float *slopes, float *scratch, int d) {
     const int64_t tokens = a->num_tokens[graph], width = lanes(tokens);
     const int64_t part = a->heads * d, stride = 3 * part;
-    const int wide = (d + LANES - 1) / LANES * LANES;
+    const int wide = wide_of(d);
     const int64_t *rows = a->rows + graph * a->max_tokens;
     const float *query = a->projected + head * d;
     const float *key = query + KEY * part, *value = query + VALUE * part;
@@ -307,13 +321,15 @@ INLINE void backward_head(const Attention *a, int64_t graph, int64_t head, const
     widened(query_rows, query, rows, stride, tokens, a->scale, d);
     widened(gradient_rows, a->output_gradient + head * d, rows, part, tokens, 1, d);
     transposed(outputs, a->output + head * d, rows, part, tokens, 1, d);
-    for (int64_t i = 0; i < width; i += LANES) {
+    for (int64_t first = 0; first < width; first += LANES) {
+        const int64_t i = block_start(first, width);
         floats sum = all_equal(0);
         UNROLLED for (int c = 0; c < d; c++)
             sum += load(outputs + c * width + i) * load(gradients + c * width + i);
         store(inner + i, sum);
     }
-    for (int64_t i = 0; i < width; i += LANES) {
+    for (int64_t first = 0; first < width; first += LANES) {
+        const int64_t i = block_start(first, width);
         floats query_gradient[MOST_CHANNELS];
         UNROLLED for (int c = 0; c < d; c++) query_gradient[c] = all_equal(0);
         for (int64_t j = 0; j < tokens; j++) {
@@ -356,6 +372,95 @@ INLINE void backward_head(const Attention *a, int64_t graph, int64_t head, const
 /* Channels of a head that there is code for, in order. */
 #define FOR_EACH_SIZE(CASE) CASE(4) CASE(8) CASE(10) CASE(11) CASE(12) CASE(16) CASE(20) CASE(24) CASE(32)
 
+INLINE int is_between(const Attention *a, int64_t graph, int64_t least, int64_t most) {
+    const int64_t queries = lanes(a->num_tokens[graph]);
+    return least <= queries && queries < most;
+}
+
+/* Attention of graphs `first` to `last - 1`, but for those with `most` queries or more (with those
+ * that fill up) or too few for a vector. Returns 0, or 1 if there is no memory. */
+INLINE int attention_forward_body(const Attention *a, int64_t first, int64_t last, int64_t most) {
+    const int64_t width = lanes(a->max_tokens), d = a->channels;
+    float *mixed = malloc(sizeof(float) * ((a->max_tokens + d) * width + a->max_tokens * LANES));
+    if (!mixed) return 1;
+    float *scratch = mixed + a->max_tokens * width;
+#define CASE(d) \
+    case d: forward_head(a, graph, head, bias, scratch, d); break;
+    for (int64_t graph = first; graph < last; graph++) {
+        if (!is_between(a, graph, LANES, most)) continue;
+        for (int64_t head = 0; head < a->heads; head++) {
+            const float *bias = bias_of(a, graph, head, mixed);
+            switch (a->channels) { FOR_EACH_SIZE(CASE) }
+        }
+    }
+#undef CASE
+    free(mixed);
+    return 0;
+}
+
+/* Gradients of `attention_forward`, written, not added, but for that of the bias if `adding`. */
+INLINE int attention_backward_body(const Attention *a, int64_t first, int64_t last, int64_t most) {
+    const int64_t tokens = a->max_tokens, width = lanes(tokens), d = a->channels;
+    const int64_t pairs = tokens * width;
+    const int64_t size = (3 * d + 1) * width + pairs + 2 * tokens * wide_of(d);
+    float *slopes = malloc(sizeof(float) * ((a->heads + 1) * pairs + size));
+    if (!slopes) return 1;
+    float *mixed = slopes + a->heads * pairs, *scratch = mixed + pairs;
+#define CASE(d) \
+    case d: backward_head(a, graph, head, bias, of_head, scratch, d); break;
+    for (int64_t graph = first; graph < last; graph++) {
+        if (!is_between(a, graph, LANES, most)) continue;
+        const int64_t of_graph = a->num_tokens[graph] * lanes(a->num_tokens[graph]);
+        float *to = a->bias_gradient ? a->bias_gradient + a->bias_start[graph] : NULL;
+        for (int64_t head = 0; head < a->heads; head++) {
+            const float *bias = bias_of(a, graph, head, mixed);
+            float *of_head = a->mixing ? slopes + head * of_graph : slopes;
+            if (to && !a->mixing) prefetch(to + head * of_graph, of_graph);
+            switch (a->channels) { FOR_EACH_SIZE(CASE) }
+            if (to && !a->mixing) bias_gradient(a, slopes, to + head * of_graph, of_graph);
+        }
+        if (to && a->mixing) bias_gradients(a, graph, slopes);
+    }
+#undef CASE
+    free(slopes);
+    return 0;
+}
+
+#if LANES > EIGHT
+/* The form for processors with AVX-512: sixteen queries at a time. */
+#define FORM(name)                                                                              \
+    AVX512 int name##_of_sixteen(const Attention *a, int64_t first, int64_t last) {             \
+        return name##_body(a, first, last, INT64_MAX);                                          \
+    }
+
+FORM(attention_forward)
+FORM(attention_backward)
+#else
+#if defined(__x86_64__)
+/* Graphs of less than sixteen queries have the form for AVX2 there. */
+#define FORMS(name)                                                                             \
+    HIDDEN int name##_of_sixteen(const Attention *a, int64_t first, int64_t last);              \
+    AVX2 static int name##_avx2(const Attention *a, int64_t first, int64_t last, int64_t most) { \
+        return name##_body(a, first, last, most);                                               \
+    }                                                                                           \
+    EXPORT int name(const Attention *a, int64_t first, int64_t last) {                          \
+        const int form = chosen_form();                                                         \
+        int small = 0;                                                                          \
+        for (int64_t graph = first; graph < last; graph++) small |= is_between(a, graph, 0, 16); \
+        if (form == BASIC_FORM) return name##_body(a, first, last, INT64_MAX);                  \
+        if (form == AVX2_FORM) return name##_avx2(a, first, last, INT64_MAX);                   \
+        return (small && name##_avx2(a, first, last, 16)) || name##_of_sixteen(a, first, last); \
+    }
+#else
+#define FORMS(name)                                                    \
+    EXPORT int name(const Attention *a, int64_t first, int64_t last) { \
+        return name##_body(a, first, last, INT64_MAX);                 \
+    }
+#endif
+
+FORMS(attention_forward)
+FORMS(attention_backward)
+
 /* The fewest channels that there is code for and that hold `channels`; 0 if there are none. */
 EXPORT int attention_channels(int64_t channels) {
 #define CASE(d) \
@@ -364,53 +469,6 @@ EXPORT int attention_channels(int64_t channels) {
 #undef CASE
     return 0;
 }
-
-/* Attention of graphs `first` to `last - 1`. Returns 0, or 1 if there is no memory. */
-INLINE int attention_forward_body(const Attention *a, int64_t first, int64_t last) {
-    const int64_t width = lanes(a->max_tokens), d = a->channels;
-    float *mixed = malloc(sizeof(float) * ((a->max_tokens + d) * width + a->max_tokens * LANES));
-    if (!mixed) return 1;
-    float *scratch = mixed + a->max_tokens * width;
-#define CASE(d) \
-    case d: forward_head(a, graph, head, bias, scratch, d); break;
-    for (int64_t graph = first; graph < last; graph++)
-        for (int64_t head = 0; head < a->heads; head++) {
-            const float *bias = bias_of(a, graph, head, mixed);
-            switch (a->channels) { FOR_EACH_SIZE(CASE) }
-        }
-#undef CASE
-    free(mixed);
-    return 0;
-}
-
-EXPORT_FOR_EACH_PROCESSOR(attention_forward, (const Attention *a, int64_t first, int64_t last),
-                          (a, first, last))
-
-/* Gradients of `attention_forward`, written, not added, but for that of the bias if `adding`. */
-INLINE int attention_backward_body(const Attention *a, int64_t first, int64_t last) {
-    const int64_t tokens = a->max_tokens, width = lanes(tokens), d = a->channels;
-    const int64_t pairs = tokens * width;
-    const int64_t size = (3 * d + 1) * width + pairs + 2 * tokens * lanes(d);
-    float *slopes = malloc(sizeof(float) * ((a->heads + 1) * pairs + size));
-    if (!slopes) return 1;
-    float *mixed = slopes + a->heads * pairs, *scratch = mixed + pairs;
-#define CASE(d) \
-    case d: backward_head(a, graph, head, bias, of_head, scratch, d); break;
-    for (int64_t graph = first; graph < last; graph++) {
-        for (int64_t head = 0; head < a->heads; head++) {
-            const float *bias = bias_of(a, graph, head, mixed);
-            float *of_head = slopes + head * a->num_tokens[graph] * lanes(a->num_tokens[graph]);
-            switch (a->channels) { FOR_EACH_SIZE(CASE) }
-        }
-        if (a->bias_gradient) bias_gradients(a, graph, slopes);
-    }
-#undef CASE
-    free(slopes);
-    return 0;
-}
-
-EXPORT_FOR_EACH_PROCESSOR(attention_backward, (const Attention *a, int64_t first, int64_t last),
-                          (a, first, last))
 
 /* Lay out the bias of each pair as attention reads it, [H][T keys][S queries] a graph, from the
  * bias of its type. */
@@ -443,3 +501,4 @@ EXPORT int bias_backward(const Attention *a, int64_t first, int64_t last) {
     }
     return 0;
 }
+#endif

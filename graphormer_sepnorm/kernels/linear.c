@@ -1,6 +1,7 @@
 /* Linear layers: products of many rows with a matrix small enough to stay in the cache.
  *
  *     rows      output[r] = bias + sum_k input[r][k] matrix[k]      forward; backward of the input
+ *               then GELU and the residual, where they are wanted
  *     weights   output[n] = sum_r gradient[r][n] input[r]           backward of weight and bias
  *
  * An output does not depend on how many rows there are, nor on the number of threads. */
@@ -19,6 +20,8 @@ typedef struct {
     float *bias_gradient;    /* weights: [outputs], or NULL */
     int64_t rows, depth, columns, outputs;
     int64_t matrix_row, matrix_column;
+    const float *residual;   /* rows: [rows][columns], or NULL */
+    int64_t activated;       /* rows: by GELU */
 } Linear;
 
 /* Rows that share a pass over all panels, and rows that are added up before they join the sum over
@@ -65,6 +68,9 @@ EXPORT int linear_rows(const Linear *a, int64_t first, int64_t last) {
                              a->output + r * a->columns + first_column, a->columns, rest, 0};
             any_strip(&s, count, n);
         }
+        if (a->residual || a->activated)
+            finish(a->output + r * a->columns, a->residual ? a->residual + r * a->columns : NULL,
+                   count * a->columns, a->activated);
     }
     free(scratch);
     return 0;

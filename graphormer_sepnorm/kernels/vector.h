@@ -1,13 +1,18 @@
 /* Eight floats at a time, in the vector extension that GCC and clang share; the compiler turns it
- * into what the processor has (two SSE or NEON registers, one AVX2 register). */
+ * into what the processor has (two SSE or NEON registers, one AVX2 register). A file for processors
+ * with AVX-512 alone may take sixteen: it defines LANES first. */
 
 #ifndef GRAPHORMER_VECTOR_H
 #define GRAPHORMER_VECTOR_H
 
 #include <stdint.h>
 
-#define LANES 8
+#define EIGHT 8
+#ifndef LANES
+#define LANES EIGHT
+#endif
 
+typedef float eights __attribute__((vector_size(4 * EIGHT), aligned(4), may_alias));
 typedef float floats __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t ints __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef uint32_t words __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -15,11 +20,12 @@ typedef uint32_t words __attribute__((vector_size(4 * LANES), aligned(4), may_al
 #define INLINE static inline __attribute__((always_inline))
 
 #define EXPORT __attribute__((visibility("default")))
+#define HIDDEN __attribute__((visibility("hidden")))
 
 /* A function is compiled in several forms, and the best that can run here and is not above
  * `most_form` is taken. `limit_form` of team.c sets this limit; at first there is none. */
 enum { BASIC_FORM, AVX2_FORM, AVX512_FORM };
-extern __attribute__((visibility("hidden"))) int most_form;
+extern HIDDEN int most_form;
 
 /* Exports a function whose body is the inline function `NAME_body`, compiled again for x86
  * processors with AVX2 and FMA, and for those with AVX-512, which has twice as many registers.
@@ -56,27 +62,39 @@ INLINE floats load(const float *from) { return *(const floats *)from; }
 
 INLINE void store(float *to, floats values) { *(floats *)to = values; }
 
-/* Store the first `count` of eight numbers. */
+INLINE eights load_eight(const float *from) { return *(const eights *)from; }
+
+INLINE void store_eight(float *to, eights values) { *(eights *)to = values; }
+
+/* Store the first `count` numbers. */
 INLINE void store_first(float *to, floats values, int count) {
-    __builtin_memcpy(to, &values, sizeof(float) * (count < LANES ? count : LANES));
+    const eights *part = (const eights *)&values; /* what is copied in one piece stays in a register */
+    for (int first = 0; first < count && first < LANES; first += EIGHT, part++)
+        __builtin_memcpy(to + first, part, 4 * (count - first < EIGHT ? count - first : EIGHT));
+}
+
+/* Have `count` numbers brought into the cache. */
+INLINE void prefetch(const float *from, int64_t count) {
+    for (int64_t i = 0; i < count; i += 16) __builtin_prefetch(from + i);
 }
 
 #if defined(__clang__) || __GNUC__ >= 12
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
-#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (ints){__VA_ARGS__})
+typedef int32_t eight_ints __attribute__((vector_size(4 * EIGHT)));
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (eight_ints){__VA_ARGS__})
 #endif
 
 /* Transpose eight rows of eight numbers. */
-INLINE void transpose(floats r[LANES]) {
-    floats a[LANES], b[LANES];
+INLINE void transpose(eights r[EIGHT]) {
+    eights a[EIGHT], b[EIGHT];
 #pragma GCC unroll 4
-    for (int i = 0; i < LANES; i += 2) {
+    for (int i = 0; i < EIGHT; i += 2) {
         a[i] = SHUFFLE(r[i], r[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
         a[i + 1] = SHUFFLE(r[i], r[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
     }
 #pragma GCC unroll 2
-    for (int i = 0; i < LANES; i += 4)
+    for (int i = 0; i < EIGHT; i += 4)
 #pragma GCC unroll 2
         for (int k = i; k < i + 2; k++) {
             b[k] = SHUFFLE(a[k], a[k + 2], 0, 1, 8, 9, 4, 5, 12, 13);
@@ -131,7 +149,11 @@ INLINE words hashed(words x, const uint32_t *seed) {
 }
 
 INLINE floats dropped(floats values, const Dropout *dropout, uint32_t counter) {
+#if LANES == EIGHT
     const words lane = {0, 1, 2, 3, 4, 5, 6, 7};
+#else
+    const words lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+#endif
     ints kept = (ints)(hashed(lane + counter, dropout->seed) >= dropout->threshold);
     return (floats)(kept & (ints)(values * dropout->scale));
 }

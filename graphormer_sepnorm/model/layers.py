@@ -17,8 +17,9 @@ from graphormer_sepnorm.model.config import GraphormerConfig
 from graphormer_sepnorm.model.encodings import SharedRing
 from graphormer_sepnorm.model.norms import make_norm
 from graphormer_sepnorm.model.ops import (
+    FeedForward,
     Linear,
-    dropout_add,
+    dropout,
     linear,
     message_sums,
     scaled_sum,
@@ -174,9 +175,7 @@ class Layer(nn.Module):
             bond_rows = cast(int, config.bond_rows)
             self.local = BondMessages(bond_rows, width, rings, config.bond_states)
         self.ffn_norm = make_norm(config.norm, width, first=not attends)
-        self.ffn = nn.Sequential(
-            Linear(width, config.ffn_width), nn.GELU(), Linear(config.ffn_width, width)
-        )
+        self.ffn = FeedForward(width, config.ffn_width)
 
     def forward(
         self,
@@ -216,15 +215,18 @@ class Layer(nn.Module):
                 update = mixed if update is None else mixed + update
         rows = self._add(rows, cast(Tensor, update), first)
         if self.pre:
-            update = self.ffn(self.ffn_norm(rows, *parts))
-            return self._add(rows, update, second), bond_states
+            return self._feed(self.ffn_norm(rows, *parts), rows, second), bond_states
         rows = self.attention_norm(rows, *parts)
-        rows = self._add(rows, self.ffn(rows), second)
-        return self.ffn_norm(rows, *parts), bond_states
+        return self.ffn_norm(self._feed(rows, rows, second), *parts), bond_states
+
+    def _feed(self, inputs: Tensor, rows: Tensor, scale: Tensor | None) -> Tensor:
+        if scale is None and not (self.training and self.dropout):
+            return self.ffn(inputs, rows)
+        return self._add(rows, self.ffn(inputs), scale)
 
     def _add(self, rows: Tensor, update: Tensor, scale: Tensor | None) -> Tensor:
         update = update if scale is None else update * scale
-        return dropout_add(rows, update, self.dropout if self.training else 0.0)
+        return dropout(update, self.dropout if self.training else 0.0, rows)
 
 
 def log_degrees(batch: GraphBatch, dtype: torch.dtype) -> Tensor:

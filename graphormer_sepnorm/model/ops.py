@@ -60,6 +60,8 @@ class _Linear(ctypes.Structure):
     _fields_ = (
         *pointers("input", "matrix", "bias", "gradient", "packed", "output", "bias_gradient"),
         *integers("rows", "depth", "columns", "outputs", "matrix_row", "matrix_column"),
+        *pointers("residual"),
+        *integers("activated"),
     )
 
 
@@ -71,16 +73,20 @@ def products_usable(values: Tensor) -> bool:
 
 def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return ``rows @ weight.T + bias``, as `torch.nn.functional.linear`."""
-    if (
+    if _fits(rows, weight):
+        return cast(Tensor, _LinearFunction.apply(rows, weight, bias))
+    return functional.linear(rows, weight, bias)
+
+
+def _fits(rows: Tensor, weight: Tensor) -> bool:
+    return (
         products_usable(rows)
         and weight.dtype == torch.float32
         and weight.numel() <= _MOST_WEIGHTS
         # C would read beyond what is there; torch says what does not fit.
         and rows.dim() == 2
         and rows.shape[1] == weight.shape[1]
-    ):
-        return cast(Tensor, _LinearFunction.apply(rows, weight, bias))
-    return functional.linear(rows, weight, bias)
+    )
 
 
 class Linear(nn.Linear):
@@ -89,6 +95,26 @@ class Linear(nn.Linear):
     def forward(self, rows: Tensor) -> Tensor:
         """Return ``[R, N]``."""
         return linear(rows, self.weight, self.bias)
+
+
+class FeedForward(nn.Sequential):
+    """Two linear layers with GELU between them, of packed rows ``[R, C]``.
+
+    Without gradients, GELU and the residual need no pass of their own on a CPU, unless a hook or
+    another module in place of these wants to see what is between.
+    """
+
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__(Linear(width, inner), nn.GELU(), Linear(inner, width))
+
+    def forward(self, rows: Tensor, residual: Tensor | None = None) -> Tensor:
+        """Return what the rows become, and the residual, if there is one, added: ``[R, C]``."""
+        first, second = cast(Linear, self[0]), cast(Linear, self[2])
+        usual = all(type(part) in (Linear, nn.GELU) and not part._forward_hooks for part in self)
+        if torch.is_grad_enabled() or not usual or not _fits(rows, first.weight):
+            return dropout(super().forward(rows), 0.0, residual)
+        inner = _products(rows.contiguous(), first.weight, first.bias, True, activated=True)
+        return _products(inner, second.weight, second.bias, True, residual)
 
 
 class _LinearFunction(torch.autograd.Function):
@@ -116,16 +142,22 @@ class _LinearFunction(torch.autograd.Function):
 
 
 def _products(
-    rows: Tensor, matrix: Tensor, bias: Tensor | None = None, transposed: bool = False
+    rows: Tensor,
+    matrix: Tensor,
+    bias: Tensor | None = None,
+    transposed: bool = False,
+    residual: Tensor | None = None,
+    activated: bool = False,
 ) -> Tensor:
-    """Return ``rows @ matrix + bias``, or with ``matrix.T``; all are contiguous but `bias`."""
+    """Return ``rows @ matrix + bias`` (or ``matrix.T``; both contiguous), GELU of it, the sum."""
     depth, columns = reversed(matrix.shape) if transposed else matrix.shape
     count = rows.shape[0]
     output = rows.new_empty(count, columns)
     bias = None if bias is None else bias.contiguous()
-    arguments = _Linear(rows=count, depth=depth, columns=columns)
+    residual = None if residual is None else residual.contiguous()
+    arguments = _Linear(rows=count, depth=depth, columns=columns, activated=activated)
     arguments.matrix_row, arguments.matrix_column = (1, depth) if transposed else (columns, 1)
-    point(arguments, input=rows, matrix=matrix, bias=bias, output=output)
+    point(arguments, input=rows, matrix=matrix, bias=bias, output=output, residual=residual)
     packed = None
     if torch.get_num_threads() > 1 and count > _ROWS_OF_PRODUCT:  # else one packs for itself
         packed = rows.new_empty(depth * -(-columns // _WIDE) * _WIDE)
@@ -166,18 +198,12 @@ def new_dropout(probability: float) -> Dropout:
     )
 
 
-def dropout(values: Tensor, probability: float) -> Tensor:
-    """Drop values with a probability, scale up the others (Srivastava et al. 2014)."""
+def dropout(values: Tensor, probability: float, residual: Tensor | None = None) -> Tensor:
+    """Drop values with a probability (Srivastava et al. 2014); add a residual of their shape."""
     if probability and usable(values):
-        return cast(Tensor, _DropoutAdd.apply(None, values, probability))
-    return functional.dropout(values, probability)
-
-
-def dropout_add(residual: Tensor, update: Tensor, probability: float) -> Tensor:
-    """Return ``residual + dropout(update)``; all of one shape."""
-    if probability and usable(update):
-        return cast(Tensor, _DropoutAdd.apply(residual, update, probability))
-    return residual + functional.dropout(update, probability)
+        return cast(Tensor, _DropoutAdd.apply(residual, values, probability))
+    values = functional.dropout(values, probability)
+    return values if residual is None else residual + values
 
 
 class _DropoutAdd(torch.autograd.Function):

@@ -40,11 +40,7 @@ MOST_UNSEEN = 10_000
 
 
 def calibrate(
-    outcome: Outcome,
-    module: Described,
-    data: MoleculeData,
-    keep: str,
-    checkpoint: dict[str, Any],
+    outcome: Outcome, module: Described, data: MoleculeData, keep: str, checkpoint: dict[str, Any]
 ) -> None:
     """Measure the errors of a model on molecules that it has not seen, and on the test split.
 
@@ -133,11 +129,7 @@ def _fingerprints(data: MoleculeData, indices: np.ndarray) -> csr_array:
 
 
 def _test(
-    outcome: Outcome,
-    uncertainty: Uncertainty,
-    data: MoleculeData,
-    inputs: Inputs,
-    test: Predicted,
+    outcome: Outcome, uncertainty: Uncertainty, data: MoleculeData, inputs: Inputs, test: Predicted
 ) -> None:
     """Give the test split what `predict.py` gives, and evaluate that."""
     task = data.splits.task

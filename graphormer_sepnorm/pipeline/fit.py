@@ -262,11 +262,7 @@ class _Fit:
 
     def _ensemble(self) -> tuple[Tested, Predicted | None]:
         """Train the members, each in a process of its own, and test the mean of them."""
-        from graphormer_sepnorm.pipeline.members import (
-            evaluate_ensemble,
-            members_of,
-            train_members,
-        )
+        from graphormer_sepnorm.pipeline.members import evaluate_ensemble, members_of, train_members
         from graphormer_sepnorm.training.fit import make_evaluator
 
         self.trainer = make_evaluator(self.config.trainer, devices=1)

@@ -8,12 +8,7 @@ from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import is_stream
 from graphormer_sepnorm.tables.columns import is_smiles_name
 from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Layout, TableReader
-from graphormer_sepnorm.tables.text import (
-    DelimitedReader,
-    SmilesReader,
-    TextSource,
-    split_line,
-)
+from graphormer_sepnorm.tables.text import DelimitedReader, SmilesReader, TextSource, split_line
 
 FORMATS = ("csv", "tsv", "smi", "sdf", "parquet", "xlsx")
 # Neither gzipped nor standard output nor continued: they are packed, and written at their end.

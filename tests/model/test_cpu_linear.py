@@ -19,7 +19,7 @@ from torch.nn import functional
 from graphormer_sepnorm.kernels.library import library, switched_off
 from graphormer_sepnorm.model import ops
 from graphormer_sepnorm.model.graphormer import Graphormer
-from graphormer_sepnorm.model.ops import Linear, linear
+from graphormer_sepnorm.model.ops import FeedForward, Linear, linear
 
 pytestmark = pytest.mark.usefixtures("compiled_products")
 
@@ -125,6 +125,34 @@ def test_large_matrices_and_other_precisions_are_for_torch(monkeypatch):
         linear(torch.ones(2, 8), torch.ones(3, 8).double())
     with pytest.raises(AssertionError, match="compiled"):
         linear(torch.ones(2, 8), torch.ones(3, 8))
+
+
+@pytest.mark.parametrize(("rows", "inner"), [(1, 3), (71, 40), (300, 57)])
+def test_a_feed_forward_network_without_gradients_is_the_same_in_fewer_passes(
+    rows, inner, monkeypatch
+):
+    torch.manual_seed(7)
+    ffn, given, residual = FeedForward(24, inner), torch.randn(rows, 24) * 9, torch.randn(rows, 24)
+    given[0, 0] = 1e4  # GELU is 0 there, or the number itself
+    with torch.no_grad():
+        exact = residual.double() + ffn.double()(given.double())
+        plain = residual + torch.nn.Sequential.forward(ffn.float(), given)
+        monkeypatch.setattr(torch.nn.GELU, "forward", None)  # nothing calls it from here on
+        quick, alone = ffn(given, residual), ffn(given)
+    error, plain_error = ((one - exact).norm() / exact.norm() for one in (quick, plain))
+    assert error < max(5e-7, 2 * float(plain_error))
+    torch.testing.assert_close(alone + residual, quick, rtol=1e-5, atol=1e-5)
+    given[0, 0] = float("nan")
+    with torch.no_grad():
+        assert ffn(given).isnan()[:, 0].tolist() == [True] + [False] * (rows - 1)
+
+
+def test_hooks_see_what_is_inside_of_a_feed_forward_network():
+    ffn, seen = FeedForward(8, 8), []
+    ffn[1].register_forward_hook(lambda *_: seen.append(0))
+    with torch.no_grad():
+        ffn(torch.ones(3, 8))
+    assert seen
 
 
 @pytest.mark.parametrize("rows", [(5, 3), (5, 0), (5, 9), (3,), (2, 5, 3)])

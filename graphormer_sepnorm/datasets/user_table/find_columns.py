@@ -50,11 +50,7 @@ class TableColumns:
 
 
 def find_columns(
-    reader: TableReader,
-    rows: Sequence[Row],
-    config: DataConfig,
-    split: str,
-    targets: Sequence[str],
+    reader: TableReader, rows: Sequence[Row], config: DataConfig, split: str, targets: Sequence[str]
 ) -> TableColumns:
     """Find the columns of a table.
 
