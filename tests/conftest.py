@@ -77,9 +77,7 @@ def network_attempts() -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def _closed_network(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
+def _closed_network(request, monkeypatch) -> Iterator[None]:
     """Let no test reach anything but this machine.
 
     A refused attempt looks like a machine without a network (an OSError), which code may well

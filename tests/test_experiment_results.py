@@ -71,9 +71,7 @@ def test_the_document_is_that_of_the_records(script: ModuleType, document: Path)
     assert document.read_bytes() == (EXPERIMENTS / "results.md").read_bytes()
 
 
-def test_runs_of_one_experiment_become_a_row(
-    script: ModuleType, document: Path, tmp_path: Path
-) -> None:
+def test_runs_of_one_experiment_become_a_row(script: ModuleType, document: Path, tmp_path) -> None:
     records = tmp_path / "records"
     write_run(tmp_path / "runs" / "a", 0, 0.4)
     write_run(tmp_path / "runs" / "b", 1, 0.5)

@@ -166,9 +166,7 @@ def test_with_folds_molecules_are_predicted_by_models_that_have_not_seen_them() 
 
 # One fold would give nothing to fit intervals on and to evaluate them by.
 @pytest.mark.parametrize(("enough", "folds"), [(40, 3), (1, 2), (2000, 5)])
-def test_folds_are_held_out_until_enough_is_known(
-    enough: int, folds: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folds_are_held_out_until_enough_is_known(enough: int, folds: int, monkeypatch) -> None:
     fits, real = [], baselines._made
     monkeypatch.setattr(baselines, "_made", lambda *of: fits.append(of[3]) or real(*of))
     monkeypatch.setattr(baselines, "ENOUGH_HELD_OUT", enough)
@@ -194,9 +192,7 @@ def bounded(monkeypatch: pytest.MonkeyPatch, **limits: int) -> Baselines:
         ({"MOST_LABELS": 1}, 1),  # one always is
     ],
 )
-def test_work_is_bounded(
-    limits: dict[str, int], left: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_is_bounded(limits: dict[str, int], left: int, monkeypatch) -> None:
     found = bounded(monkeypatch, **limits)
     assert found.targets == left
     for name in ("mean", "boosting"):

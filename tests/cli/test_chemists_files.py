@@ -80,9 +80,7 @@ def test_inchi_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert smiles == {Chem.CanonSmiles(Chem.MolToSmiles(Chem.MolFromInchi(s))) for s, _ in written}
 
 
-def test_an_extension_that_cannot_be_read_is_left_out_with_a_warning(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_extension_that_cannot_be_read_is_left_out_with_a_warning(capsys) -> None:
     status, rows, _ = predicted(capsys, "CCO", "CCO |bad|", "CCO |m:1:9|", "C(( |bad|")
     assert status == 0
     assert len({row["pred_logSolubility"] for row in rows[:3]}) == 1
@@ -91,9 +89,7 @@ def test_an_extension_that_cannot_be_read_is_left_out_with_a_warning(
     assert "'C((' is not a valid molecule" in rows[3]["error"]
 
 
-def test_predictions_have_the_decimal_comma_of_the_table(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predictions_have_the_decimal_comma_of_the_table(tmp_path: Path, capsys) -> None:
     path = tmp_path / "t.csv"
     path.write_text("smiles;y\nCCO;-0,5\nCC;1\n")
     assert main(["esol", "-i", str(path), "--jobs", "1", "--quiet"]) == 0

@@ -251,9 +251,7 @@ def test_a_report_that_cannot_be_made_does_not_hide_failures(
 
 
 @pytest.mark.usefixtures("nothing_starts")
-def test_runs_of_which_no_options_are_known_are_not_taken(
-    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_of_which_no_options_are_known_are_not_taken(table: Path, tmp_path, capsys) -> None:
     run = tmp_path / "out" / "sepnorm" / "seed0"
     run.mkdir(parents=True)
     (run / "summary.json").write_text("{}")  # an ensemble has no run.json
@@ -295,9 +293,7 @@ def test_interrupted_report(straight: Compared, capsys, monkeypatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_starts")
-def test_other_data_are_refused(
-    table: Path, straight: Compared, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_data_are_refused(table: Path, straight: Compared, capsys) -> None:
     before = table.read_text()
     table.write_text(before + "\nCCCCO,1.0")
     try:

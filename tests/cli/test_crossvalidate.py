@@ -165,9 +165,7 @@ def test_repeats_and_arms_are_planned(table: Path, tmp_path: Path, planned: list
     assert last.directory == tmp_path / "sepnorm" / "repeat1" / "fold1"
 
 
-def test_arms_have_the_same_folds(
-    table: Path, trained: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_arms_have_the_same_folds(table: Path, trained: list[str], tmp_path: Path, capsys) -> None:
     trained.clear()
     words = ["--folds", "2", "--arms", "sharenorm,bn+bn"]
     assert crossvalidate(tmp_path / "out", *options(table), *words) == 0
@@ -217,14 +215,7 @@ def test_a_directory_goes_on_as_it_was_begun(
     ],
 )
 @pytest.mark.usefixtures("nothing_starts")
-def test_mistakes(
-    words: list[str],
-    named: str,
-    table: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_mistakes(words: list[str], named: str, table: Path, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "arms.yaml").write_text("a: {data.split_seed: 1}\nb: {model.norm: sepnorm}\n")
     given = [one for word in words for one in (options(table) if word == "TABLE" else [word])]

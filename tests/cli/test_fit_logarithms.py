@@ -99,9 +99,7 @@ def test_predicting_gives_the_same(run: Fitted) -> None:
     np.testing.assert_allclose(nearest, known, rtol=1e-3)
 
 
-def test_the_checkpoint_is_tested_in_units(
-    run: Fitted, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_checkpoint_is_tested_in_units(run: Fitted, capsys, tmp_path: Path) -> None:
     root = f"--data.root={run.folder / 'root'}"
     assert train(["test", str(run.run), root, "--trainer.accelerator=cpu"]) == 0
     tested = dict(line.split()[:2] for line in capsys.readouterr().out.splitlines() if " " in line)
@@ -147,9 +145,7 @@ def test_what_is_not_skewed_stays(tmp_path: Path) -> None:
     assert choice(tmp_path, "size") == []
 
 
-def test_zeros_get_a_shift_and_negatives_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_zeros_get_a_shift_and_negatives_are_refused(tmp_path: Path, capsys) -> None:
     rows = [(smiles, max(0, len(smiles) - 4)) for smiles in CHAINS]
     table = write_csv(tmp_path / "t.csv", [("smiles", "y"), *rows])
     options = {"table": str(table), "root": str(tmp_path), "split": "random"}

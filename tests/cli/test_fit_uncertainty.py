@@ -193,9 +193,7 @@ def test_a_table_has_the_same_columns_and_is_evaluated(blend: Fitted, tmp_path: 
 
 
 @pytest.mark.parametrize("keep", ["none", "fingerprints"])
-def test_what_leaves_the_house_is_what_was_asked_for(
-    keep: str, tmp_path: Path, capsys: Any
-) -> None:
+def test_what_leaves_the_house_is_what_was_asked_for(keep: str, tmp_path: Path, capsys) -> None:
     assert fit(tmp_path, table(tmp_path, ""), *SPLIT, f"--keep={keep}") == 0
     checkpoint = read_checkpoint(tmp_path / "run")
     if keep == "none":

@@ -82,9 +82,7 @@ def test_an_interrupted_run_is_continued(tmp_path: Path, capsys, monkeypatch) ->
     assert train(["fit", "--resume", str(tmp_path / "run")]) == 0
 
 
-def test_what_needs_a_network_is_refused(
-    run: Fitted, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_what_needs_a_network_is_refused(run: Fitted, capsys, tmp_path: Path) -> None:
     model = Predictor.load(run.run, "cpu")
     for ask in (lambda: model.embed("CCO"), lambda: model.explain("CCO", "a")):
         with pytest.raises(ConfigError, match="has no network"):
@@ -113,9 +111,7 @@ def test_one_member_is_a_model_too(tmp_path: Path) -> None:
     assert np.abs(values["trees"] - values["kernel"]).max() > 1e-3
 
 
-def test_labels_that_are_too_few_are_an_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_labels_that_are_too_few_are_an_error(tmp_path: Path, capsys) -> None:
     few = write_csv(
         tmp_path / "few.csv", [("smiles", "a"), *((one, len(one)) for one in CHAINS[:9])]
     )

@@ -102,9 +102,7 @@ def test_the_best_recipe_stays_below_half_a_million_parameters() -> None:
     assert config.local_mpnn == "gine+rings"
 
 
-def test_words_win_over_files_wherever_they_stand_and_later_files_over_earlier(
-    tmp_path: Path,
-) -> None:
+def test_words_win_over_files_wherever_they_stand_and_later_files_over_earlier(tmp_path) -> None:
     (tmp_path / "a.yaml").write_text("model:\n  layers: 5\n  heads: 4\n")
     (tmp_path / "b.yaml").write_text("model:\n  heads: 2\n")
     files = ["-c", str(tmp_path / "a.yaml"), f"--config={tmp_path / 'b.yaml'}"]

@@ -201,9 +201,7 @@ def test_a_run_that_has_not_ended_predicts_and_says_so(run: Path, capsys) -> Non
     assert f"fit --resume {run} continues it" in said
 
 
-def test_run_is_extended_from_another_folder(
-    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+def test_run_is_extended_from_another_folder(table: Path, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(table.parent)
     words = options(table, "bn+ln")
     words[words.index(str(table))] = table.name
@@ -333,9 +331,7 @@ def test_a_start_that_fails_late_leaves_nothing(table: Path, tmp_path: Path, cap
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_pretraining_goes_on_from_another_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pretraining_goes_on_from_another_folder(tmp_path: Path, monkeypatch) -> None:
     smiles = [row[0] for row in sample_rows(120)]
     (tmp_path / "some.smi").write_text("\n".join(smiles) + "\n")
     monkeypatch.chdir(tmp_path)

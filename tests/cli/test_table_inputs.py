@@ -83,9 +83,7 @@ def test_what_is_missing_is_said_before_training(trained: Fitted) -> None:
     assert f"{trained.run} -i TABLE   (with T, pH)" in trained.out
 
 
-def test_predictions_are_those_of_the_test(
-    trained: Fitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_predictions_are_those_of_the_test(trained: Fitted, tmp_path: Path, monkeypatch) -> None:
     """Also with the rows and columns in another order, and in several processes."""
     monkeypatch.setattr(predict_table, "CHUNK_ROWS", 25)
     tested = {int(row["row"]): row for row in trained.predictions}
@@ -122,9 +120,7 @@ def test_numbers_matter_and_missing_ones_are_the_mean(trained: Fitted) -> None:
             predictor.predict("CCO", columns=wrong)
 
 
-def test_mistakes_are_one_line(
-    trained: Fitted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_are_one_line(trained: Fitted, tmp_path: Path, capsys) -> None:
     assert "reads T, pH in addition to the molecule" in refused(capsys, predict, trained.run, "CCO")
     without = write_csv(tmp_path / "a.csv", [["smiles", "pH"], ["CCO", "7"]])
     assert "no column 'T'" in refused(capsys, predict, trained.run, "-i", without)
@@ -138,9 +134,7 @@ def test_mistakes_are_one_line(
     assert "'y' is named for two purposes" in refused(*words, *twice)
 
 
-def test_evaluation_takes_up_the_inputs(
-    trained: Fitted, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_evaluation_takes_up_the_inputs(trained: Fitted, capsys) -> None:
     words = ["test", str(trained.run), "--data.root", str(trained.folder / "root")]
     assert train(words) == 0
     assert f"{trained.summary['test_mae']:#.4g}" in capsys.readouterr().out
@@ -190,9 +184,7 @@ def test_backbones_with_and_without(trained: Fitted, tmp_path: Path) -> None:
     assert "extra_readout.numbers.weight" in Backbone.read(trained.run).weights
 
 
-def test_trees_take_the_columns_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_trees_take_the_columns_too(tmp_path: Path, monkeypatch, capsys) -> None:
     """As baselines and in a blend, which learn what only the temperature decides."""
     monkeypatch.setitem(baselines.BOOSTED, "regression", 100)
     monkeypatch.setattr(weighing, "WEIGHTS", (0.3,))

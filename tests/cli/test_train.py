@@ -92,9 +92,7 @@ def test_nothing_else_is_printed(run: Run) -> None:
         assert word not in run.out + run.err
 
 
-def test_saved_configuration_repeats_the_run_elsewhere(
-    run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_saved_configuration_repeats_the_run_elsewhere(run: Run, capsys) -> None:
     # The same --output is in it: the earlier run is kept, the new one is numbered.
     before = summary(run.directory)
     assert main(["fit", "-c", str(run.directory / "config.yaml")]) == 0
@@ -151,9 +149,7 @@ def test_predictions_of_an_evaluation_are_kept_by_molecule(
         ({"data_options": {"color": "red"}}, "unknown option data.color"),
     ],
 )
-def test_checkpoint_of_unknown_data_is_one_line(
-    facts: dict, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_checkpoint_of_unknown_data_is_one_line(facts: dict, said: str, tmp_path, capsys) -> None:
     checkpoint = make_checkpoint()
     checkpoint[KEY] |= facts
     torch.save(checkpoint, tmp_path / "a.ckpt")
@@ -177,9 +173,7 @@ def test_checkpoint_of_unknown_data_is_one_line(
         ("test", "RUN"),
     ],
 )
-def test_mistakes_are_one_line_and_status_2(
-    arguments: str, expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_are_one_line_and_status_2(arguments: str, expected: str, capsys) -> None:
     assert expected in refused(capsys, main, *arguments.split())
 
 
@@ -204,17 +198,13 @@ def test_a_table_without_smiles_is_refused_at_the_first_look(
         ("model:\n  layerss: 3\n", "--model.layers"),
     ],
 )
-def test_damaged_configuration(
-    content: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_configuration(content: str, expected: str, tmp_path: Path, capsys) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(content)
     assert expected in refused(capsys, main, "fit", "-c", path)
 
 
-def test_missing_data_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], network_attempts: list[str]
-) -> None:
+def test_missing_data_is_one_line(tmp_path: Path, capsys, network_attempts: list[str]) -> None:
     line = refused(capsys, main, "fit", "-c", "zinc_subset", "--data.root", tmp_path)
     assert "train.pickle" in line
     assert str(tmp_path) in line

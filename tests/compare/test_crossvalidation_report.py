@@ -46,9 +46,7 @@ def simple(name: str, error: float | None, comparable: bool = True) -> dict[str,
     return {"name": name, "validation": {}, "test": {"mae": error}, "comparable": comparable}
 
 
-def test_a_repeat_that_is_not_whole_counts_by_its_folds_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repeat_that_is_not_whole_counts_by_its_folds_alone(tmp_path: Path, monkeypatch) -> None:
     plan, drawn = planned(ONE_MODEL, repeats=2), []
     monkeypatch.setattr(folds, "draw_predictions", lambda *given: drawn.append(given))
     runs = plan.runs(tmp_path)

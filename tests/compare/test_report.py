@@ -151,9 +151,7 @@ def test_what_has_to_be_known_is_noted() -> None:
     assert {cell for row in variants(results)[1:] for cell in row[2:]} == {DASH}
 
 
-def test_report_that_cannot_be_written_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_report_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch) -> None:
     written(regression(arms=1, seeds=1), tmp_path)
     (tmp_path / "report.html").write_text("the one before")
 

@@ -34,9 +34,7 @@ def test_graphs_labels_and_smiles_follow_the_split(tiny_molhiv: Path) -> None:
     assert (splits.task.kind, splits.task.metric) == ("binary", "auroc")
 
 
-def test_archive_is_unpacked_in_place(
-    tiny_molhiv: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_archive_is_unpacked_in_place(tiny_molhiv: Path, tmp_path_factory, monkeypatch) -> None:
     import shutil
 
     bundle = tmp_path_factory.mktemp("served")

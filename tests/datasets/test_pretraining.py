@@ -43,9 +43,7 @@ def write(path: Path, molecules: list[str]) -> Path:
     return path
 
 
-def test_targets_are_standardized_descriptors(
-    tmp_path: Path, root: Path, molecules: list[str]
-) -> None:
+def test_targets_are_standardized_descriptors(tmp_path, root: Path, molecules: list[str]) -> None:
     splits = load_pretraining(write(tmp_path / "m.smi", molecules), root)
     # What is no molecule and what is too large are left out.
     assert sum(len(part) for part in splits.parts.values()) == 150
@@ -125,9 +123,7 @@ def test_a_place_that_cannot_be_written_is_one_line(
         load_pretraining(path, tmp_path)
 
 
-def test_the_column_of_a_table_can_be_named(
-    tmp_path: Path, root: Path, molecules: list[str]
-) -> None:
+def test_the_column_of_a_table_can_be_named(tmp_path, root: Path, molecules: list[str]) -> None:
     path = write(
         tmp_path / "m.csv", ["id,compound", *(f"{n},{m}" for n, m in enumerate(molecules))]
     )
@@ -136,9 +132,7 @@ def test_the_column_of_a_table_can_be_named(
     assert sum(len(part) for part in named.splits.parts.values()) == 150
 
 
-def test_all_but_test_molecules_are_listed(
-    tiny_molhiv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_but_test_molecules_are_listed(tiny_molhiv: Path, tmp_path: Path, capsys) -> None:
     path = REPOSITORY / "data" / "make_pretraining_molecules.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
     script = importlib.util.module_from_spec(spec)

@@ -94,9 +94,7 @@ def test_all_columns_of_numbers_can_be_targets(tmp_path: Path) -> None:
     assert "(a, b, c)" in failure(path, **SPLIT)
 
 
-def test_constants_and_what_counts_the_rows_are_labels_where_nothing_else_is(
-    tmp_path: Path,
-) -> None:
+def test_constants_and_what_counts_the_rows_are_labels_where_nothing_else_is(tmp_path) -> None:
     rows = [(s, n + 7, 5, v, (n + 3) % 8) for n, (s, v) in enumerate(plain_rows())]
     path = write_csv(tmp_path / "a.csv", rows, "smiles,number,plate,y,z")
     assert load(path, target_columns=("all",), **SPLIT).task.targets == ("y", "z")

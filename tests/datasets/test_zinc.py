@@ -73,9 +73,7 @@ def test_missing_files_without_a_network(tmp_path: Path, network_attempts: list[
         assert name in message
 
 
-def test_download_is_put_in_place(
-    tiny_zinc: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_download_is_put_in_place(tiny_zinc: Path, tmp_path_factory, monkeypatch) -> None:
     served = tiny_zinc / "ZINC" / "raw"
 
     def download(self: ZINC) -> None:

@@ -45,9 +45,7 @@ def made(wanted: Path, *files: str) -> Path:
     return path
 
 
-def test_run_directories_are_numbered_not_overwritten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_directories_are_numbered_not_overwritten(tmp_path: Path, monkeypatch) -> None:
     names = [made(tmp_path / "runs" / "a", "summary.json").name for _ in range(3)]
     assert names == ["a", "a-2", "a-3"]
     (tmp_path / "empty").mkdir()
@@ -109,9 +107,7 @@ def test_a_forked_process_does_not_keep_the_lock(tmp_path: Path) -> None:
         child.join()
 
 
-def test_of_several_processes_the_first_one_locks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_several_processes_the_first_one_locks(tmp_path: Path, monkeypatch) -> None:
     with RunLock() as first:
         first.reopen(tmp_path)
         monkeypatch.setenv("RANK", "1")
@@ -176,9 +172,7 @@ def test_one_command_at_work_and_its_processes_hold_the_lock_too(tmp_path: Path)
         pass
 
 
-def test_a_file_system_without_locks_is_warned_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog
-) -> None:
+def test_a_file_system_without_locks_is_warned_of(tmp_path: Path, monkeypatch, caplog) -> None:
     def no_locks(*_: object, **__: object) -> bool:
         raise OSError(errno.ENOLCK, "No locks available")
 
@@ -187,9 +181,7 @@ def test_a_file_system_without_locks_is_warned_of(
     assert "has no locks" in caplog.text
 
 
-def test_a_directory_where_nothing_can_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_where_nothing_can_be_written(tmp_path: Path, monkeypatch) -> None:
     def read_only(*_: object) -> int:
         raise OSError(errno.EROFS, "Read-only file system")
 
@@ -198,9 +190,7 @@ def test_a_directory_where_nothing_can_be_written(
         run.reopen(tmp_path)
 
 
-def test_a_directory_that_was_filled_meanwhile_is_not_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_that_was_filled_meanwhile_is_not_taken(tmp_path: Path, monkeypatch) -> None:
     """A whole run, after it was found to be empty and before it was locked."""
 
     def late(path: Path) -> int | None:

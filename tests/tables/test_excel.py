@@ -86,9 +86,7 @@ def test_a_sheet_that_says_a_wrong_size_is_read_whole(tmp_path: Path, said: str)
     assert read_cells(path) == [("C", n) for n in range(10)]
 
 
-def test_more_rows_than_a_sheet_has_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_rows_than_a_sheet_has_are_refused(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(excel, "_MOST_ROWS", 3)
     writer = create_table(tmp_path / "t.xlsx", ["a"])
     writer.write([("C",), ("N",)])
@@ -127,9 +125,7 @@ def sheets(path: Path, hidden: str = "", **contents: list[list[Any]]) -> Path:
 
 
 @pytest.mark.parametrize("state", ["hidden", "veryHidden"])
-def test_the_only_sheet_with_a_column_of_smiles_is_read_and_named(
-    tmp_path: Path, state: str
-) -> None:
+def test_the_only_sheet_with_a_column_of_smiles_is_read_and_named(tmp_path, state: str) -> None:
     path = sheets(tmp_path / "t.xlsx", state, Hidden=[["smiles"], ["N"]], About=COVER, Data=DATA)
     with open_table(path) as table:
         assert table.columns == ("id", "SMILES", "y")
@@ -155,9 +151,7 @@ def test_which_sheet_is_meant_is_asked_for(tmp_path: Path) -> None:
     assert read(path, layout=Layout(smiles_column="Z"))[0] == ("z", "y")
 
 
-def test_without_openpyxl_there_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_openpyxl_there_is_one_line(tmp_path: Path, monkeypatch) -> None:
     path = book(tmp_path / "t.xlsx", [["smiles"], ["C"]])
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     monkeypatch.delitem(sys.modules, excel.__name__)

@@ -128,9 +128,7 @@ def test_standard_output(monkeypatch: pytest.MonkeyPatch, sd_file: TableReader) 
 
 
 @pytest.mark.parametrize(("suffix", "name"), [("parquet", "Parquet"), ("xlsx", "Excel")])
-def test_a_packed_file_is_neither_continued_nor_a_stream(
-    tmp_path: Path, suffix: str, name: str
-) -> None:
+def test_a_packed_file_is_neither_continued_nor_a_stream(tmp_path, suffix: str, name: str) -> None:
     writer = create_table(tmp_path / f"t.{suffix}", ["a"])
     writer.write([("C",)])
     assert [path.name for path in tmp_path.iterdir()] == [f"t.{suffix}.partial"]
@@ -179,9 +177,7 @@ def test_a_link_stays_and_its_file_is_written(tmp_path: Path, suffix: str) -> No
     assert read_cells(link) == [("1",)]
 
 
-def test_a_reader_of_our_output_that_has_gone_is_no_mistake(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_reader_of_our_output_that_has_gone_is_no_mistake(monkeypatch) -> None:
     end, start = os.pipe()
     os.close(end)
     with open(start, "wb", buffering=0) as pipe:

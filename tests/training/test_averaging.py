@@ -132,9 +132,7 @@ def test_statistics_in_a_checkpoint_belong_to_the_average_in_it(
     torch.testing.assert_close(dict(model.state_dict()), stored)
 
 
-def test_interruption_of_a_validation_does_not_swap_the_weights(
-    tmp_path: Path, train: Callable
-) -> None:
+def test_interruption_of_a_validation_does_not_swap_the_weights(tmp_path, train: Callable) -> None:
     history, last = History(), LastCheckpoint(tmp_path / "last.ckpt")
     _, _, trainer = train(AveragedWeights(0.8), history, Interrupt(), last, max_epochs=3)
     assert trainer.interrupted

@@ -121,9 +121,7 @@ def test_resumed_run_equals_the_uninterrupted_one(
     assert files[0] == files[1]
 
 
-def test_only_the_forward_pass_of_a_captured_step_is_in_bfloat16(
-    fit: Fit, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_forward_pass_of_a_captured_step_is_in_bfloat16(fit: Fit, monkeypatch) -> None:
     seen = []
     step = torch.optim.AdamW.step
 

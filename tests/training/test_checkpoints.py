@@ -296,9 +296,7 @@ def test_a_longer_training_fixes_statistics_later(saved: Callable, train: Callab
     assert seen.steps == [*range(19, 31)]
 
 
-def test_a_resumed_run_may_have_other_dropout(
-    tmp_path: Path, saved: Callable, train: Callable
-) -> None:
+def test_a_resumed_run_may_have_other_dropout(tmp_path, saved: Callable, train: Callable) -> None:
     path = saved(model={"dropout": 0.1})
     module, _, trainer = train(model={"dropout": 0.3, "drop_path": 0.2}, resume=path)
     assert (module.model.config.dropout, module.model.config.drop_path) == (0.3, 0.2)

@@ -199,9 +199,7 @@ def test_split_without_graphs_is_named_where_it_is_needed(
         load()
 
 
-def test_root_does_not_move_with_the_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_root_does_not_move_with_the_working_directory(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     data = MoleculeDataModule(root="mine")
     monkeypatch.chdir("/")

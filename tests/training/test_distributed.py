@@ -55,9 +55,7 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", params=[pytest.param(2, marks=pytest.mark.slow), 3])
-def several(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> list[dict[str, Any]]:
+def several(request, tmp_path_factory) -> list[dict[str, Any]]:
     results = run(tmp_path_factory.mktemp("several"), request.param)
     assert len(results) == request.param
     return results
