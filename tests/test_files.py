@@ -33,9 +33,7 @@ def test_file_takes_its_place_at_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
-def test_after_an_error_the_old_file_stays_and_no_other(
-    error: type[BaseException], tmp_path: Path
-) -> None:
+def test_after_an_error_the_old_file_stays_and_no_other(error, tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
 

@@ -22,9 +22,7 @@ SAVES = 'mkdir -p "$RUN/checkpoints"; touch "$RUN/config.yaml" "$RUN/checkpoints
         (True, 'touch "$RUN/summary.json"', False),
     ],
 )
-def test_job_goes_back_into_the_queue_until_it_is_done(
-    begun: bool, training: str, requeued: bool, tmp_path: Path
-) -> None:
+def test_job_goes_back_into_the_queue_until_it_is_done(begun, training, requeued, tmp_path):
     commands = tmp_path / "bin"
     commands.mkdir()
     run = tmp_path / "my run"

@@ -147,9 +147,7 @@ def test_each_target_counts_alike_and_the_one_with_fewest_labels_says_how_much()
 
 @pytest.mark.parametrize("side", [0, 1])
 @pytest.mark.parametrize("limit", [0.5, 9.0])  # beyond the latter there is nothing
-def test_the_weight_has_the_smallest_loss_and_beyond_a_bound_nothing_costs(
-    side: int, limit: float
-) -> None:
+def test_the_weight_has_the_smallest_loss_and_beyond_a_bound_nothing_costs(side, limit):
     labels, network, trees = labeled()
     hidden = labels < -limit if side else labels > limit
     some = np.where(hidden, np.nan, labels)

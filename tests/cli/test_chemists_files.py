@@ -46,9 +46,7 @@ def report_of(table: Path, **options: object) -> DataReport:
     return report
 
 
-def test_a_cover_page_is_passed_over_and_the_row_of_the_header_can_be_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cover_page_is_passed_over_and_the_row_of_the_header_can_be_named(tmp_path, capsys):
     data = [["Assay"], [], ["id", "smiles", "y"], *([n, s, n] for n, s in enumerate(molecules()))]
     path = workbook(tmp_path / "t.xlsx", About=[["read me"]], Data=data[2:])
     status, rows, _ = predicted(capsys, "-i", path)

@@ -183,9 +183,7 @@ def repeatable(compared: Compared) -> dict:
 
 
 @pytest.mark.slow
-def test_killed_comparison_gives_the_report_of_one_that_was_not(
-    straight: Compared, killed: Compared
-) -> None:
+def test_killed_comparison_gives_the_report_of_one_that_was_not(straight, killed):
     assert killed.status == 0, killed.err
     assert killed.err.splitlines()[:2] == [
         "1 of 4 runs are finished already",
@@ -313,9 +311,7 @@ def begun(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "out"
 
 
-def test_a_comparison_goes_on_with_more_and_with_data_elsewhere(
-    begun: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_comparison_goes_on_with_more_and_with_data_elsewhere(begun, table, tmp_path, capsys):
     stored = begun / COMPARISON
     before = stored.read_text()
     for words in (["--data.batch_size=16"], options(table)):  # the same in other words

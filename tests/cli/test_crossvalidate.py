@@ -179,9 +179,7 @@ def test_arms_have_the_same_folds(table: Path, trained: list[str], tmp_path: Pat
     assert [summary(run)["norm"] for run in runs] == ["shared-ln", "bn+bn"]
 
 
-def test_a_directory_goes_on_as_it_was_begun(
-    table: Path, tmp_path: Path, planned: list[RunSpec], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_directory_goes_on_as_it_was_begun(table, tmp_path, planned, capsys):
     out, same = tmp_path / "out", [*options(table), "--data.split=random"]
     assert crossvalidate(out, *same, "--folds=3") == 130
     before = (out / "crossvalidation.yaml").read_text()

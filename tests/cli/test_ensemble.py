@@ -213,9 +213,7 @@ def test_member_that_fails_is_one_line(table: Path, tmp_path: Path, capsys, memb
     assert log.is_file()
 
 
-def test_finished_members_are_kept_however_the_rest_ends(
-    seeds: Fitted, table: Path, tmp_path: Path, monkeypatch
-) -> None:
+def test_finished_members_are_kept_however_the_rest_ends(seeds, table, tmp_path, monkeypatch):
     """As where the terminal has gone that it is said to, or there is no room for what is said."""
 
     def run(self: scheduler.Scheduler) -> bool:
@@ -241,9 +239,7 @@ def test_interruption_says_how_to_go_on(copied: Path, capsys, members_are) -> No
     assert summary(copied / "members" / "seed3")
 
 
-def test_members_are_not_joined_over_other_molecules(
-    copied: Path, table: Path, tmp_path: Path, monkeypatch, capsys
-) -> None:
+def test_members_are_not_joined_over_other_molecules(copied, table, tmp_path, monkeypatch, capsys):
     """What would be out of fold of the new ones may have been trained on."""
     (copied / "summary.json").unlink()  # as an interruption after the members leaves it
     kept = table.read_bytes()

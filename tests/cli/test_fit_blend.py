@@ -177,9 +177,7 @@ def words_of(metric: Any, differences: dict[str, MeanDifference]) -> str:
         ("mae", {}, 0.001, ""),
     ],
 )
-def test_the_best_baseline_is_named_and_whether_it_is_better(
-    metric: str, means: dict[str, float], p: float, words: str
-) -> None:
+def test_the_best_baseline_is_named_and_whether_it_is_better(metric, means, p, words):
     found = {
         name: MeanDifference(mean=mean, low=mean - 0.05, high=mean + 0.05, p_value=p)
         for name, mean in means.items()
@@ -271,9 +269,7 @@ def test_a_run_is_not_finished_before_all_is_made(
     assert BLEND in read_checkpoint(run.path)
 
 
-def test_graphs_without_smiles_cannot_be_blended(
-    tmp_path, capsys, monkeypatch, blended: Fitted
-) -> None:
+def test_graphs_without_smiles_cannot_be_blended(tmp_path, capsys, monkeypatch, blended):
     """Nor can a checkpoint with a blend be evaluated on them, but for its network."""
 
     def load_graphs(*arguments: Any) -> Any:

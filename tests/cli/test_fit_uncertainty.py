@@ -102,9 +102,7 @@ def test_what_is_kept_is_what_the_model_says(which: str, request: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("config", ["zinc_subset", "molhiv"])
-def test_a_published_data_set_is_known_by_its_smiles_too(
-    config: str, real_data_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_published_data_set_is_known_by_its_smiles_too(config, real_data_root, tmp_path, capsys):
     """ZINC's are written from its graphs; of ogbg-molhiv's RDKit does not take all."""
     run = tmp_path / "run"
     options = [f"--data.root={real_data_root}", f"--output={run}", "--data.batch_size=64"]
@@ -133,9 +131,7 @@ def test_a_published_data_set_is_known_by_its_smiles_too(
         assert told["test_brier"] < 0.05
 
 
-def test_with_folds_it_is_measured_on_all_but_the_test_split(
-    blend: Fitted, folds: Fitted, seeds: Fitted
-) -> None:
+def test_with_folds_it_is_measured_on_all_but_the_test_split(blend, folds, seeds):
     assert kept(blend)["molecules_held_out"] == 40
     assert kept(folds)["molecules_held_out"] == 120
     parts = [read_checkpoint(run.run)[CONFIDENCE] for run in (blend, folds)]
@@ -206,9 +202,7 @@ def test_what_leaves_the_house_is_what_was_asked_for(keep: str, tmp_path: Path, 
     assert checkpoint[KEY]["dataset"]
 
 
-def test_another_rdkit_is_said_where_it_moves_something(
-    blend: Fitted, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_another_rdkit_is_said_where_it_moves_something(blend, tmp_path, caplog):
     checkpoint = read_checkpoint(blend.run)
     facts, file = checkpoint[KEY], tmp_path / "a.ckpt"
     assert len(facts["sample"]) == min(32, facts["training_graphs"])
@@ -225,9 +219,7 @@ def test_another_rdkit_is_said_where_it_moves_something(
 
 
 @pytest.mark.parametrize("configuration", ["table_regression", "table_classification"])
-def test_two_molecules_to_measure_by_say_little_and_spoil_nothing(
-    configuration: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_molecules_to_measure_by_say_little_and_spoil_nothing(configuration, tmp_path, capsys):
     parts = ["train"] * 8 + ["validation"] * 2 + ["test"] * 3
     source = table(tmp_path, configuration, parts)
     assert fit(tmp_path, source, *SPLIT, config=configuration) == 0

@@ -37,9 +37,7 @@ def test_an_import_may_swallow_the_interrupt(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("ignored", [False, True])
-def test_signals_mean_afterwards_what_they_meant_and_what_is_ignored_stays_so(
-    ignored: bool,
-) -> None:
+def test_signals_mean_afterwards_what_they_meant_and_what_is_ignored_stays_so(ignored):
     first = signal.getsignal(signal.SIGINT)
     seen = []
 

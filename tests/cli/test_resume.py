@@ -164,9 +164,7 @@ def no_room(checkpoint: object, file: Any) -> None:
         raise RuntimeError("[enforce fail at inline_container.cc:672] .")  # noqa: B904
 
 
-def test_damaged_last_checkpoint_falls_back_to_the_one_before(
-    finished: Path, run: Path, capsys: pytest.CaptureFixture[str], caplog
-) -> None:
+def test_damaged_last_checkpoint_falls_back_to_the_one_before(finished, run, capsys, caplog):
     before = read_checkpoint(run / "checkpoints" / "previous.ckpt")["global_step"]
     assert 0 < before < STEPS
     last = run / "checkpoints" / "last.ckpt"
@@ -309,9 +307,7 @@ def test_full_disk_is_one_line_and_keeps_the_old_checkpoint(
         assert (run / "checkpoints" / "previous.ckpt").read_bytes() == kept
 
 
-def test_signal_after_all_is_done_is_answered_with_the_result(
-    run: Path, monkeypatch, capsys
-) -> None:
+def test_signal_after_all_is_done_is_answered_with_the_result(run, monkeypatch, capsys):
     def stop(*_: object) -> None:
         signal.raise_signal(signal.SIGTERM)
 

@@ -113,9 +113,7 @@ def test_saved_configuration_repeats_the_run_elsewhere(run: Run, capsys) -> None
         ("test", "checkpoints/best.ckpt", "--data.batch_size=50 --seed_everything=5", "test_mae"),
     ],
 )
-def test_evaluating_reproduces_the_number_of_the_fit(
-    verb: str, where: str, options: str, name: str, run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_evaluating_reproduces_the_number_of_the_fit(verb, where, options, name, run, capsys):
     arguments = [str(run.directory / where), "--data.root", str(run.root)]
     assert main([verb, *arguments, *options.split()]) == 0
     captured = capsys.readouterr()
@@ -125,9 +123,7 @@ def test_evaluating_reproduces_the_number_of_the_fit(
     assert "--model.norm" in refused(capsys, main, verb, run.directory, "--model.norm=sharenorm")
 
 
-def test_predictions_of_an_evaluation_are_kept_by_molecule(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predictions_of_an_evaluation_are_kept_by_molecule(run, tmp_path, monkeypatch, capsys):
     arguments = [run.directory, "--data.root", run.root, "--predictions"]
     file = tmp_path / "new" / "test.csv"
     assert main(["test", *map(str, arguments), str(file)]) == 0

@@ -102,9 +102,7 @@ def test_a_fold_counts_when_all_arms_have_it_with_the_same_data(tmp_path: Path) 
     [((0.5, 0.501), "worse"), ((-0.5, -0.501), "better"), ((0.5, -0.6), "not significant")],
 )
 @pytest.mark.parametrize("members", [1, 3])
-def test_a_baseline_is_compared_by_the_corrected_test(
-    better_by: tuple[float, float], verdict: str, members: int, tmp_path: Path
-) -> None:
+def test_a_baseline_is_compared_by_the_corrected_test(better_by, verdict, members, tmp_path):
     plan = planned(ONE_MODEL, ensemble=members, ensemble_by="folds")
     runs = plan.runs(tmp_path)
     for run, less in zip(runs, better_by, strict=True):
@@ -148,9 +146,7 @@ def test_baselines_stand_beside_the_network_of_their_arm(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("lacking", [1, 2])
-def test_a_baseline_of_fewer_targets_is_recorded_and_compared_with_nothing(
-    lacking: int, tmp_path: Path
-) -> None:
+def test_a_baseline_of_fewer_targets_is_recorded_and_compared_with_nothing(lacking, tmp_path):
     """Its metrics are means over other targets."""
     plan = planned(ONE_MODEL)
     runs = plan.runs(tmp_path)

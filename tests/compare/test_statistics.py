@@ -106,9 +106,7 @@ def test_of_one_run_each_nothing_is_known() -> None:
 
 
 @pytest.mark.parametrize(("seeds", "smallest"), [(2, 0.5), (4, 0.125), (6, 0.03125)])
-def test_the_smallest_p_of_signs_is_reached_where_all_seeds_agree(
-    seeds: int, smallest: float
-) -> None:
+def test_the_smallest_p_of_signs_is_reached_where_all_seeds_agree(seeds, smallest):
     baseline = np.linspace(0.30, 0.31, seeds)
     found = against(by_seed(baseline, baseline - np.geomspace(0.01, 0.02, seeds)), "a")["b"]
     assert found.signs_p == found.smallest_signs_p == smallest
@@ -267,9 +265,7 @@ def test_a_test_that_was_not_made_does_not_count() -> None:
         ((math.nan, math.nan), 0.001, "lower", "not significant"),
     ],
 )
-def test_one_rule_decides_what_is_said(
-    ends: tuple[float, float], p: float, better: str, said: str
-) -> None:
+def test_one_rule_decides_what_is_said(ends, p, better, said):
     low, high = ends
     found = MeanDifference(mean=(low + high) / 2, low=low, high=high, p_value=p)
     assert verdict(found, better) == said
@@ -281,9 +277,7 @@ def test_one_rule_decides_what_is_said(
     st.integers(1, 50),
     st.integers(50, 500),
 )
-def test_fold_difference_is_the_corrected_resampled_t_test(
-    pairs: list[tuple[float, float]], test: int, train: int
-) -> None:
+def test_fold_difference_is_the_corrected_resampled_t_test(pairs, test, train):
     """Nadeau & Bengio 2003, section 3.2, written down once more."""
     differences = [after - before for before, after in pairs]
     n = len(differences)

@@ -91,9 +91,7 @@ def test_an_interrupted_computation_continues_after_the_stored_parts(
 
 
 @pytest.mark.parametrize("size", [0, -9])
-def test_a_part_that_is_cut_short_is_made_again(
-    tmp_path: Path, root: Path, molecules: list[str], size: int
-) -> None:
+def test_a_part_that_is_cut_short_is_made_again(tmp_path, root, molecules, size):
     path = write(tmp_path / "m.smi", molecules)
     plain = load_pretraining(path, root)
     for part in root.glob("pretraining/*/*.npz"):
@@ -108,9 +106,7 @@ def test_too_few_molecules_are_refused(tmp_path: Path) -> None:
         load_pretraining(path, tmp_path)
 
 
-def test_a_place_that_cannot_be_written_is_one_line(
-    tmp_path: Path, molecules: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path, molecules, monkeypatch):
     path = write(tmp_path / "m.smi", molecules)
     with pytest.raises(DataError, match=r"cannot be written .*: give another --data"):
         load_pretraining(path, path)

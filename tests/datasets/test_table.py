@@ -253,9 +253,7 @@ def test_split_without_molecules(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [("train",), ("train", "validation"), ("train", "test")])
 @pytest.mark.parametrize("split", ["column", "files"])
-def test_validation_and_test_may_be_empty_where_they_are_given(
-    tmp_path: Path, split: str, given: tuple[str, ...]
-) -> None:
+def test_validation_and_test_may_be_empty_where_they_are_given(tmp_path, split, given):
     rows = [(s, v, given[n % len(given)]) for n, (s, v) in enumerate(plain_rows())]
     if split == "column":
         splits = load(write_csv(tmp_path / "a.csv", rows, "smiles,value,set"), split_column="set")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -32,9 +31,7 @@ def parts_of(splits: DatasetSplits) -> dict[str, set[str]]:
 @pytest.mark.parametrize(
     ("choice", "labels"), [("keep", [1.0, 2.0, 6.0]), ("mean", [3.0]), ("median", [2.0])]
 )
-def test_replicates_are_kept_or_brought_to_one_row(
-    tmp_path: Path, choice: Any, labels: list[float]
-) -> None:
+def test_replicates_are_kept_or_brought_to_one_row(tmp_path, choice, labels):
     """Whatever spelling they have."""
     rows = [(s, 100 + n) for n, s in enumerate(MOLECULES) if s != "CCO"]
     rows += [("OCC", 1), ("CCO", 2), ("C(O)C", 6), ("CCO", ">9")]
@@ -100,9 +97,7 @@ def test_times_have_to_sort(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("positive", "labels"), [("BBB+", (1.0, 0.0)), ("bbb-", (0.0, 1.0))])
-def test_the_positive_class_can_be_named(
-    tmp_path: Path, positive: str, labels: tuple[float, float]
-) -> None:
+def test_the_positive_class_can_be_named(tmp_path, positive, labels):
     rows = [(s, ("BBB+", "BBB-")[n % 2]) for n, s in enumerate(MOLECULES)]
     table = write_csv(tmp_path / "t.csv", rows, "smiles,class")
     options = {"target_columns": ("class",), "split": "random", "positive": positive}

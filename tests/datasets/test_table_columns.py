@@ -112,9 +112,7 @@ def test_constants_and_what_counts_the_rows_are_labels_where_nothing_else_is(tmp
         [">5.1", "n.d.", "inconclusive"],  # what is not determined is neither
     ],
 )
-def test_the_only_column_of_numbers_is_not_taken_where_another_may_be_meant(
-    tmp_path: Path, cells: list[str]
-) -> None:
+def test_the_only_column_of_numbers_is_not_taken_where_another_may_be_meant(tmp_path, cells):
     rows = [(s, v, f'"{cells[n % len(cells)]}"') for n, (s, v) in enumerate(plain_rows())]
     path = tmp_path / "a.csv"
     lines = [",".join(map(str, row)) for row in rows]

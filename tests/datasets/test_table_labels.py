@@ -63,9 +63,7 @@ def test_a_label_that_cannot_be_used_costs_only_itself(tmp_path: Path) -> None:
         (["yes", "no"], {"task": "regression"}, "12 of 12 labels of b cannot be used"),
     ],
 )
-def test_a_target_most_of_whose_labels_cannot_be_used_is_refused(
-    tmp_path: Path, cells: list[str], options: dict, said: str
-) -> None:
+def test_a_target_most_of_whose_labels_cannot_be_used_is_refused(tmp_path, cells, options, said):
     """Though all rows could be used for the other one."""
     rows = [(smiles, n % 2, cells[n % len(cells)]) for n, smiles in enumerate(RINGS)]
     path = write_csv(tmp_path / "a.csv", rows, "smiles,a,b")

@@ -128,9 +128,7 @@ class Malicious:
         ("zinc-subset", "train.index", b"0,2,5,71", "is cut short"),  # PyG would read 0, 2, 5, 7
     ],
 )
-def test_raw_file_of_wrong_contents_is_named(
-    tiny_zinc: Path, name: str, file: str, content: bytes, said: str
-) -> None:
+def test_raw_file_of_wrong_contents_is_named(tiny_zinc, name, file, content, said):
     root = tiny_zinc
     (root / "ZINC" / "raw" / file).write_bytes(content)
     message = failure(name, root)

@@ -92,9 +92,7 @@ def test_run_directory_means_its_best_checkpoint(tmp_path: Path) -> None:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_a_wrong_part_is_one_line(
-    place: tuple, value: Any, said: str, whole: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_wrong_part_is_one_line(place, value, said, whole, tmp_path):
     content = replaced(whole, place, value) if place else value
     assert re.search(said, refused(save(tmp_path / "a.ckpt", content)))
 

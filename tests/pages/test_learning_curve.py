@@ -59,9 +59,7 @@ def test_loss_and_metric_have_axes_of_their_own(epochs: int, drawn) -> None:
         ("mae", [0.5, 0.2, 0.3], "loss", 3),  # which decides on the checkpoint
     ],
 )
-def test_best_epoch_is_marked(
-    metric: str, values: list[float], selected: str, best: int, drawn
-) -> None:
+def test_best_epoch_is_marked(metric, values, selected, best, drawn):
     figure = drawn(history(values, metric), metric, selected)
     stars = [line for line in figure.axes[1].lines if line.get_marker() == "*"]
     places = [(line.get_xdata()[0], line.get_ydata()[0]) for line in stars]

@@ -154,9 +154,7 @@ def test_runs_in_order_and_side_by_side(workplace: Workplace) -> None:
     assert FitConfig.from_plain(options) == expected
 
 
-def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(
-    workplace: Workplace,
-) -> None:
+def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(workplace):
     bad, dead = workplace.run("bad", do="fail"), workplace.run("dead", do="die")
     runs = [bad, dead, workplace.run("good"), workplace.done("ready")]
     whole, events = workplace.train(runs)
@@ -242,9 +240,7 @@ def test_an_ensemble_that_is_a_fold_is_asked_once(monkeypatch: pytest.MonkeyPatc
     assert one._asked == 2
 
 
-def test_a_process_that_cannot_be_started_stops_no_other_run(
-    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_cannot_be_started_stops_no_other_run(workplace, monkeypatch):
     start, failures = subprocess.Popen, [OSError(12, "Cannot allocate memory")]
 
     def popen(*arguments, **options):
@@ -307,13 +303,7 @@ def test_slots_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("wanted", "of_comparisons", "of_members"), [("", [8, 2, 1], "2"), ("6", [6, 6, 6], "1")]
 )
-def test_threads_of_processes(
-    wanted: str,
-    of_comparisons: list[int],
-    of_members: str,
-    workplace: Workplace,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_threads_of_processes(wanted, of_comparisons, of_members, workplace, monkeypatch):
     """A comparison's runs have what the user says; members share what their ensemble has."""
     monkeypatch.setattr(scheduler, "cores", lambda: 8)
     monkeypatch.setenv("OMP_NUM_THREADS", wanted)

@@ -55,9 +55,7 @@ def test_cells_as_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", _NAMES)
 @pytest.mark.parametrize("junk", [b"", b"junk behind the mark", b"\x1f\x8b\x08 half a member"])
-def test_a_continued_file_is_the_same_byte_by_byte(
-    tmp_path: Path, sd_file: TableReader, name: str, junk: bytes
-) -> None:
+def test_a_continued_file_is_the_same_byte_by_byte(tmp_path, sd_file, name, junk):
     straight = _create(tmp_path / name, sd_file)
     for start, stop in ((0, 2), (2, 2), (2, 4), (4, 5)):
         _write(straight, start, stop)

@@ -57,9 +57,7 @@ def tune(backbone: Path, train: Callable, make_data: Callable) -> Callable:
     return run
 
 
-def test_everything_but_the_read_out_is_taken_over(
-    backbone: Path, other: DatasetSplits, tune: Callable
-) -> None:
+def test_everything_but_the_read_out_is_taken_over(backbone, other, tune):
     weights = model_weights(read_checkpoint(backbone))
     module, _, _ = tune(other, precise_bn_graphs=0, **STILL)
     own = module.model.state_dict()
@@ -125,9 +123,7 @@ def test_a_backbone_that_lacks_a_weight_is_refused(backbone: Path) -> None:
         GraphormerModule(from_pretrained=str(backbone))
 
 
-def test_a_share_of_the_labels_has_on_average_the_loss_of_all(
-    train: Callable, make_data: Callable, losses: Callable, splits: DatasetSplits
-) -> None:
+def test_a_share_of_the_labels_has_on_average_the_loss_of_all(train, make_data, losses, splits):
     names = tuple(f"y{number}" for number in range(50))
     own = dataclasses.replace(
         splits,

@@ -65,9 +65,7 @@ def test_checkpoint_knows_its_parts_and_is_plain(tmp_path: Path, train: Callable
     assert torch.equal(loaded.eval()(batch), module.eval()(batch))
 
 
-def test_options_in_place_of_those_of_a_checkpoint_reach_the_network(
-    tmp_path: Path, train: Callable
-) -> None:
+def test_options_in_place_of_those_of_a_checkpoint_reach_the_network(tmp_path, train):
     _, _, trainer = train(max_epochs=1)
     trainer.save_checkpoint(path := tmp_path / "a.ckpt", weights_only=False)
     loaded = GraphormerModule.load_from_checkpoint(path, dropout=0.5, learning_rate=0.25)
@@ -147,9 +145,7 @@ def test_training_does_not_continue_with_other_data(
         ({"encodings": "rrwp"}, "network has encodings graphormer, this one rrwp"),
     ],
 )
-def test_training_does_not_go_on_with_another_network(
-    options: dict, message: str, saved: Callable, train: Callable
-) -> None:
+def test_training_does_not_go_on_with_another_network(options, message, saved, train):
     path = saved()
     with pytest.raises(CheckpointError, match=message):
         train(model=options, resume=path)
@@ -311,9 +307,7 @@ class Ruin(Callback):
         torch.nn.init.constant_(module.model.readout.bias, 1e3)
 
 
-def test_best_checkpoint_of_a_run_that_was_copied_stays_to_be_beaten(
-    tmp_path: Path, train: Callable
-) -> None:
+def test_best_checkpoint_of_a_run_that_was_copied_stays_to_be_beaten(tmp_path, train):
     def run(folder: Path, epochs: int, resume: Path | None, *more: Callback) -> Any:
         best, last = checkpoint_callbacks(folder, "mae", 0)
         _, _, trainer = train(*more, best, last, resume=resume, max_epochs=epochs)
@@ -376,9 +370,7 @@ def test_last_checkpoint_knows_the_last_validation(tmp_path: Path, train: Callab
         ({"extra_inputs": ExtraInputs(columns=("MolWt",))}, "descriptors MolWt, paths has none"),
     ],
 )
-def test_other_targets_labels_or_inputs_are_refused(
-    own: dict, message: str, make_data: Callable, splits: DatasetSplits
-) -> None:
+def test_other_targets_labels_or_inputs_are_refused(own, message, make_data, splits):
     extra = ExtraInputs(descriptors=("MolWt",)).to_plain()
     facts = {"task": splits.task.to_plain(), "extra_inputs": extra}
     trainer: Any = SimpleNamespace(datamodule=make_data(dataclasses.replace(splits, **own)))

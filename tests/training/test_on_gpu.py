@@ -75,9 +75,7 @@ def test_gpu_trains_as_a_cpu(norm: str, losses_of: Callable) -> None:
         ("bn+bn", "muon", 0.5),
     ],
 )
-def test_captured_steps_train_as_eager_ones(
-    norm: str, optimizer: str, fixed: float, compiled: bool, losses_of: Callable
-) -> None:
+def test_captured_steps_train_as_eager_ones(norm, optimizer, fixed, compiled, losses_of):
     options = {"norm": norm, "optimizer": optimizer, "frozen_bn_fraction": fixed}
     expected = losses_of("gpu", **options)
     captured = CapturedTraining(compiled)

@@ -78,9 +78,7 @@ def test_a_second_signal_lets_saving_end(train: Callable) -> None:
     assert handlers() == before
 
 
-def test_a_second_signal_acts_at_once(
-    make_module: Callable, make_trainer: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_signal_acts_at_once(make_module, make_trainer, monkeypatch):
     before = handlers()
     stop = StopBetweenSteps()
     trainer = make_trainer(callbacks=[stop])
@@ -94,9 +92,7 @@ def test_a_second_signal_acts_at_once(
     assert handlers() == before
 
 
-def test_a_process_of_another_command_saves_however_often_it_is_asked(
-    train: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_of_another_command_saves_however_often_it_is_asked(train, monkeypatch):
     """A member of an ensemble is asked by the batch system and by its command, maybe much later."""
     monkeypatch.setenv(KILLED_BY_ITS_COMMAND, "1")
     monkeypatch.setattr(stopping, "ONE_REQUEST", -1)

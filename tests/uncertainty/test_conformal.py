@@ -196,9 +196,7 @@ def test_a_limit_is_where_labels_end(side: int, bounds: list[float], limits: tup
 
 
 @pytest.mark.parametrize("disagreement", [0.0, 1.0, 2.0])
-def test_intervals_of_a_mean_keep_their_level_by_residuals_of_single_networks(
-    disagreement: float,
-) -> None:
+def test_intervals_of_a_mean_keep_their_level_by_residuals_of_single_networks(disagreement):
     """Five networks with errors in common and of their own, larger where a signal tells so."""
 
     def sampled(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
