@@ -1,7 +1,5 @@
 """What all tests share: the real data, a closed network, the same random state for each."""
 
-from __future__ import annotations
-
 import hashlib
 import ipaddress
 import os

@@ -1,7 +1,5 @@
 """How large each part may be. The numbers only go down; the goals stand beside them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

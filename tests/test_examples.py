@@ -1,7 +1,5 @@
 """The scripts in examples/ run and say what they promise."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from pathlib import Path

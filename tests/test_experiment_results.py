@@ -1,7 +1,5 @@
 """The page of results is what its script makes of the records, and the script adds runs to them."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import shutil

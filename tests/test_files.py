@@ -1,7 +1,5 @@
 """Writing a file that is whole or not there."""
 
-from __future__ import annotations
-
 import errno
 import math
 from pathlib import Path

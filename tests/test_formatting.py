@@ -1,7 +1,5 @@
 """Pieces of the lines that people read."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

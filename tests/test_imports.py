@@ -1,7 +1,5 @@
 """Who may import whom, read from the source; and what importing the package loads."""
 
-from __future__ import annotations
-
 import ast
 import graphlib
 import subprocess

@@ -1,7 +1,5 @@
 """Metrics of a task by their definitions, with missing labels, several targets and units."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

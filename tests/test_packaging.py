@@ -1,7 +1,5 @@
 """The project as it is installed: what the wheel holds, and that it works in an empty folder."""
 
-from __future__ import annotations
-
 import ast
 import os
 import platform

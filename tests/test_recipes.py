@@ -1,7 +1,5 @@
 """The recipes of CONTRIBUTING.md, applied to a copy of the package, do what they say."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

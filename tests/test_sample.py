@@ -1,7 +1,5 @@
 """The bundled sample: how it was made, that its labels are right, and its data set."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import hashlib

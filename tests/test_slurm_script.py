@@ -1,7 +1,5 @@
 """The script of docs/ with stand-ins for SLURM's commands: when a job goes back to the queue."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The baselines: scikit-learn's on the same features, one target at a time, and bounded."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import gzip

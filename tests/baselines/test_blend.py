@@ -1,7 +1,5 @@
 """A network blended with trees: what it predicts, how it is weighed, what a checkpoint keeps."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The kernel and its held-out predictions are those of a literal computation."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 from collections import Counter

@@ -1,7 +1,5 @@
 """The benchmark of the GPU, tried on a CPU: every part runs and leaves what it measured."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Leaderboards: by the published split and metric, and by nothing else."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Molecules to look at: those of the sample, and rows of ZINC with its stored graphs."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import os

@@ -1,7 +1,5 @@
 """zinc-1 against the graphs that ZINC stores, which another RDKit made."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from pathlib import Path

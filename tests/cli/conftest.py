@@ -1,7 +1,5 @@
 """One small run of the command that the tests of its verbs share."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gzip

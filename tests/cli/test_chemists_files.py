@@ -1,7 +1,5 @@
 """Files as chemists have them, on the command lines: Excel, InChI, several columns of SMILES."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The command train.py compare: runs, continuing, failures, and what it refuses."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """The command train.py crossvalidate: its folds, what it leaves, and what it refuses."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence

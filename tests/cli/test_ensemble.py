@@ -1,7 +1,5 @@
 """``fit --ensemble``: members that single trainings would be, one model, one result."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

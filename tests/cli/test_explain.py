@@ -1,7 +1,5 @@
 """predict.py explain: a page for molecules of the command line or a table."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 

@@ -1,7 +1,5 @@
 """``fit --members`` and ``--baselines true``: what a run says, keeps and predicts."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import shutil

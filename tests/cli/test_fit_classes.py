@@ -1,7 +1,5 @@
 """A model of several classes, from its table to what is predicted."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Labels that are learned as logarithms: what is chosen, and that all results are in units."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A model of standardized molecules takes them so at prediction too, in whatever form they come."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

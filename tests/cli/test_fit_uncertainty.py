@@ -1,7 +1,5 @@
 """What ``fit`` keeps of a model's errors, and what `predict.py` says by it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

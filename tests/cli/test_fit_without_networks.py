@@ -1,7 +1,5 @@
 """``--members kernel,trees``: a model that is made in seconds, without a network."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from unittest.mock import Mock
 

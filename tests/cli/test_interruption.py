@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM end a command with one line."""
 
-from __future__ import annotations
-
 import signal
 from contextlib import suppress
 

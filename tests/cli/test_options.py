@@ -1,7 +1,5 @@
 """The options of train.py are a promise: changing the list is a conscious act."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """predict.py on tables: as many rows out as in, nothing lost, every mistake one line."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """predict.py when something goes wrong in the middle: nothing is lost, nothing half-done stays."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shlex

@@ -1,7 +1,5 @@
 """predict.py in several processes: the same file as from one, and none of them left behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

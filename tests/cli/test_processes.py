@@ -1,7 +1,5 @@
 """Several processes that torchrun starts, which have to agree on places and files."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A run that is killed and continued is the run that was never killed, bit by bit."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """Descriptors and columns of a table beside the graph: from a table to what predict.py says."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command train.py as a user meets it."""
 
-from __future__ import annotations
-
 import json
 import signal
 from importlib.metadata import version

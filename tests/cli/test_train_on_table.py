@@ -1,7 +1,5 @@
 """Training on a user's own table with train.py, and predicting with what comes out."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

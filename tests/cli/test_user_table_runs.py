@@ -1,7 +1,5 @@
 """Runs on a user's table: identifiers, parent structures, weights of classes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

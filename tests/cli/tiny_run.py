@@ -1,7 +1,5 @@
 """What runs that take a moment are asked for and leave, and what is said of a mistake."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import gzip

@@ -1,7 +1,5 @@
 """What of the folds of several arms is compared with what, and what counts of unfinished ones."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

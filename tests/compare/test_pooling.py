@@ -1,7 +1,5 @@
 """What several comparisons say together: which files are read, and which arms are the same."""
 
-from __future__ import annotations
-
 import csv
 import math
 from dataclasses import replace

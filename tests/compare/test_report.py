@@ -1,7 +1,5 @@
 """The report of a comparison: what it says, and that its files are whole."""
 
-from __future__ import annotations
-
 import errno
 import math
 import re

@@ -1,7 +1,5 @@
 """results.json: what is missing, what is null, which arm comes first, and what is compared."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from dataclasses import replace

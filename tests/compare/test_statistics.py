@@ -1,7 +1,5 @@
 """Comparisons of arms, folds and molecules, against scipy, simulation, literal restatements."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import warnings

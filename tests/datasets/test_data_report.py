@@ -1,7 +1,5 @@
 """The report on a table: numbers, text, files."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Folds of an ensemble's members: every molecule is held out once, and kin stay together."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

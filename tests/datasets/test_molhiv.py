@@ -1,7 +1,5 @@
 """ogbg-molhiv from made-up raw files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Molecules without labels as a data set whose targets are descriptors and Morgan counts."""
 
-from __future__ import annotations
-
 import gzip
 import importlib.util
 from pathlib import Path

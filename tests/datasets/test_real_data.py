@@ -1,7 +1,5 @@
 """The real data against the numbers in its README, and its graphs against those of its SMILES."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Data sets by name, and their raw files, which several processes may want at once."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

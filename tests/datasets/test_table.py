@@ -1,7 +1,5 @@
 """A user's table as a data set: columns, labels, rows that cannot be used, messages."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Choices about a user's table: replicates, groups, times, classes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tables of each format, and the columns found in them."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

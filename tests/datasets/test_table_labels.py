@@ -1,7 +1,5 @@
 """Labels of a table: numbers, bounds, words for classes, and what nothing can be learned from."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from pathlib import Path

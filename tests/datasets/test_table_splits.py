@@ -1,7 +1,5 @@
 """Properties that every split of a table has."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """ZINC from made-up raw files: what is read, and what is said where something is wrong."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import pickle

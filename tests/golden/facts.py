@@ -6,8 +6,6 @@ Trainings are in float64 and on the plain path, so that every processor agrees. 
 public names and the two commands alone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import gzip

@@ -1,7 +1,5 @@
 """Graphs and a small store that the tests of structure and of batches share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The arrays of a batch, against loops over graphs, atoms and pairs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

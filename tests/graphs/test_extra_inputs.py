@@ -1,7 +1,5 @@
 """How numbers beside a graph are standardized, and what is said where they are missing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a graph may look like, and what is said about one that is not of that form."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The models that come with the package: small, no traces of a machine, as their cards say."""
 
-from __future__ import annotations
-
 import csv
 import os
 import re

@@ -1,7 +1,5 @@
 """A checkpoint that is damaged or crafted is one line, and runs nothing."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An ensemble in one checkpoint: the mean of its members, and how far they disagree."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

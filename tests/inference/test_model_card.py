@@ -1,7 +1,5 @@
 """The facts of a checkpoint, and the small file that is made of it."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path

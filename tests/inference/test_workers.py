@@ -1,7 +1,5 @@
 """Chunks in processes: results in order, few ahead, and no process outlives its reader."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

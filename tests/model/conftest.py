@@ -1,7 +1,5 @@
 """Molecules of ZINC for the model's tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

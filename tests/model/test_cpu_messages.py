@@ -1,7 +1,5 @@
 """The compiled sums of messages along bonds, beside the plain ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

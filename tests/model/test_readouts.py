@@ -1,7 +1,5 @@
 """Numbers beside a graph, joined to what the network reads; log-odds of classes."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import get_args

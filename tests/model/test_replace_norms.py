@@ -1,7 +1,5 @@
 """`replace_norms` in BERT, RoBERTa, ViT, ViT-MAE and torch's own encoder, with random weights."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Batches cut on the device are the collator's: the same predictions, gradients and statistics."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The picture of a training can be read from its second epoch on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

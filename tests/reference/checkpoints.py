@@ -1,7 +1,5 @@
 """A small model in a checkpoint, for tests of what is done with one."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """What the tests of the compiled functions share."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Small float64 models with parameters far from their initial values, and their batches."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Graphs for the tests: molecules by name, made by RDKit here and not by the package's code."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the server of forked processes imports: all that the commands import at some time."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import pkgutil

@@ -4,8 +4,6 @@ A new one takes two to five seconds of a core until torch and Lightning are impo
 not what a test is about, `Forked` is a process that begins after these imports.
 """
 
-from __future__ import annotations
-
 import inspect
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """One process in a run directory; nothing is left of a run that has not begun."""
 
-from __future__ import annotations
-
 import errno
 import multiprocessing
 import signal

@@ -1,7 +1,5 @@
 """Processes of many runs, tried with a program that pretends to train."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

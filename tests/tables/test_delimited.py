@@ -1,7 +1,5 @@
 """CSV, TSV and files of SMILES."""
 
-from __future__ import annotations
-
 import gzip
 import tempfile
 import zlib

@@ -1,7 +1,5 @@
 """Workbooks of Excel, read and written; made by openpyxl here."""
 
-from __future__ import annotations
-
 import datetime
 import io
 import math

@@ -1,7 +1,5 @@
 """What file it is, and of what format."""
 
-from __future__ import annotations
-
 import bz2
 import gc
 import gzip

@@ -1,7 +1,5 @@
 """Tables are written whole, or to be continued; never half under their own name."""
 
-from __future__ import annotations
-
 import math
 import os
 import sys

@@ -1,7 +1,5 @@
 """Tiny data sets and trainers for the training tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

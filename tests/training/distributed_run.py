@@ -3,8 +3,6 @@
 Started by test_distributed.py, once as a single process and then by torchrun; writes what came out.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

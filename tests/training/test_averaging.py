@@ -1,7 +1,5 @@
 """The average of the weights is what is validated, saved and predicted with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

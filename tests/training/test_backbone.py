@@ -1,7 +1,5 @@
 """Starting from a trained network: what is taken over, what is new, what cannot be."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path

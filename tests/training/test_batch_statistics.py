@@ -1,7 +1,5 @@
 """BatchNorm's statistics: measured for the weights that are evaluated, fixed late in training."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

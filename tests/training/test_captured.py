@@ -3,8 +3,6 @@
 Without a GPU nothing is captured here; the accounting is that of a GPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

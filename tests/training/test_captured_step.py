@@ -1,7 +1,5 @@
 """What a recording of a step needs: nothing asks the host, and the first calls leave no trace."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 

@@ -1,7 +1,5 @@
 """What a checkpoint holds, which are kept, and that a run goes on from one as if never stopped."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The data module: its order of training, its store, its options."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path

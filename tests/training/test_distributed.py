@@ -3,8 +3,6 @@
 They are started as torchrun starts them; torchrun itself starts those of cli/test_processes.py.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """Training that diverges stops at once, and nothing of it is saved."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Training as a whole: same seed same numbers, whole-split metrics, steps of several batches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

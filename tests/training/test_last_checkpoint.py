@@ -1,7 +1,5 @@
 """How often the last state is saved, and that a run goes on from it exactly."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

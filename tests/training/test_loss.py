@@ -1,7 +1,5 @@
 """The loss is the mean over the labels present."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Fifty steps: a GPU gives what a CPU gives, and captured steps what eager ones give."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """What weight decay acts on, the learning rate of each step, and what a resumed run keeps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a run says of the code that made it."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace

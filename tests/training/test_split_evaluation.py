@@ -1,7 +1,5 @@
 """What is collected over a split: the rows of all batches, the mean loss."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

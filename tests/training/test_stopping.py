@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM act between steps, and belong to training only while it lasts."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext

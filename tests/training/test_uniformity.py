@@ -1,7 +1,5 @@
 """The auxiliary loss that pushes embeddings apart, against all pairs one by one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 

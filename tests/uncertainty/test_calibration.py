@@ -1,7 +1,5 @@
 """Calibrated probabilities and sets of classes, against literal computations."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

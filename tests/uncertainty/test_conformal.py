@@ -1,7 +1,5 @@
 """Conformal intervals: what they cover, by what they are scaled, what they cannot tell."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
