@@ -22,22 +22,12 @@ from graphormer_sepnorm.training.callbacks import TrainingProgress
 def test_fit_leaves_a_complete_run_directory(run: Run) -> None:
     names = {path.name for path in run.directory.iterdir()}
     assert names == {
-        ".lock",
-        "checkpoints",
-        "uncertainty.json",
-        "config.yaml",
-        "learning_curve.png",
-        "metrics.csv",
-        "run.json",
-        "summary.json",
-        "test_predictions.csv",
-        "test_predictions.png",
-        "validation_predictions.csv",
+        *(".lock", "checkpoints", "uncertainty.json", "config.yaml", "learning_curve.png"),
+        *("metrics.csv", "run.json", "summary.json", "test_predictions.csv"),
+        *("test_predictions.png", "validation_predictions.csv"),
     }
-    assert {path.name for path in (run.directory / "checkpoints").iterdir()} == {
-        "best.ckpt",
-        "last.ckpt",
-    }
+    kept = {path.name for path in (run.directory / "checkpoints").iterdir()}
+    assert kept == {"best.ckpt", "last.ckpt"}
     assert (run.directory / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     header = (run.directory / "metrics.csv").read_text().splitlines()[0].split(",")
     assert {"step", "train_loss_step", "validation_mae", "test_mae"} <= set(header)

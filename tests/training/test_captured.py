@@ -41,19 +41,11 @@ def fit(tmp_path: Path, train: Callable) -> Fit:
         metrics = MetricsFile(tmp_path / folder)
         own = CapturedTraining(on_cpu=True) if captured is True else captured
         options = {"log_every_n_steps": 3, "gradient_clip_val": 1.0, "logger": [metrics]}
-        module, _, made = train(
-            AveragedWeights(0.9),
-            *([own] if own else []),
-            LogTraining(metrics),
-            StopWhenDiverged(),
-            Throughput(),
-            *more,
-            *checkpoint_callbacks(tmp_path / folder, "mae", 0),
-            model=STEADY | model,
-            data={"batch_size": 4},
-            resume=resume,
-            **options | (trainer or {}),
-        )
+        options |= {"model": STEADY | model, "data": {"batch_size": 4}, **(trainer or {})}
+        callbacks = [AveragedWeights(0.9), *([own] if own else []), LogTraining(metrics)]
+        callbacks += [StopWhenDiverged(), Throughput(), *more]
+        callbacks += checkpoint_callbacks(tmp_path / folder, "mae", 0)
+        module, _, made = train(*callbacks, resume=resume, **options)
         return module, made
 
     return run

@@ -77,12 +77,8 @@ def test_options_in_place_of_those_of_a_checkpoint_reach_the_network(tmp_path, t
 
 @pytest.mark.filterwarnings("ignore:.*custom batch sampler `GivenBatches`")  # of a bare loader
 def test_a_model_predicts_by_its_own_codes_and_scaling_or_refuses(
-    train: Callable,
-    make_module: Callable,
-    make_data: Callable,
-    make_trainer: Callable,
-    splits: DatasetSplits,
-) -> None:
+    train, make_module, make_data, make_trainer, splits
+):
     """The same test graphs beside training graphs of fewer codes and other labels."""
     module, data, trainer = train()
     options = {"weights_only": True, "verbose": False}
@@ -118,12 +114,8 @@ def test_a_second_training_trains_whatever_the_mode_was(train: Callable) -> None
 
 
 def test_training_does_not_continue_with_other_data(
-    tmp_path: Path,
-    train: Callable,
-    make_data: Callable,
-    make_trainer: Callable,
-    splits: DatasetSplits,
-) -> None:
+    tmp_path, train, make_data, make_trainer, splits
+):
     """Neither from a checkpoint nor with a module: vocabulary and scale are those of the first."""
     module, data, trainer = train(max_epochs=1)
     trainer.save_checkpoint(tmp_path / "a.ckpt")
@@ -191,18 +183,12 @@ def test_resumed_run_equals_the_uninterrupted_one(
 
     def run(folder: str, resume: Path | None, *more: Callback) -> tuple[Any, ...]:
         recorder, seen = losses(), Validations()
-        module, _, trainer = train(
-            *([AveragedWeights(0.9), ValidateAtTheEnd()] if seldom else []),
-            recorder,
-            seen,
-            *more,
-            *checkpoint_callbacks(tmp_path / folder, "mae", patience=2 if seldom else 0),
-            model={"dropout": 0.2, **options},
-            data={"num_workers": num_workers},
-            resume=resume,
-            max_epochs=epochs,
-            check_val_every_n_epoch=every,
-        )
+        callbacks = [AveragedWeights(0.9), ValidateAtTheEnd()] if seldom else []
+        callbacks += [recorder, seen, *more]
+        callbacks += checkpoint_callbacks(tmp_path / folder, "mae", patience=2 if seldom else 0)
+        own = {"model": {"dropout": 0.2, **options}, "data": {"num_workers": num_workers}}
+        own |= {"max_epochs": epochs, "check_val_every_n_epoch": every}
+        module, _, trainer = train(*callbacks, resume=resume, **own)
         waited = trainer.early_stopping_callback.wait_count if seldom else 0
         return module.model.state_dict(), waited, recorder.values, seen.steps
 
@@ -238,25 +224,14 @@ def test_resumed_run_equals_the_uninterrupted_one(
     ],
 )
 def test_a_run_validates_its_end_whatever_epochs_it_validates(
-    every: int | None,
-    averaged: bool,
-    options: dict[str, int],
-    steps: list[int],
-    tmp_path: Path,
-    train: Callable,
-) -> None:
+    every, averaged, options, steps, tmp_path, train
+):
     seen, run, logger = Validations(), RunDirectory(tmp_path), MetricsFile(tmp_path)
-    _, _, trainer = train(
-        *([AveragedWeights(0.9)] if averaged else []),
-        LogTraining(logger),
-        ValidateAtTheEnd(),
-        seen,
-        *checkpoint_callbacks(tmp_path, "mae", 0),
-        logger=logger,
-        model={"norm": "bn+bn"},
-        check_val_every_n_epoch=every,
-        **options,
-    )
+    callbacks = [AveragedWeights(0.9)] if averaged else []
+    callbacks += [LogTraining(logger), ValidateAtTheEnd(), seen]
+    callbacks += checkpoint_callbacks(tmp_path, "mae", 0)
+    own = {"logger": logger, "model": {"norm": "bn+bn"}, "check_val_every_n_epoch": every}
+    _, _, trainer = train(*callbacks, **own, **options)
     assert seen.steps == seen.measured == steps
     assert trainer.check_val_every_n_epoch == every
     # What the curve shows of an epoch is of that epoch.
