@@ -127,8 +127,9 @@ def _same_random_state() -> Iterator[None]:
     torch.manual_seed(0)
     dtype = torch.get_default_dtype()
     deterministic = torch.are_deterministic_algorithms_enabled()
-    grad = torch.is_grad_enabled()
+    grad, threads = torch.is_grad_enabled(), torch.get_num_threads()
     yield
+    torch.set_num_threads(threads)
     torch.set_default_dtype(dtype)
     torch.use_deterministic_algorithms(deterministic)
     torch.set_grad_enabled(grad)
@@ -151,14 +152,20 @@ def compiled_products(compiled_form: None, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(library(), "products_are_fast", lambda: 1)
 
 
-def _materialize(zinc: str, fallback: Path) -> Path:
-    """Lay the real data out under a folder that later runs find again, and return it."""
+@pytest.fixture(scope="session")
+def data_source() -> Path:
+    """The folder of real data that GRAPHORMER_DATA names."""
     setting = os.environ.get("GRAPHORMER_DATA")
     if not setting:
         pytest.skip(NO_DATA)
     source = Path(setting).expanduser()
     if not (source / "materialise.py").is_file():
         pytest.fail(f"GRAPHORMER_DATA={setting} has no materialise.py in it")
+    return source
+
+
+def _materialize(zinc: str, source: Path, fallback: Path) -> Path:
+    """Lay the real data out under a folder that later runs find again, and return it."""
     key = hashlib.sha256()
     for name in ("SHA256SUMS", "materialise.py"):
         key.update((source / name).read_bytes())
@@ -183,15 +190,15 @@ def _materialize(zinc: str, fallback: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def real_data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def real_data_root(data_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data root with ZINC-subset and ogbg-molhiv; shared by tests and runs, so not to be damaged.
 
-    Taken from GRAPHORMER_DATA, kept below the system's temporary folder between runs.
+    Kept below the system's temporary folder between runs.
     """
-    return _materialize("subset", tmp_path_factory.getbasetemp())
+    return _materialize("subset", data_source, tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="session")
-def real_data_root_full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def real_data_root_full(data_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same with the whole of ZINC: half a minute and 0.5 GB of disk the first time."""
-    return _materialize("full", tmp_path_factory.getbasetemp())
+    return _materialize("full", data_source, tmp_path_factory.getbasetemp())

@@ -109,12 +109,7 @@ def test_members_by_folds_say_what_they_have_not_seen(by_folds: Fitted, capsys) 
     assert "Each network of the ensemble was trained on most of these" in capsys.readouterr().out
 
 
-def test_folds_are_for_tables(capsys) -> None:
-    said = refused(capsys, train, "fit", "-c", "quickstart", "--ensemble=2", "--ensemble_by=folds")
-    assert "sample has its own validation split: give --ensemble_by seeds" in said
-
-
-def test_a_metric_has_to_be_defined_on_the_fold_of_each_member(tmp_path: Path, capsys) -> None:
+def test_folds_are_for_tables_and_the_metric_is_defined_on_each(tmp_path: Path, capsys) -> None:
     rows = [["C" * (k + 1), int(k % 10 == 0)] for k in range(40)]
     table = write_csv(tmp_path / "few.csv", [["smiles", "active"], *rows])
     words = ["-c", "table_classification", "--data.split=random", "--metric=auroc", *TINY]
@@ -122,15 +117,13 @@ def test_a_metric_has_to_be_defined_on_the_fold_of_each_member(tmp_path: Path, c
     said = refused(capsys, train, "fit", *words, "-o", tmp_path / "run")
     assert re.search(r"member \d.*--metric auroc.*--ensemble_by seeds", said)
     assert not (tmp_path / "run").exists()
+    said = refused(capsys, train, "fit", "-c", "quickstart", "--ensemble=2", "--ensemble_by=folds")
+    assert "sample has its own validation split: give --ensemble_by seeds" in said
 
 
 def test_member_is_what_a_single_fit_trains(seeds: Fitted, table: Path, tmp_path: Path) -> None:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        assert fit(tmp_path, table, *QUIET, "--seed_everything=4") == 0
-    finally:
-        torch.set_num_threads(threads)
+    torch.set_num_threads(1)  # as members have
+    assert fit(tmp_path, table, *QUIET, "--seed_everything=4") == 0
     one, other = (read_checkpoint(run) for run in (tmp_path / "run", member_of(seeds, 4)))
     for name, value in one["state_dict"].items():
         assert torch.equal(value, other["state_dict"][name]), name

@@ -126,21 +126,11 @@ def test_an_explanation_is_of_the_logarithm(run: Fitted) -> None:
     assert one.prediction == pytest.approx(float(model.predict("CCCO").values[0, 0]))
 
 
-def choice(folder: Path, column: str, **options: object) -> list[str]:
-    data = MoleculeDataModule(
-        table=str(skewed(folder)),
-        target_columns=column,
-        root=str(folder),
-        label_transform="auto",
-        split="random",
-        **options,
-    )
-    return choose_logarithms(data)[0]
-
-
-def test_what_is_not_skewed_stays(tmp_path: Path) -> None:
-    assert choice(tmp_path, "half_life") == ["half_life"]
-    assert choice(tmp_path, "size") == []
+@pytest.mark.parametrize(("column", "chosen"), [("half_life", ["half_life"]), ("size", [])])
+def test_what_is_not_skewed_stays(column: str, chosen: list[str], tmp_path: Path) -> None:
+    options = {"target_columns": column, "label_transform": "auto", "split": "random"}
+    data = MoleculeDataModule(table=str(skewed(tmp_path)), root=str(tmp_path), **options)
+    assert choose_logarithms(data)[0] == chosen
 
 
 def test_zeros_get_a_shift_and_negatives_are_refused(tmp_path: Path, capsys) -> None:

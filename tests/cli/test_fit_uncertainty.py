@@ -120,9 +120,8 @@ def test_a_published_data_set_is_known_by_its_smiles_too(config, real_data_root,
     else:
         # Calibrated, and in the order of the network, which OGB's evaluator is asked of.
         assert train(["test", str(run), f"--data.root={real_data_root}"]) == 0
-        of_network = re.search(
-            r"test_auroc +([\d.]+) +\(network alone ([\d.]+)\)", capsys.readouterr().out
-        )
+        line = r"test_auroc +([\d.]+) +\(network alone ([\d.]+)\)"
+        of_network = re.search(line, capsys.readouterr().out)
         assert of_network is not None
         assert float(of_network[1]) == pytest.approx(float(of_network[2]), rel=5e-4)
         assert told["test_auroc"] == pytest.approx(float(of_network[1]), rel=5e-4)
@@ -146,9 +145,8 @@ def test_with_folds_it_is_measured_on_all_but_the_test_split(blend, folds, seeds
 def test_rows_and_labels_of_neighbors_are_those_of_the_table(blend: Fitted) -> None:
     sketch = read_checkpoint(blend.run)[CONFIDENCE]["neighbors"]
     table = read_csv(blend.folder / "a.csv")
-    for row, smiles, label in zip(
-        sketch["numbers"].tolist(), sketch["smiles"], sketch["labels"][:, 0].tolist(), strict=True
-    ):
+    numbers, labels = sketch["numbers"].tolist(), sketch["labels"][:, 0].tolist()
+    for row, smiles, label in zip(numbers, sketch["smiles"], labels, strict=True):
         assert (smiles, "train") == (table[row - 1]["smiles"], table[row - 1]["set"])
         assert label == pytest.approx(float(table[row - 1]["a"]))
 

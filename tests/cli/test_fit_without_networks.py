@@ -110,8 +110,7 @@ def test_one_member_is_a_model_too(tmp_path: Path) -> None:
 
 
 def test_labels_that_are_too_few_are_an_error(tmp_path: Path, capsys) -> None:
-    few = write_csv(
-        tmp_path / "few.csv", [("smiles", "a"), *((one, len(one)) for one in CHAINS[:9])]
-    )
+    rows = [(one, len(one)) for one in CHAINS[:9]]
+    few = write_csv(tmp_path / "few.csv", [("smiles", "a"), *rows])
     assert fit(tmp_path, few, WITHOUT, "--data.split=random") == 2
     assert "too few for trees or a kernel" in capsys.readouterr().err

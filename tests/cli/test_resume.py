@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -25,14 +26,8 @@ from graphormer_sepnorm.training import checkpoints as saving
 
 STEPS = 42
 # What a checkpoint says about training itself.
-PARTS = (
-    "state_dict",
-    "trained_weights",
-    "optimizer_states",
-    "lr_schedulers",
-    "global_step",
-    "epoch",
-)
+PARTS = ("state_dict", "trained_weights", "optimizer_states", "lr_schedulers")
+PARTS += ("global_step", "epoch")
 
 
 @pytest.fixture(scope="module")
@@ -277,24 +272,17 @@ def test_mistakes_are_one_line(arguments: str, said: str, finished: Path, capsys
     assert (finished / "config.yaml").read_text() == config
 
 
-@pytest.mark.parametrize(
-    "what",
-    [
-        "training.checkpoints.torch.save",
-        "training.callbacks.MetricsFile.log_metrics",
-        "runs.directory.write_json",
-    ],
-)
+SAVING = ("training.checkpoints.torch.save", "training.callbacks.MetricsFile.log_metrics")
+
+
+@pytest.mark.parametrize("what", [*SAVING, "runs.directory.write_json"])
 def test_full_disk_is_one_line_and_keeps_the_old_checkpoint(
-    what: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+    what, finished, tmp_path, monkeypatch, capsys
+):
     run = shutil.copytree(finished, tmp_path / "my run")
     (run / "checkpoints" / "last.ckpt").unlink()
     kept = (run / "checkpoints" / "previous.ckpt").read_bytes()
-
-    def full(*arguments: object, **options: object) -> None:
-        raise OSError(28, "No space left on device")
-
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(f"graphormer_sepnorm.{what}", no_room if "save" in what else full)
     assert refused(capsys, main, "fit", "--resume", run) == (
         f"train.py: there is no room on the disk of {run}: make room and continue with: "

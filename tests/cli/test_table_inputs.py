@@ -25,14 +25,7 @@ from graphormer_sepnorm.training.backbone import Backbone
 
 HEADER = ["smiles", "T", "y", "pH", "set"]
 PARTS = ["train"] * 40 + ["validation"] * 10 + ["test"] * 10
-OPTIONS = [
-    "--data.split_column",
-    "set",
-    "--data.descriptors",
-    "rdkit",
-    "--data.descriptor_columns",
-    "T,pH",
-]
+OPTIONS = ["--data.split_column=set", "--data.descriptors=rdkit", "--data.descriptor_columns=T,pH"]
 
 
 def table_rows() -> list[list[str]]:
@@ -166,13 +159,12 @@ def test_backbones_with_and_without(trained: Fitted, tmp_path: Path) -> None:
     words = ["fit", "-c", "table_regression", *places, "--data.target_columns=y"]
     words += ["--trainer.max_steps=2", "--trainer.max_epochs=-1", "--trainer.accelerator=cpu"]
     words += ["--baselines=false", "--data.split_column=set"]
-    begun = ["--model.from_pretrained", str(tmp_path / "plain.ckpt"), *OPTIONS[2:]]
+    begun = ["--model.from_pretrained", str(tmp_path / "plain.ckpt"), *OPTIONS[1:]]
     assert train([*words, *begun, "--output", str(tuned)]) == 0
     network = read_checkpoint(tuned)
     assert network[KEY]["model"]["extra_inputs"] == len(descriptor_names()) + 2
-    assert Predictor(network, "cpu").predict("CCO", columns={"T": [1.0], "pH": [2.0]}).errors == (
-        "",
-    )
+    found = Predictor(network, "cpu").predict("CCO", columns={"T": [1.0], "pH": [2.0]})
+    assert found.errors == ("",)
     without = tmp_path / "without"
     begun = ["--model.from_pretrained", str(trained.run)]
     assert train([*words, *begun, "--output", str(without)]) == 0
@@ -197,10 +189,8 @@ def test_trees_take_the_columns_too(tmp_path: Path, monkeypatch, capsys) -> None
     run, result = tmp_path / "run", summary(tmp_path / "run")
     reached = {one["name"].partition(" on ")[0]: one["test"]["mae"] for one in result["baselines"]}
     assert reached["gradient boosting"] < reached["mean of the training labels"]
-    assert (
-        "gradient boosting on Morgan fingerprints and descriptors, with T"
-        in capsys.readouterr().out
-    )
+    boosting = "gradient boosting on Morgan fingerprints and descriptors, with T"
+    assert boosting in capsys.readouterr().out
     tested = read_csv(run / "test_predictions.csv")
     columns = {"T": [float(rows[int(row["row"]) - 1][1]) for row in tested]}
     made = Predictor.load(run, "cpu").predict([row["smiles"] for row in tested], columns=columns)

@@ -20,18 +20,10 @@ from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.resources import sample_path
 
 TINY = [
-    "--model.layers=2",
-    "--model.width=16",
-    "--model.heads=2",
-    "--model.ffn_width=16",
-    "--trainer.accelerator=cpu",
-    "--trainer.max_steps=4",
-    "--trainer.max_epochs=-1",
-    "--trainer.log_every_n_steps=1",
-    "--baselines=false",
+    *("--model.layers=2", "--model.width=16", "--model.heads=2", "--model.ffn_width=16"),
+    *("--trainer.accelerator=cpu", "--trainer.max_steps=4", "--trainer.max_epochs=-1"),
+    *("--trainer.log_every_n_steps=1", "--baselines=false"),
 ]
-
-
 BLENDED = "--members=networks,trees,kernel"
 
 

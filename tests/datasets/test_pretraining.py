@@ -3,7 +3,7 @@
 import gzip
 import importlib.util
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -108,19 +108,15 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path, molecules, monkeyp
     path = write(tmp_path / "m.smi", molecules)
     with pytest.raises(DataError, match=r"cannot be written .*: give another --data"):
         load_pretraining(path, path)
-
-    def full(*arguments: Any, **arrays: np.ndarray) -> None:
-        raise OSError(28, "No space left on device")
-
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(pretraining.np, "savez_compressed", full)
     with pytest.raises(DataError, match=r"\(No space left on device\): make room"):
         load_pretraining(path, tmp_path)
 
 
 def test_the_column_of_a_table_can_be_named(tmp_path, root: Path, molecules: list[str]) -> None:
-    path = write(
-        tmp_path / "m.csv", ["id,compound", *(f"{n},{m}" for n, m in enumerate(molecules))]
-    )
+    rows = [f"{n},{m}" for n, m in enumerate(molecules)]
+    path = write(tmp_path / "m.csv", ["id,compound", *rows])
     options = {"dataset": "pretraining", "molecules": str(path), "root": str(root)}
     named = MoleculeDataModule(**options, smiles_column="compound")
     assert sum(len(part) for part in named.splits.parts.values()) == 150

@@ -53,15 +53,11 @@ def test_classes_are_not_averaged(tmp_path: Path) -> None:
     assert load(numbers, duplicates="mean", **options).task.kind == "regression"
 
 
-def grouped(folder: Path) -> tuple[Path, dict[str, str]]:
-    rows = [(s, n / 10, f"series {n % 12}") for n, s in enumerate(MOLECULES)]
-    table = write_csv(folder / "t.csv", rows, "smiles,y,series")
-    return table, {smiles: name for smiles, _, name in rows}
-
-
 @pytest.mark.parametrize("folds", [{}, {"folds": 3, "fold": 1}])
 def test_no_group_stands_in_two_splits(tmp_path: Path, folds: dict[str, int]) -> None:
-    table, series = grouped(tmp_path)
+    rows = [(s, n / 10, f"series {n % 12}") for n, s in enumerate(MOLECULES)]
+    table = write_csv(tmp_path / "t.csv", rows, "smiles,y,series")
+    series = {smiles: name for smiles, _, name in rows}
     splits = load(table, target_columns=("y",), group_column="series", **folds)
     groups = [{series[smiles] for smiles in part} for part in parts_of(splits).values()]
     assert all(groups)
@@ -116,6 +112,5 @@ def test_balanced_classes_weigh_the_same(tmp_path: Path) -> None:
     assert weights[labels == 1].sum() == pytest.approx(weights[labels == 0].sum())
     numbers = write_csv(tmp_path / "u.csv", plain_rows())
     options = {"split": "random", "split_fractions": (0.5, 0.25, 0.25)}
-    assert "--data.class_weight" in failure(
-        numbers, ConfigError, class_weight="balanced", **options
-    )
+    said = failure(numbers, ConfigError, class_weight="balanced", **options)
+    assert "--data.class_weight" in said

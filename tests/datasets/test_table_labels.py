@@ -117,9 +117,8 @@ def test_zeros_and_ones_with_a_bound_are_numbers(tmp_path: Path) -> None:
     path = four_each(tmp_path, [*[0, 1] * 5, ">1", 0])
     assert load(path, split_column="set").task.kind == "regression"
     report = report_of(load(path, split_column="set", task="binary"))
-    assert [row.reason for row in report.invalid] == [
-        "value is '>1': not a number, nor true or false"
-    ]
+    (row,) = report.invalid
+    assert row.reason == "value is '>1': not a number, nor true or false"
     path = four_each(tmp_path, [">1", ">2", "<3", ">4", *[0.2, 0.3] * 4])
     assert "value has no label in the training split but bounds" in failure(path, **OF_COLUMN)
 

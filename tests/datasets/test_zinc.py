@@ -105,23 +105,16 @@ class Malicious:
         return torch._utils._rebuild_tensor_v2, (Stored(), 0, (1,), (1,), False, OrderedDict())
 
 
+PRINT, INSIDE = pickle.dumps([print]), pickle.dumps([{"atom_type": Malicious()}] * 4)
+
+
 @pytest.mark.parametrize(
     ("name", "file", "content", "said"),
     [
         ("zinc", "test.pickle", pickle.dumps([{"atoms": 3}]), "cannot be read (KeyError: 'atom_"),
         # Which would run code, be it inside a tensor.
-        (
-            "zinc",
-            "train.pickle",
-            pickle.dumps([print]),
-            "cannot be read (UnpicklingError: it asks for b",
-        ),
-        (
-            "zinc-subset",
-            "val.pickle",
-            pickle.dumps([{"atom_type": Malicious()}] * 4),
-            "or val.index cannot be read (UnpicklingError: a",
-        ),
+        ("zinc", "train.pickle", PRINT, "cannot be read (UnpicklingError: it asks for b"),
+        ("zinc-subset", "val.pickle", INSIDE, "or val.index cannot be read (UnpicklingError: a"),
         ("zinc-subset", "train.index", b"0,8\n", "cannot be read (IndexError"),  # past the end
         ("zinc-subset", "train.index", b"0,2,5,71", "is cut short"),  # PyG would read 0, 2, 5, 7
     ],
