@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 import torch
 from reference.compiled import compiled_forms
+from reference.molecules import zinc_validation
+from torch_geometric.data import Data
 
 from graphormer_sepnorm.kernels.library import library
 
@@ -36,6 +38,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if hasattr(signal, "SIGHUP"):
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+SIGNALS = [one for one in signal.Signals if one.name in ("SIGINT", "SIGTERM", "SIGHUP")]
 
 # These take longest: they go first, so that no worker of several waits for them at the end.
 LONGEST = (
@@ -121,14 +125,17 @@ def _closed_network(request, monkeypatch) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _same_random_state() -> Iterator[None]:
-    """Start each test from the same seeds and put torch's global settings back after it."""
+    """Start each test from the same seeds; put torch's settings and signals back after it."""
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
     dtype = torch.get_default_dtype()
     deterministic = torch.are_deterministic_algorithms_enabled()
     grad, threads = torch.is_grad_enabled(), torch.get_num_threads()
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
     yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
     torch.set_num_threads(threads)
     torch.set_default_dtype(dtype)
     torch.use_deterministic_algorithms(deterministic)
@@ -196,6 +203,11 @@ def real_data_root(data_source: Path, tmp_path_factory: pytest.TempPathFactory) 
     Kept below the system's temporary folder between runs.
     """
     return _materialize("subset", data_source, tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="session")
+def zinc_graphs(real_data_root: Path) -> list[Data]:
+    return zinc_validation(real_data_root, 40)
 
 
 @pytest.fixture(scope="session")

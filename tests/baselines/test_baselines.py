@@ -1,23 +1,20 @@
 """The baselines: scikit-learn's on the same features, one target at a time, and bounded."""
 
-import csv
 import dataclasses
-import gzip
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+from reference.molecules import sample_rows
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
 
 from graphormer_sepnorm.baselines import fit as baselines
 from graphormer_sepnorm.baselines.features import FeatureColumns, RawFeatures, compute_features
 from graphormer_sepnorm.baselines.fit import Baselines, Table, fit_baselines
-from graphormer_sepnorm.resources import sample_path
 
-with gzip.open(sample_path(), "rt") as file:
-    SMILES = [row["smiles"] for row, _ in zip(csv.DictReader(file), range(100), strict=False)]
+SMILES = [smiles for smiles, _ in sample_rows(100)]
 SPLIT = np.repeat([0, 1, 2], [70, 15, 15])
 FOLDS = np.arange(85) % 3
 
@@ -60,18 +57,10 @@ def mean_of_three(
     x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None
 ) -> Callable[[np.ndarray], np.ndarray]:
     """The mean prediction of three boostings of scikit-learn."""
-    models = [
-        GradientBoostingRegressor(
-            n_estimators=12,
-            learning_rate=0.05,
-            max_depth=5,
-            subsample=0.5,
-            max_features=max(16, round(0.01 * x.shape[1])),
-            min_samples_leaf=3,
-            random_state=state,
-        ).fit(x, y, weight)
-        for state in range(3)
-    ]
+    options = {"n_estimators": 12, "learning_rate": 0.05, "max_depth": 5, "subsample": 0.5}
+    options |= {"max_features": max(16, round(0.01 * x.shape[1])), "min_samples_leaf": 3}
+    three = [GradientBoostingRegressor(**options, random_state=state) for state in range(3)]
+    models = [model.fit(x, y, weight) for model in three]
     return lambda test: np.mean([model.predict(test) for model in models], axis=0)
 
 

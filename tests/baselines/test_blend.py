@@ -21,12 +21,7 @@ SMILES = ["CCO", "CCN", "c1ccccc1O", "CC(C)CO", "CNC", "OCCO"]
 TWO = {"targets": ("a", "b")}
 
 
-def blended(
-    weight: float,
-    kind: Any = "regression",
-    without: int | None = None,
-    stacking: Stacking | None = None,
-) -> dict[str, Any]:
+def blended(weight: float, kind: Any = "regression", without=None, stacking=None) -> dict[str, Any]:
     """A checkpoint of two targets."""
     trees, _ = boosted_trees(kind, targets=2, without=without)
     blend = Blend.of_trees(trees, weight, stacking=stacking)

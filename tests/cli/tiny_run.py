@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference.molecules import sample_rows as sample_rows
 
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
@@ -85,12 +86,6 @@ def fitted(folder: Path, table: Path, *more: str, config: str = "table_regressio
         status = fit(folder, table, *more, config=config)
     assert status == 0, err.getvalue()
     return Fitted(folder, out.getvalue(), err.getvalue())
-
-
-def sample_rows(count: int) -> list[list[str]]:
-    """SMILES and labels of the first molecules of the sample."""
-    lines = gzip.decompress(sample_path().read_bytes()).decode().splitlines()
-    return [line.split(",") for line in lines[1 : 1 + count]]
 
 
 def sample_table(path: Path, count: int) -> Path:

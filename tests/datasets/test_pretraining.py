@@ -8,6 +8,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from rdkit import Chem
+from reference.molecules import sample_rows
 from reference.processes import REPOSITORY
 
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
@@ -16,7 +17,6 @@ from graphormer_sepnorm.datasets.catalog import load_dataset
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.pretraining import CLIPPED, load_pretraining
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.resources import sample_path
 
 
 @pytest.fixture(autouse=True)
@@ -26,8 +26,7 @@ def _one_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def molecules() -> list[str]:
-    lines = gzip.decompress(sample_path().read_bytes()).decode().splitlines()[1:151]
-    return ["not a molecule", "C" * 101, *(line.split(",")[0] for line in lines)]
+    return ["not a molecule", "C" * 101, *(smiles for smiles, _ in sample_rows(150))]
 
 
 @pytest.fixture(scope="module")

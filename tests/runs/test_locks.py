@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -23,15 +24,6 @@ with RunLock() as run:
     print(run.new(Path(sys.argv[1])), flush=True)
     time.sleep(60)
 """
-
-
-def started(program: str, *arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", program, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=REPOSITORY,
-    )
 
 
 def made(wanted: Path, *files: str) -> Path:
@@ -68,7 +60,8 @@ def test_run_directory_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 def test_a_directory_at_work_is_taken_until_its_process_is_killed(tmp_path: Path) -> None:
-    process = started(HOLDER, tmp_path / "a")
+    command = [sys.executable, "-c", HOLDER, str(tmp_path / "a")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
     assert process.stdout is not None
     assert process.stdout.readline() == f"{tmp_path / 'a'}\n"
     assert made(tmp_path / "a", "summary.json") == tmp_path / "a-2"
@@ -83,18 +76,18 @@ def test_a_directory_at_work_is_taken_until_its_process_is_killed(tmp_path: Path
     process.stdout.close()
 
 
-def wait_for(begun, end) -> None:
-    begun.set()
-    end.wait()
-
-
 def test_a_forked_process_does_not_keep_the_lock(tmp_path: Path) -> None:
     """One that loads data outlives a run that is killed by some seconds."""
     context = multiprocessing.get_context("fork")
     begun, end = context.Event(), context.Event()
+
+    def load() -> None:
+        begun.set()
+        end.wait()
+
     with RunLock() as run:
         run.reopen(tmp_path)
-        child = context.Process(target=wait_for, args=(begun, end))
+        child = context.Process(target=load)
         child.start()
         begun.wait()
     try:
@@ -171,18 +164,14 @@ def test_one_command_at_work_and_its_processes_hold_the_lock_too(tmp_path: Path)
 
 
 def test_a_file_system_without_locks_is_warned_of(tmp_path: Path, monkeypatch, caplog) -> None:
-    def no_locks(*_: object, **__: object) -> bool:
-        raise OSError(errno.ENOLCK, "No locks available")
-
+    no_locks = Mock(side_effect=OSError(errno.ENOLCK, "No locks available"))
     monkeypatch.setattr(locks, "lock_descriptor", no_locks)
     assert made(tmp_path / "run") == tmp_path / "run"
     assert "has no locks" in caplog.text
 
 
 def test_a_directory_where_nothing_can_be_written(tmp_path: Path, monkeypatch) -> None:
-    def read_only(*_: object) -> int:
-        raise OSError(errno.EROFS, "Read-only file system")
-
+    read_only = Mock(side_effect=OSError(errno.EROFS, "Read-only file system"))
     monkeypatch.setattr(locks.os, "open", read_only)
     with RunLock() as run, pytest.raises(ConfigError, match=str(tmp_path)):
         run.reopen(tmp_path)

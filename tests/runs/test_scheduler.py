@@ -183,15 +183,12 @@ def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(workpla
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_interruption_lets_the_processes_save(number: int, workplace: Workplace) -> None:
     # In the background SIGINT is ignored, and stays so.
-    before = signal.signal(number, signal.default_int_handler)
+    signal.signal(number, signal.default_int_handler)
     runs = [workplace.run("a", do="hang once"), workplace.run("b")]
-    try:
-        thread = when((runs[0].directory / "at work").exists, lambda: os.kill(os.getpid(), number))
-        whole, events = workplace.train(runs)
-        thread.join()
-        assert signal.getsignal(number) == signal.default_int_handler
-    finally:
-        signal.signal(number, before)
+    thread = when((runs[0].directory / "at work").exists, lambda: os.kill(os.getpid(), number))
+    whole, events = workplace.train(runs)
+    thread.join()
+    assert signal.getsignal(number) == signal.default_int_handler
     assert not whole
     assert events == ["a 0: started", "saving", "a 0: stopped"]
     assert last_line(runs[0].log) == "interrupted, saved"
@@ -207,21 +204,18 @@ def test_interruption_lets_the_processes_save(number: int, workplace: Workplace)
 @pytest.mark.parametrize("quick", [False, True])
 def test_second_interruption_ends_at_once(quick: bool, workplace: Workplace) -> None:
     run = workplace.run("a", do="stay")  # it does not end when it is asked to
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
-        def interrupt() -> None:
-            os.kill(os.getpid(), signal.SIGTERM)
-            if quick:  # two of one kind may arrive as one
-                os.kill(os.getpid(), signal.SIGINT)
-            else:
-                asked = (run.directory / "asked").exists
-                when(asked, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    def interrupt() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        if quick:  # two of one kind may arrive as one
+            os.kill(os.getpid(), signal.SIGINT)
+        else:
+            asked = (run.directory / "asked").exists
+            when(asked, lambda: os.kill(os.getpid(), signal.SIGTERM))
 
-        when((run.directory / "at work").exists, interrupt)
-        whole, events = workplace.train([run])
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    when((run.directory / "at work").exists, interrupt)
+    whole, events = workplace.train([run])
     assert not whole
     assert events[-1] == "a 0: stopped"
 

@@ -1,7 +1,7 @@
 """Ctrl-C and SIGTERM act between steps, and belong to training only while it lasts."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,14 +13,6 @@ from graphormer_sepnorm.training import checkpoints as stopping
 from graphormer_sepnorm.training.checkpoints import StopAtOnce, StopBetweenSteps
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-@pytest.fixture(autouse=True)
-def _handlers() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 class At(Callback):
