@@ -42,19 +42,12 @@ if hasattr(signal, "SIGHUP"):
 SIGNALS = [one for one in signal.Signals if one.name in ("SIGINT", "SIGTERM", "SIGHUP")]
 
 # These take longest: they go first, so that no worker of several waits for them at the end.
-LONGEST = (
-    "test_readme.py",
-    "test_compare.py",
-    "test_distributed.py",
-    "test_resume.py",
-    "test_checkpoints.py",
-    "test_predict_ray.py",
-)
+LONGEST = ("readme", "compare", "distributed", "resume", "checkpoints")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first; the others keep their order."""
-    places = {name: place for place, name in enumerate(LONGEST)}
+    places = {f"test_{name}.py": place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
 
 
@@ -187,9 +180,8 @@ def _materialize(zinc: str, source: Path, fallback: Path) -> Path:
         if not root.is_dir():
             staging = Path(tempfile.mkdtemp(dir=cache, prefix="materializing."))
             command = [sys.executable, str(source / "materialise.py"), str(staging), "--quiet"]
-            done = subprocess.run(
-                [*command, "--zinc", zinc], capture_output=True, text=True, check=False
-            )
+            command += ["--zinc", zinc]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 pytest.fail(f"materialise.py failed: {done.stderr.strip()}")
             staging.rename(root)

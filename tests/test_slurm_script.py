@@ -36,13 +36,9 @@ def test_job_goes_back_into_the_queue_until_it_is_done(begun, training, requeued
     copy.write_bytes(SCRIPT.read_bytes())
     said = tmp_path / "said"
     path = f"{commands}{os.pathsep}{os.environ['PATH']}"
-    subprocess.run(
-        ["bash", str(copy), str(run), "-c", "quickstart"],
-        cwd=tmp_path,
-        env={"PATH": path, "SAID": str(said), "RUN": str(run), "SLURM_JOB_ID": "7"},
-        capture_output=True,
-        check=False,
-    )
+    command = ["bash", str(copy), str(run), "-c", "quickstart"]
+    own = {"PATH": path, "SAID": str(said), "RUN": str(run), "SLURM_JOB_ID": "7"}
+    subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, check=False)
     options = "--trainer.num_nodes 2 --trainer.devices 4 --trainer.strategy ddp -c quickstart"
     first = f"--resume {run}" if begun else f"--output {run} {options}"
     expected = [f"srun python train.py fit {first}", *["scontrol requeue 7"] * requeued]

@@ -1,7 +1,6 @@
 """Molecules without labels as a data set whose targets are descriptors and Morgan counts."""
 
 import gzip
-import importlib.util
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 from rdkit import Chem
 from reference.molecules import sample_rows
-from reference.processes import REPOSITORY
+from reference.processes import REPOSITORY, module_of
 
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
 from graphormer_sepnorm.datasets import lazy_graphs, pretraining
@@ -122,10 +121,7 @@ def test_the_column_of_a_table_can_be_named(tmp_path, root: Path, molecules: lis
 
 
 def test_all_but_test_molecules_are_listed(tiny_molhiv: Path, tmp_path: Path, capsys) -> None:
-    path = REPOSITORY / "data" / "make_pretraining_molecules.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = module_of(REPOSITORY / "data" / "make_pretraining_molecules.py")
     (tmp_path / "train.txt").write_text("CCN\nCCO\n")
     (tmp_path / "valid.csv.gz").write_bytes(gzip.compress(b"y,smiles\n1,CCCl\n2,\n"))
     smiles = load_dataset("ogbg-molhiv", tiny_molhiv).smiles

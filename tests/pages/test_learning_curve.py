@@ -11,14 +11,9 @@ from graphormer_sepnorm.runs.directory import RunDirectory
 
 def history(metrics: list[float], metric: str = "mae") -> list[dict[str, float]]:
     return [
-        {
-            "epoch": float(epoch),
-            "step": 10.0 * epoch,
-            "train_loss_epoch": 1 / epoch,
-            "validation_loss": 2 / epoch,
-            f"validation_{metric}": value,
-        }
-        for epoch, value in enumerate(metrics, start=1)
+        {"epoch": float(n), "step": 10.0 * n, "train_loss_epoch": 1 / n, "validation_loss": 2 / n}
+        | {f"validation_{metric}": value}
+        for n, value in enumerate(metrics, start=1)
     ]
 
 
