@@ -3,8 +3,8 @@
 import csv
 from pathlib import Path
 
-import openpyxl
 import pytest
+from reference.workbooks import workbook
 from tiny_run import sample_rows, write_csv
 
 from graphormer_sepnorm.cli.predict import main
@@ -16,17 +16,6 @@ ETHANOL = "InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3"
 
 def molecules(count: int = 40) -> list[str]:
     return [smiles for smiles, _ in sample_rows(count)]
-
-
-def workbook(path: Path, **sheets: list[list[object]]) -> Path:
-    book = openpyxl.Workbook()
-    book.remove(book.worksheets[0])
-    for title, rows in sheets.items():
-        sheet = book.create_sheet(title)
-        for row in rows:
-            sheet.append(row)
-    book.save(path)
-    return path
 
 
 def predicted(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, list[dict], str]:
