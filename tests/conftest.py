@@ -1,7 +1,5 @@
 """What all tests share: the real data, a closed network, the same random state for each."""
 
-from __future__ import annotations
-
 import hashlib
 import ipaddress
 import os
@@ -19,6 +17,8 @@ import numpy as np
 import pytest
 import torch
 from reference.compiled import compiled_forms
+from reference.molecules import zinc_validation
+from torch_geometric.data import Data
 
 from graphormer_sepnorm.kernels.library import library
 
@@ -39,20 +39,15 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 if hasattr(signal, "SIGHUP"):
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+SIGNALS = [one for one in signal.Signals if one.name in ("SIGINT", "SIGTERM", "SIGHUP")]
+
 # These take longest: they go first, so that no worker of several waits for them at the end.
-LONGEST = (
-    "test_readme.py",
-    "test_compare.py",
-    "test_distributed.py",
-    "test_resume.py",
-    "test_checkpoints.py",
-    "test_predict_ray.py",
-)
+LONGEST = ("readme", "compare", "distributed", "resume", "checkpoints")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first; the others keep their order."""
-    places = {name: place for place, name in enumerate(LONGEST)}
+    places = {f"test_{name}.py": place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
 
 
@@ -77,9 +72,7 @@ def network_attempts() -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def _closed_network(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
+def _closed_network(request, monkeypatch) -> Iterator[None]:
     """Let no test reach anything but this machine.
 
     A refused attempt looks like a machine without a network (an OSError), which code may well
@@ -125,14 +118,18 @@ def _closed_network(
 
 @pytest.fixture(autouse=True)
 def _same_random_state() -> Iterator[None]:
-    """Start each test from the same seeds and put torch's global settings back after it."""
+    """Start each test from the same seeds; put torch's settings and signals back after it."""
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
     dtype = torch.get_default_dtype()
     deterministic = torch.are_deterministic_algorithms_enabled()
-    grad = torch.is_grad_enabled()
+    grad, threads = torch.is_grad_enabled(), torch.get_num_threads()
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
     yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    torch.set_num_threads(threads)
     torch.set_default_dtype(dtype)
     torch.use_deterministic_algorithms(deterministic)
     torch.set_grad_enabled(grad)
@@ -155,14 +152,20 @@ def compiled_products(compiled_form: None, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(library(), "products_are_fast", lambda: 1)
 
 
-def _materialize(zinc: str, fallback: Path) -> Path:
-    """Lay the real data out under a folder that later runs find again, and return it."""
+@pytest.fixture(scope="session")
+def data_source() -> Path:
+    """The folder of real data that GRAPHORMER_DATA names."""
     setting = os.environ.get("GRAPHORMER_DATA")
     if not setting:
         pytest.skip(NO_DATA)
     source = Path(setting).expanduser()
     if not (source / "materialise.py").is_file():
         pytest.fail(f"GRAPHORMER_DATA={setting} has no materialise.py in it")
+    return source
+
+
+def _materialize(zinc: str, source: Path, fallback: Path) -> Path:
+    """Lay the real data out under a folder that later runs find again, and return it."""
     key = hashlib.sha256()
     for name in ("SHA256SUMS", "materialise.py"):
         key.update((source / name).read_bytes())
@@ -177,9 +180,8 @@ def _materialize(zinc: str, fallback: Path) -> Path:
         if not root.is_dir():
             staging = Path(tempfile.mkdtemp(dir=cache, prefix="materializing."))
             command = [sys.executable, str(source / "materialise.py"), str(staging), "--quiet"]
-            done = subprocess.run(
-                [*command, "--zinc", zinc], capture_output=True, text=True, check=False
-            )
+            command += ["--zinc", zinc]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 pytest.fail(f"materialise.py failed: {done.stderr.strip()}")
             staging.rename(root)
@@ -187,15 +189,20 @@ def _materialize(zinc: str, fallback: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def real_data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def real_data_root(data_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data root with ZINC-subset and ogbg-molhiv; shared by tests and runs, so not to be damaged.
 
-    Taken from GRAPHORMER_DATA, kept below the system's temporary folder between runs.
+    Kept below the system's temporary folder between runs.
     """
-    return _materialize("subset", tmp_path_factory.getbasetemp())
+    return _materialize("subset", data_source, tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="session")
-def real_data_root_full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def zinc_graphs(real_data_root: Path) -> list[Data]:
+    return zinc_validation(real_data_root, 40)
+
+
+@pytest.fixture(scope="session")
+def real_data_root_full(data_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same with the whole of ZINC: half a minute and 0.5 GB of disk the first time."""
-    return _materialize("full", tmp_path_factory.getbasetemp())
+    return _materialize("full", data_source, tmp_path_factory.getbasetemp())

@@ -1,8 +1,5 @@
 """The page of results is what its script makes of the records, and the script adds runs to them."""
 
-from __future__ import annotations
-
-import importlib.util
 import json
 import shutil
 from pathlib import Path
@@ -10,7 +7,7 @@ from types import ModuleType
 
 import pytest
 import yaml
-from reference.processes import REPOSITORY
+from reference.processes import REPOSITORY, module_of
 
 from graphormer_sepnorm.runs.directory import Record, RunDirectory, Session
 
@@ -19,12 +16,7 @@ EXPERIMENTS = REPOSITORY / "docs" / "experiments"
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_results", EXPERIMENTS / "make_results.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(EXPERIMENTS / "make_results.py")
 
 
 @pytest.fixture
@@ -39,27 +31,13 @@ def write_run(path: Path, seed: int, test: float, *words: str, finished: bool = 
     run = RunDirectory(path)
     command = ["train.py", "fit", "-c", "configs/mine.yaml", "--model.width=64", *words]
     command += ["--data.root", "/home/me", "--seed_everything", str(seed), f"--output={path}"]
-    session = Session(
-        started=f"2026-01-0{seed + 1}",
-        to_step=1000,
-        end="trained",
-        command=command,
-        commit="0123456789abcdef",
-        packages={"torch": "2.13.0"},
-        machine={"processor": "A processor", "device": "cpu", "threads": 2},
-        seconds=600.0,
-    )
-    record = Record(
-        dataset="zinc-subset",
-        dataset_fingerprint="abc",
-        molecules={"train": 1000, "validation": 10, "test": 10},
-        metric="mae",
-        selected_on="validation_mae",
-        parameters=489_481,
-        seed=seed,
-        sessions=[session],
-    )
-    run.write_record(record)
+    told = {"started": f"2026-01-0{seed + 1}", "to_step": 1000, "end": "trained", "seconds": 600.0}
+    told |= {"machine": {"processor": "A processor", "device": "cpu", "threads": 2}}
+    told |= {"commit": "0123456789abcdef", "packages": {"torch": "2.13.0"}, "command": command}
+    known = {"dataset": "zinc-subset", "dataset_fingerprint": "abc", "parameters": 489_481}
+    known |= {"molecules": {"train": 1000, "validation": 10, "test": 10}, "seed": seed}
+    known |= {"metric": "mae", "selected_on": "validation_mae", "sessions": [Session(**told)]}
+    run.write_record(Record(**known))
     options = {"output": str(path), "model": {"width": 64, "seed": seed}, "words": [*words]}
     run.configuration_file.write_text(yaml.safe_dump(options))
     if finished:
@@ -71,9 +49,7 @@ def test_the_document_is_that_of_the_records(script: ModuleType, document: Path)
     assert document.read_bytes() == (EXPERIMENTS / "results.md").read_bytes()
 
 
-def test_runs_of_one_experiment_become_a_row(
-    script: ModuleType, document: Path, tmp_path: Path
-) -> None:
+def test_runs_of_one_experiment_become_a_row(script: ModuleType, document: Path, tmp_path) -> None:
     records = tmp_path / "records"
     write_run(tmp_path / "runs" / "a", 0, 0.4)
     write_run(tmp_path / "runs" / "b", 1, 0.5)

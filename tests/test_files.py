@@ -1,7 +1,5 @@
 """Writing a file that is whole or not there."""
 
-from __future__ import annotations
-
 import errno
 import math
 from pathlib import Path
@@ -33,9 +31,7 @@ def test_file_takes_its_place_at_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
-def test_after_an_error_the_old_file_stays_and_no_other(
-    error: type[BaseException], tmp_path: Path
-) -> None:
+def test_after_an_error_the_old_file_stays_and_no_other(error, tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
 
@@ -122,11 +118,8 @@ def test_numbers_become_those_of_python_wherever_they_stand() -> None:
         "f": ("text", 2, np.array(7)),
     }
     found = plain(given)
-    assert found == {
-        "a": [3, (0.5, None)],
-        "b": {"c": True, "d": "x", "e": 0.25},
-        "f": ("text", 2, 7),
-    }
+    assert (found["a"], found["f"]) == ([3, (0.5, None)], ("text", 2, 7))
+    assert found["b"] == {"c": True, "d": "x", "e": 0.25}
     numbers = [found["a"][0], found["a"][1][0], *found["b"].values(), found["f"][2]]
     assert [*map(type, numbers)] == [int, float, bool, str, float, int]
     assert plain(several := np.zeros(2)) is several

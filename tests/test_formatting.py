@@ -1,7 +1,5 @@
 """Pieces of the lines that people read."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -41,11 +39,8 @@ def test_numbers_of_any_size_have_four_digits() -> None:
     }
     assert {value: four_digits(value) for value in shown} == shown
     assert METRICS["mae"].shown(2.5e-9, "M") == "2.500e-09 M"
-    assert [number(2.5e-9, 12), number(-7.5e12, 0), number(0.05, 4)] == [
-        "2.5e-09",
-        "\N{MINUS SIGN}7.5e+12",
-        "0.0500",
-    ]
+    found = [number(2.5e-9, 12), number(-7.5e12, 0), number(0.05, 4)]
+    assert found == ["2.5e-09", f"{MINUS}7.5e+12", "0.0500"]
 
 
 def test_numbers_of_tables() -> None:

@@ -1,7 +1,5 @@
 """Who may import whom, read from the source; and what importing the package loads."""
 
-from __future__ import annotations
-
 import ast
 import graphlib
 import subprocess
@@ -19,12 +17,12 @@ COMMON = {"errors", "files", "metrics", "formatting", "process", "streams", "val
 COMMON |= {"config", "data_config", "__version__"}
 ALL_ROOMS = {"baselines", "chem", "tables", "graphs", "datasets", "model", "training", "inference"}
 ALL_ROOMS |= {"compare", "pages", "runs", "uncertainty", "pipeline"}
+# Rooms that import nothing of the package, and nothing but the standard library.
+ALONE = ("errors", "files", "process", "streams", "formatting", "values", "resources")
 # Room -> what of the package it may import, anywhere in its files.
 ROOMS = {
     "chem": {"graphs", "kernels"},
-    "tables": set(),
     "graphs": {"kernels"},
-    "kernels": set(),
     "datasets": {"chem", "graphs", "tables", "resources"},
     "baselines": {"chem", "datasets", "graphs"},
     "model": {"graphs", "kernels"},
@@ -41,38 +39,19 @@ ROOMS = {
     | {"tables"},
     "cli": ALL_ROOMS | {"cli", "kernels", "resources"},
     "config": {"data_config", "model", "resources"},
-    "data_config": set(),
-    "errors": set(),
-    "files": set(),
-    "metrics": set(),
-    "process": set(),
-    "streams": set(),
-    "formatting": set(),
-    "values": set(),
-    "resources": set(),
+    **{room: set() for room in ("tables", "kernels", "data_config", "metrics", *ALONE)},
 }
 # Of these rooms only single modules may be imported.
 ONLY_MODULES = {
-    ("training", "inference"): {"graphormer_sepnorm.inference.checkpoint"},
-    ("chem", "graphs"): {"graphormer_sepnorm.graphs.packed_graphs"},
-    ("inference", "baselines"): {"graphormer_sepnorm.baselines.blend"},
-    ("inference", "runs"): {"graphormer_sepnorm.runs.directory"},
-    ("training", "runs"): {"graphormer_sepnorm.runs.directory"},
-    ("compare", "runs"): {
-        "graphormer_sepnorm.runs.directory",
-        "graphormer_sepnorm.runs.locks",
-        "graphormer_sepnorm.runs.plan",
-    },
-    ("compare", "pages"): {
-        "graphormer_sepnorm.pages.learning_curve",
-        "graphormer_sepnorm.pages.predictions",
-    },
-    ("config", "model"): {"graphormer_sepnorm.model.config"},
-    ("model", "graphs"): {
-        "graphormer_sepnorm.graphs.batch",
-        "graphormer_sepnorm.graphs.extra_inputs",
-        "graphormer_sepnorm.graphs.vocabulary",
-    },
+    ("training", "inference"): {"inference.checkpoint"},
+    ("chem", "graphs"): {"graphs.packed_graphs"},
+    ("inference", "baselines"): {"baselines.blend"},
+    ("inference", "runs"): {"runs.directory"},
+    ("training", "runs"): {"runs.directory"},
+    ("compare", "runs"): {"runs.directory", "runs.locks", "runs.plan"},
+    ("compare", "pages"): {"pages.learning_curve", "pages.predictions"},
+    ("config", "model"): {"model.config"},
+    ("model", "graphs"): {"graphs.batch", "graphs.extra_inputs", "graphs.vocabulary"},
 }
 # Library -> files (or folders, with a slash at the end) that may import it. Others may not at all.
 LIBRARIES = {
@@ -83,15 +62,8 @@ LIBRARIES = {
     "pandas": {"inference/predictions.py"},
     "pyarrow": {"tables/parquet.py"},
     "openpyxl": {"tables/excel.py"},
-    "sklearn": {
-        "baselines/fit.py",
-        "baselines/fit_kernel.py",
-        "metrics.py",
-        "compare/",
-        "estimators/",
-        "pages/",
-        "uncertainty/",
-    },
+    "sklearn": {"baselines/fit.py", "baselines/fit_kernel.py", "metrics.py"}
+    | {"compare/", "estimators/", "pages/", "uncertainty/"},
     "networkx": set(),
     "matplotlib": {"compare/", "pages/", "chem/"},
     "jinja2": {"compare/report.py", "pages/explanation.py"},
@@ -104,24 +76,14 @@ ONLY_LIBRARIES = {
     "model": {"torch"},
     "tables": {"pyarrow", "openpyxl"},
     "runs": {"yaml", "torch", "filelock"},
-    "errors": set(),
-    "files": set(),
     "metrics": {"numpy", "scipy", "sklearn"},
-    "process": set(),
-    "streams": set(),
-    "formatting": set(),
-    "values": set(),
-    "resources": set(),
+    **{room: set() for room in ALONE},
 }
 # Loaded when a file is loaded, so that command lines answer quickly: none of these.
+COMMANDS = [f"cli/{name}.py" for name in ("main", "train", "fit", "options", "compare")]
 LAZY = {
-    "cli/main.py": {"torch", "lightning", "numpy"},
-    "cli/train.py": {"torch", "lightning", "numpy"},
-    "cli/fit.py": {"torch", "lightning", "numpy"},
-    "cli/options.py": {"torch", "lightning", "numpy"},
-    "config.py": {"torch", "lightning", "numpy"},
+    **{file: {"torch", "lightning", "numpy"} for file in [*COMMANDS, "config.py"]},
     "model/config.py": {"torch"},
-    "cli/compare.py": {"torch", "lightning", "numpy"},
     "cli/predict.py": {"torch", "lightning", "numpy", "rdkit"},
     "metrics.py": {"numpy", "scipy", "sklearn"},
 }
@@ -194,12 +156,12 @@ def test_rooms_import_along_the_arrows():
         room = room_of(one.file)
         if one.library != "graphormer_sepnorm" or room == "__init__":
             continue
-        parts = one.module.split(".")
-        other = parts[1] if len(parts) > 1 else ""
+        module = one.module.partition(".")[2]
+        other = module.partition(".")[0]
         if other in COMMON or other == room:
             continue
         allowed = ONLY_MODULES.get((room, other))
-        if other not in ROOMS[room] or (allowed is not None and one.module not in allowed):
+        if other not in ROOMS[room] or (allowed is not None and module not in allowed):
             wrong.append(str(one))
     assert wrong == []
 
@@ -224,16 +186,9 @@ def test_files_of_a_room_do_not_import_in_a_circle(room):
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_each_library_is_imported_in_its_place_only(library):
     places = LIBRARIES[library]
-    wrong = [
-        str(one)
-        for one in IMPORTS
-        if one.library == library
-        and not any(
-            one.file.startswith(place) if place.endswith("/") else one.file == place
-            for place in places
-        )
-    ]
-    assert wrong == []
+    folders, files = tuple(one for one in places if one.endswith("/")), places
+    found = [one for one in IMPORTS if one.library == library]
+    assert [str(i) for i in found if i.file not in files and not i.file.startswith(folders)] == []
 
 
 @pytest.mark.parametrize("room", ONLY_LIBRARIES)
@@ -244,22 +199,14 @@ def test_small_rooms_need_little(room):
 
 @pytest.mark.parametrize("file", LAZY)
 def test_command_lines_load_what_they_need_when_they_need_it(file):
-    heavy = [
-        str(i) for i in IMPORTS if i.file == file and i.when_loaded and i.library in LAZY[file]
-    ]
-    assert heavy == []
+    loaded = [one for one in IMPORTS if one.file == file and one.when_loaded]
+    assert [str(one) for one in loaded if one.library in LAZY[file]] == []
 
 
 def loaded_by(statement: str) -> set[str]:
     """Names of all modules in memory after a statement in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"{statement}; import sys; print(*sys.modules)"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return set(done.stdout.split())
+    command = [sys.executable, "-c", f"{statement}; import sys; print(*sys.modules)"]
+    return set(subprocess.check_output(command, cwd=ROOT, text=True).split())
 
 
 OURS, TORCH = "graphormer_sepnorm.", {"torch", "numpy"}

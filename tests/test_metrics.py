@@ -1,7 +1,5 @@
 """Metrics of a task by their definitions, with missing labels, several targets and units."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -131,9 +129,7 @@ def test_what_decides_on_the_best_checkpoint(task: Task, chosen: str | None, exp
         (VALUES, np.full((3, 2), np.nan), "a label"),  # a split of bounds, which the loss counts
     ],
 )
-def test_labels_that_define_no_metric_let_the_loss_decide(
-    task: Task, labels: np.ndarray, lacking: str
-) -> None:
+def test_labels_that_define_no_metric_let_the_loss_decide(task, labels, lacking):
     assert monitored_metric(task, labels).name == "loss"
     with pytest.raises(ConfigError, match=f"no target has {lacking} there"):
         monitored_metric(task, labels, task.metric)

@@ -1,7 +1,5 @@
 """The project as it is installed: what the wheel holds, and that it works in an empty folder."""
 
-from __future__ import annotations
-
 import ast
 import os
 import platform
@@ -45,15 +43,9 @@ def requirements() -> dict[str, str]:
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     """Run a command that has to succeed; return what it says."""
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    words, own = [str(part) for part in command], {**os.environ, **environment}
+    options = {"capture_output": True, "text": True, "timeout": 300}
+    done = subprocess.run(words, cwd=cwd, env=own, check=False, **options)
     assert done.returncode == 0, f"{done.args}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
 
@@ -107,9 +99,6 @@ def test_resources_of_the_checkout():
     assert config_path("quickstart.yaml") == config_path("quickstart")
     assert config_names() == sorted(path.stem for path in (REPOSITORY / "configs").glob("*.yaml"))
     assert sample_path() == REPOSITORY / "data" / "sample.csv.gz"
-
-
-def test_a_missing_configuration():
     with pytest.raises(ConfigError, match=r"did you mean 'quickstart'\?"):
         config_path("quikstart")
 
@@ -161,17 +150,8 @@ def wheel(source, tmp_path_factory) -> Path:
     else:
         compiler.write_text('#!/bin/sh\nexec {compiler} "$@" -O0\n'.format(**names))
     compiler.chmod(0o755)
-    run(
-        sys.executable,
-        "-m",
-        "build",
-        "--no-isolation",
-        "--outdir",
-        output,
-        source,
-        cwd=output,
-        CC=str(compiler),
-    )
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", output]
+    run(*build, source, cwd=output, CC=str(compiler))
     [wheel], [_] = output.glob("*.whl"), output.glob("*.tar.gz")
     return wheel
 
@@ -188,15 +168,8 @@ def installed(wheel, tmp_path_factory) -> Path:
     own = Path(run(python, "-c", PLACE, cwd=folder).strip())
     (own / "of_the_tests.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps"]
-    run(
-        *pip,
-        "--no-index",
-        wheel,
-        cwd=folder,
-        PIP_FIND_LINKS="",
-        PIP_DISABLE_PIP_VERSION_CHECK="1",
-        PYTHONPATH="",
-    )
+    own = {"PIP_FIND_LINKS": "", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONPATH": ""}
+    run(*pip, "--no-index", wheel, cwd=folder, **own)
     return python
 
 
@@ -211,10 +184,8 @@ def test_wheel_holds_what_it_should(wheel):
     assert "graphormer_sepnorm/compare/page.html" in names
     if library() is not None:
         assert "graphormer_sepnorm/kernels/_kernels.so" in names
-    assert {name.split("/")[0] for name in names} == {
-        "graphormer_sepnorm",
-        f"graphormer_sepnorm-{__version__}.dist-info",
-    }
+    own = {"graphormer_sepnorm", f"graphormer_sepnorm-{__version__}.dist-info"}
+    assert {name.split("/")[0] for name in names} == own
     assert wheel.stat().st_size < 9_000_000  # bundled models and their fingerprints included
 
 

@@ -1,7 +1,5 @@
 """What this process is called by, which of several it is, and that it gives memory back."""
 
-from __future__ import annotations
-
 import ast
 import platform
 import subprocess

@@ -7,7 +7,6 @@ blocks) are run too, with capped training; those in `bash` blocks need a GPU, a 
 import ast
 import functools
 import gzip
-import importlib.util
 import re
 import shlex
 import struct
@@ -15,7 +14,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from reference.processes import REPOSITORY, run_python
+from reference.processes import REPOSITORY, module_of, run_python
 
 from graphormer_sepnorm.cli import options
 from graphormer_sepnorm.cli.fit import _take_resumed
@@ -70,12 +69,10 @@ def blocks_of(page):
 
 def commands_of(page, languages=("", "bash")):
     """Return the lines of blocks that run Python or make."""
-    lines = "\n".join(
-        block for language, block in blocks_of(page) if language in languages
-    ).splitlines()
+    blocks = [block for language, block in blocks_of(page) if language in languages]
     return [
         line.partition("  #")[0].strip()
-        for line in lines
+        for line in "\n".join(blocks).splitlines()
         if re.match(r"(\w+=\S+ )?(python|torchrun|make) ", line)
     ]
 
@@ -88,13 +85,6 @@ COMMANDS = list(
         if command.startswith("python ")
     )
 )
-
-
-def module_of(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -142,10 +132,7 @@ def test_commands_are_understood(page, reference, monkeypatch):
         if programs:
             understand(words[words.index(programs[0]) :], reference)
         elif words[0] == "make":
-            done = subprocess.run(
-                ["make", "--dry-run", *words[1:]], cwd=REPOSITORY, capture_output=True, text=True
-            )
-            assert done.returncode == 0, done.stderr
+            subprocess.run(["make", "--dry-run", *words[1:]], cwd=REPOSITORY, check=True)
         else:
             assert any((REPOSITORY / word).is_file() for word in words), command
 
@@ -322,9 +309,8 @@ SOURCES = [
 
 @pytest.mark.parametrize(("page", "pattern", "sources", "least"), SOURCES)
 def test_numbers_of_a_page_are_those_of_the_diary(page, pattern, sources, least):
-    diary = " ".join(
-        " ".join((DIARY / f"{name}.md").read_text(encoding="utf-8").split()) for name in sources
-    ).replace("**", "")
+    texts = [(DIARY / f"{name}.md").read_text(encoding="utf-8") for name in sources]
+    diary = " ".join(" ".join(texts).split()).replace("**", "")
     text = " ".join(page.read_text(encoding="utf-8").split()).replace("**", "")
     found = re.findall(pattern, text)
     assert len(found) >= least
@@ -396,9 +382,8 @@ def broken_lines(page):
 
 def broken_links(page):
     """Yield links whose file or heading is not there."""
-    for path, heading in re.findall(
-        r"\]\(([^)#:\s]*)#?([^):\s]*)\)", page.read_text(encoding="utf-8")
-    ):
+    links = re.compile(r"\]\(([^)#:\s]*)#?([^):\s]*)\)")
+    for path, heading in links.findall(page.read_text(encoding="utf-8")):
         target = page.parent / path if path else page
         if not target.exists():
             yield path

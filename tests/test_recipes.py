@@ -1,7 +1,5 @@
 """The recipes of CONTRIBUTING.md, applied to a copy of the package, do what they say."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -38,11 +36,8 @@ def apply(file: Path, change: str) -> None:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two epochs with the norm, the encoding, the metric and the data set of the recipes."""
     folder = tmp_path_factory.mktemp("recipes")
-    shutil.copytree(
-        REPOSITORY / "graphormer_sepnorm",
-        folder / "graphormer_sepnorm",
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )
+    package, unused = "graphormer_sepnorm", shutil.ignore_patterns("__pycache__")
+    shutil.copytree(REPOSITORY / package, folder / package, ignore=unused)
     for file, change in RECIPES:
         apply(folder / file, change)
     options = (

@@ -1,7 +1,5 @@
 """The bundled sample: how it was made, that its labels are right, and its data set."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import hashlib
@@ -58,24 +56,18 @@ def test_molecules_are_distinct_and_drug_like(rows):
 def test_file_is_the_one_that_was_checked():
     """The text, not the compressed bytes: those depend on the zlib at hand."""
     text = gzip.decompress(sample_path().read_bytes())
-    assert hashlib.sha256(text).hexdigest() == TEXT_SHA256
-
-
-TEXT_SHA256 = "bab5d53c0ec93c5a7c81948ac6094a280109a0c597d2cab962e74feb75e4297d"
+    expected = "bab5d53c0ec93c5a7c81948ac6094a280109a0c597d2cab962e74feb75e4297d"
+    assert hashlib.sha256(text).hexdigest() == expected
 
 
 def test_dataset_has_every_row_once(splits, rows):
-    assert {name: len(part) for name, part in splits.parts.items()} == {
-        "train": 5600,
-        "validation": 700,
-        "test": 700,
-    }
+    sizes = {name: len(part) for name, part in splits.parts.items()}
+    assert sizes == {"train": 5600, "validation": 700, "test": 700}
     values = dict(rows)
     met = []
     for name, part in splits.parts.items():
         assert len(splits.smiles[name]) == len(part)
-        np.testing.assert_allclose(
-            part.y[:, 0], [values[smiles] for smiles in splits.smiles[name]], rtol=1e-6
-        )
+        own = [values[smiles] for smiles in splits.smiles[name]]
+        np.testing.assert_allclose(part.y[:, 0], own, rtol=1e-6)
         met += splits.smiles[name]
     assert sorted(met) == sorted(values)

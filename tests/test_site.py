@@ -1,7 +1,5 @@
 """The site: every link between pages, every heading and every docstring is understood by Sphinx."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

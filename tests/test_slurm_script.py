@@ -1,7 +1,5 @@
 """The script of docs/ with stand-ins for SLURM's commands: when a job goes back to the queue."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path
@@ -22,9 +20,7 @@ SAVES = 'mkdir -p "$RUN/checkpoints"; touch "$RUN/config.yaml" "$RUN/checkpoints
         (True, 'touch "$RUN/summary.json"', False),
     ],
 )
-def test_job_goes_back_into_the_queue_until_it_is_done(
-    begun: bool, training: str, requeued: bool, tmp_path: Path
-) -> None:
+def test_job_goes_back_into_the_queue_until_it_is_done(begun, training, requeued, tmp_path):
     commands = tmp_path / "bin"
     commands.mkdir()
     run = tmp_path / "my run"
@@ -40,13 +36,9 @@ def test_job_goes_back_into_the_queue_until_it_is_done(
     copy.write_bytes(SCRIPT.read_bytes())
     said = tmp_path / "said"
     path = f"{commands}{os.pathsep}{os.environ['PATH']}"
-    subprocess.run(
-        ["bash", str(copy), str(run), "-c", "quickstart"],
-        cwd=tmp_path,
-        env={"PATH": path, "SAID": str(said), "RUN": str(run), "SLURM_JOB_ID": "7"},
-        capture_output=True,
-        check=False,
-    )
+    command = ["bash", str(copy), str(run), "-c", "quickstart"]
+    own = {"PATH": path, "SAID": str(said), "RUN": str(run), "SLURM_JOB_ID": "7"}
+    subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, check=False)
     options = "--trainer.num_nodes 2 --trainer.devices 4 --trainer.strategy ddp -c quickstart"
     first = f"--resume {run}" if begun else f"--output {run} {options}"
     expected = [f"srun python train.py fit {first}", *["scontrol requeue 7"] * requeued]

@@ -1,7 +1,5 @@
 """Standard output and error that are not what a command expects."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

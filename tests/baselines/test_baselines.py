@@ -1,25 +1,20 @@
 """The baselines: scikit-learn's on the same features, one target at a time, and bounded."""
 
-from __future__ import annotations
-
-import csv
 import dataclasses
-import gzip
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+from reference.molecules import sample_rows
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
 
 from graphormer_sepnorm.baselines import fit as baselines
 from graphormer_sepnorm.baselines.features import FeatureColumns, RawFeatures, compute_features
 from graphormer_sepnorm.baselines.fit import Baselines, Table, fit_baselines
-from graphormer_sepnorm.resources import sample_path
 
-with gzip.open(sample_path(), "rt") as file:
-    SMILES = [row["smiles"] for row, _ in zip(csv.DictReader(file), range(100), strict=False)]
+SMILES = [smiles for smiles, _ in sample_rows(100)]
 SPLIT = np.repeat([0, 1, 2], [70, 15, 15])
 FOLDS = np.arange(85) % 3
 
@@ -62,18 +57,10 @@ def mean_of_three(
     x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None
 ) -> Callable[[np.ndarray], np.ndarray]:
     """The mean prediction of three boostings of scikit-learn."""
-    models = [
-        GradientBoostingRegressor(
-            n_estimators=12,
-            learning_rate=0.05,
-            max_depth=5,
-            subsample=0.5,
-            max_features=max(16, round(0.01 * x.shape[1])),
-            min_samples_leaf=3,
-            random_state=state,
-        ).fit(x, y, weight)
-        for state in range(3)
-    ]
+    options = {"n_estimators": 12, "learning_rate": 0.05, "max_depth": 5, "subsample": 0.5}
+    options |= {"max_features": max(16, round(0.01 * x.shape[1])), "min_samples_leaf": 3}
+    three = [GradientBoostingRegressor(**options, random_state=state) for state in range(3)]
+    models = [model.fit(x, y, weight) for model in three]
     return lambda test: np.mean([model.predict(test) for model in models], axis=0)
 
 
@@ -166,9 +153,7 @@ def test_with_folds_molecules_are_predicted_by_models_that_have_not_seen_them() 
 
 # One fold would give nothing to fit intervals on and to evaluate them by.
 @pytest.mark.parametrize(("enough", "folds"), [(40, 3), (1, 2), (2000, 5)])
-def test_folds_are_held_out_until_enough_is_known(
-    enough: int, folds: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folds_are_held_out_until_enough_is_known(enough: int, folds: int, monkeypatch) -> None:
     fits, real = [], baselines._made
     monkeypatch.setattr(baselines, "_made", lambda *of: fits.append(of[3]) or real(*of))
     monkeypatch.setattr(baselines, "ENOUGH_HELD_OUT", enough)
@@ -194,9 +179,7 @@ def bounded(monkeypatch: pytest.MonkeyPatch, **limits: int) -> Baselines:
         ({"MOST_LABELS": 1}, 1),  # one always is
     ],
 )
-def test_work_is_bounded(
-    limits: dict[str, int], left: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_is_bounded(limits: dict[str, int], left: int, monkeypatch) -> None:
     found = bounded(monkeypatch, **limits)
     assert found.targets == left
     for name in ("mean", "boosting"):

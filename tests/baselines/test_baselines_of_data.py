@@ -1,7 +1,5 @@
 """The metrics of baselines on a data set's splits, their words, and their progress."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """A network blended with trees: what it predicts, how it is weighed, what a checkpoint keeps."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -23,12 +21,7 @@ SMILES = ["CCO", "CCN", "c1ccccc1O", "CC(C)CO", "CNC", "OCCO"]
 TWO = {"targets": ("a", "b")}
 
 
-def blended(
-    weight: float,
-    kind: Any = "regression",
-    without: int | None = None,
-    stacking: Stacking | None = None,
-) -> dict[str, Any]:
+def blended(weight: float, kind: Any = "regression", without=None, stacking=None) -> dict[str, Any]:
     """A checkpoint of two targets."""
     trees, _ = boosted_trees(kind, targets=2, without=without)
     blend = Blend.of_trees(trees, weight, stacking=stacking)
@@ -147,9 +140,7 @@ def test_each_target_counts_alike_and_the_one_with_fewest_labels_says_how_much()
 
 @pytest.mark.parametrize("side", [0, 1])
 @pytest.mark.parametrize("limit", [0.5, 9.0])  # beyond the latter there is nothing
-def test_the_weight_has_the_smallest_loss_and_beyond_a_bound_nothing_costs(
-    side: int, limit: float
-) -> None:
+def test_the_weight_has_the_smallest_loss_and_beyond_a_bound_nothing_costs(side, limit):
     labels, network, trees = labeled()
     hidden = labels < -limit if side else labels > limit
     some = np.where(hidden, np.nan, labels)

@@ -1,9 +1,5 @@
 """The kernel and its held-out predictions are those of a literal computation."""
 
-from __future__ import annotations
-
-import csv
-import gzip
 from collections import Counter
 
 import numpy as np
@@ -11,6 +7,7 @@ import pytest
 import torch
 from rdkit import Chem
 from rdkit.Chem import rdFingerprintGenerator as generators
+from reference.molecules import sample_rows
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import roc_auc_score
 
@@ -18,7 +15,6 @@ from graphormer_sepnorm.baselines import fit_kernel as fitting
 from graphormer_sepnorm.baselines.fit_kernel import fit_kernel, fit_ridge
 from graphormer_sepnorm.baselines.kernel import Counts, Kernel
 from graphormer_sepnorm.chem.fingerprints import substructures
-from graphormer_sepnorm.resources import sample_path
 
 FEATURES = generators.GetMorganFeatureAtomInvGen()
 KINDS = (
@@ -30,17 +26,14 @@ KINDS = (
 
 @pytest.fixture(scope="module")
 def molecules():
-    with gzip.open(sample_path(), "rt") as file:
-        texts = [row["smiles"] for row in csv.DictReader(file)]
-    return [*map(Chem.MolFromSmiles, texts[::40][:60]), None]
+    return [*(Chem.MolFromSmiles(smiles) for smiles, _ in sample_rows()[::40][:60]), None]
 
 
 def min_max(one: Chem.Mol, other: Chem.Mol) -> float:
     shares = []
     for kind in KINDS:
-        a, b = (
-            Counter(kind.GetSparseCountFingerprint(of).GetNonzeroElements()) for of in (one, other)
-        )
+        found = [kind.GetSparseCountFingerprint(of) for of in (one, other)]
+        a, b = (Counter(counts.GetNonzeroElements()) for counts in found)
         shares.append((a & b).total() / (a | b).total() if a | b else 1.0)
     return float(np.mean(shares))
 
@@ -56,7 +49,7 @@ def test_similarities_are_of_counts(molecules):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("by_folds", [False, True])
-def test_held_out_predictions_are_those_of_a_fit_without_the_fold(
+def test_held_out_predictions_are_those_without_the_fold(
     molecules, weighted, by_folds, monkeypatch
 ):
     monkeypatch.setattr(fitting, "NOISES", (0.1,))

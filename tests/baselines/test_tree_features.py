@@ -1,7 +1,5 @@
 """What trees see: counts that training knows, RDKit's descriptors without gaps."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

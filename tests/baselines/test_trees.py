@@ -1,7 +1,5 @@
 """Trees as plain arrays: scikit-learn's values, and nothing that does not end at a leaf."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

@@ -87,13 +87,8 @@ def test_one_row_from_end_to_end(tmp_path, monkeypatch):
     monkeypatch.delenv("GRAPHORMER_DATA", raising=False)
     output = tmp_path / "result.json"
     options = ["--rounds", "1", "--few", "4", "--output", str(output), "--checkout", "."]
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.bench", "preprocess", *options, "--against"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [sys.executable, "-m", "benchmarks.bench", "preprocess", *options, "--against"]
+    said = subprocess.check_output(command, cwd=REPOSITORY, text=True)
     result = json.loads(output.read_text())
     sides = result["rows"][0]["sides"]
     assert [side["label"] for side in sides] == ["ours", "before"]
@@ -101,5 +96,5 @@ def test_one_row_from_end_to_end(tmp_path, monkeypatch):
         assert side["facts"] == {"molecules": 4}
         assert len(side["seconds"]) == 1
         assert side["peak"] > side["memory_before"] > 0
-    assert "SMILES to padded batches" in done.stdout
+    assert "SMILES to padded batches" in said
     assert "sample" in result["molecules"]

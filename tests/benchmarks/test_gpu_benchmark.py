@@ -1,7 +1,5 @@
 """The benchmark of the GPU, tried on a CPU: every part runs and leaves what it measured."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -18,9 +16,7 @@ QUICK = ("--device", "cpu", "--quick", "--seconds", "0.01")
 
 
 @pytest.mark.slow
-def test_parts_are_measured_written_and_not_measured_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_parts_are_measured_written_and_not_measured_again(tmp_path: Path, capsys) -> None:
     silence_known_noise()
     output = tmp_path / "gpu.json"
     words = [*QUICK, "--output", str(output), "--root", str(tmp_path), "--epochs", "1"]
@@ -58,9 +54,7 @@ def test_a_part_that_fails_does_not_keep_the_others_from_being_measured(
 
 
 @pytest.mark.parametrize("words", [["--config", "zink"], [], ["--check"]])
-def test_what_cannot_be_measured_is_one_line(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_what_cannot_be_measured_is_one_line(words: list[str], monkeypatch, capsys) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert main(words) == 2
     assert capsys.readouterr().out.count("\n") == 1

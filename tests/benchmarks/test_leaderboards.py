@@ -1,7 +1,5 @@
 """Leaderboards: by the published split and metric, and by nothing else."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -72,9 +70,7 @@ def test_a_rank_counts_better_rows(data: Path) -> None:
     assert "rank" not in row
 
 
-def test_finished_runs_are_gone_on_from(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_runs_are_gone_on_from(data: Path, tmp_path: Path, monkeypatch) -> None:
     made: list[int] = []
     values = {"value": 0.5, "molecules": 9.0, "seconds": 1.0}
 
@@ -98,9 +94,7 @@ def test_finished_runs_are_gone_on_from(
 
 
 @pytest.mark.slow
-def test_a_board_is_run_once_and_what_opens_tests_is_recorded(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_board_is_run_once_and_what_opens_tests_is_recorded(data: Path, tmp_path, capsys) -> None:
     words = ["moleculeace", str(data), "-o", str(tmp_path / "out"), "--members", "kernel"]
     main([*words, "--baselines", "false"])
     out = capsys.readouterr().out

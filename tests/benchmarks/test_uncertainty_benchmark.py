@@ -1,7 +1,5 @@
 """The tables of what predictions say of their errors, against sums by hand."""
 
-from __future__ import annotations
-
 import json
 from math import log
 from pathlib import Path

@@ -1,10 +1,7 @@
 """Molecules to look at: those of the sample, and rows of ZINC with its stored graphs."""
 
-from __future__ import annotations
-
 import csv
 import gzip
-import os
 from pathlib import Path
 
 import pytest
@@ -24,9 +21,6 @@ def sample() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def zinc() -> list[dict[str, str]]:
+def zinc(data_source: Path) -> list[dict[str, str]]:
     """ZINC's test split: SMILES, value, and the stored graph as a SMILES with all bonds written."""
-    folder = os.environ.get("GRAPHORMER_DATA")
-    if not folder:
-        pytest.skip("needs the real data: set the environment variable GRAPHORMER_DATA")
-    return _rows(Path(folder) / "zinc" / "test.csv.gz")
+    return _rows(data_source / "zinc" / "test.csv.gz")

@@ -1,7 +1,5 @@
 """Pictures of contributions: the right color on the right atom."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 

@@ -1,7 +1,5 @@
 """Codes by records of RDKit's binary form equal those that its objects give one by one."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 

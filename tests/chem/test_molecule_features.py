@@ -1,7 +1,5 @@
 """The codes of molecule-1 equal those of ogb 1.3.6, computed with ogb's own tables."""
 
-from __future__ import annotations
-
 import pytest
 from rdkit import Chem
 from reference.molecules import spellings

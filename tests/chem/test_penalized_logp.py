@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from penalized_logp import longest_basis_cycle, penalized_logp
 from rdkit import Chem

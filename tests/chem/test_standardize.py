@@ -1,7 +1,5 @@
 """Salts, charges and tautomers in one form: known molecules, and what cannot be changed."""
 
-from __future__ import annotations
-
 import pytest
 from rdkit import Chem
 

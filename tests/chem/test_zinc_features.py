@@ -1,8 +1,5 @@
 """zinc-1 against the graphs that ZINC stores, which another RDKit made."""
 
-from __future__ import annotations
-
-import os
 from collections import Counter
 from pathlib import Path
 
@@ -142,9 +139,9 @@ def stored_graph(smiles: str) -> MolecularGraph:
     )
 
 
-def test_the_stored_graphs_of_the_data_set(zinc):
+def test_the_stored_graphs_of_the_data_set(zinc, data_source):
     """All atoms, and the whole graph of the share that was measured (99.6 %)."""
-    index = Path(os.environ["GRAPHORMER_DATA"], "zinc", "test.index").read_text().split(",")
+    index = (data_source / "zinc" / "test.index").read_text().split(",")
     equal = 0
     for row in (zinc[int(number)] for number in index[::4]):
         made, stored = graph(row["smiles"]), stored_graph(row["graph"])

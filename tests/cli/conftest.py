@@ -1,7 +1,5 @@
 """One small run of the command that the tests of its verbs share."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gzip
@@ -72,9 +70,7 @@ def _runs_take_a_moment(small_sample: Callable[[pytest.MonkeyPatch], None]) -> I
 
 
 @pytest.fixture(scope="session")
-def run(
-    tmp_path_factory: pytest.TempPathFactory, small_sample: Callable[[pytest.MonkeyPatch], None]
-) -> Run:
+def run(tmp_path_factory, small_sample: Callable[[pytest.MonkeyPatch], None]) -> Run:
     """A fit of four steps on the bundled sample; its learning curve is drawn."""
     base = tmp_path_factory.mktemp("cli")
     out, err = io.StringIO(), io.StringIO()

@@ -1,7 +1,5 @@
 """Tables for predict.py in tests, and what is said about them."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

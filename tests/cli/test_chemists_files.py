@@ -1,12 +1,10 @@
 """Files as chemists have them, on the command lines: Excel, InChI, several columns of SMILES."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 
-import openpyxl
 import pytest
+from reference.workbooks import workbook
 from tiny_run import sample_rows, write_csv
 
 from graphormer_sepnorm.cli.predict import main
@@ -18,17 +16,6 @@ ETHANOL = "InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3"
 
 def molecules(count: int = 40) -> list[str]:
     return [smiles for smiles, _ in sample_rows(count)]
-
-
-def workbook(path: Path, **sheets: list[list[object]]) -> Path:
-    book = openpyxl.Workbook()
-    book.remove(book.worksheets[0])
-    for title, rows in sheets.items():
-        sheet = book.create_sheet(title)
-        for row in rows:
-            sheet.append(row)
-    book.save(path)
-    return path
 
 
 def predicted(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, list[dict], str]:
@@ -46,9 +33,7 @@ def report_of(table: Path, **options: object) -> DataReport:
     return report
 
 
-def test_a_cover_page_is_passed_over_and_the_row_of_the_header_can_be_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cover_page_is_passed_over_and_the_row_of_the_header_can_be_named(tmp_path, capsys):
     data = [["Assay"], [], ["id", "smiles", "y"], *([n, s, n] for n, s in enumerate(molecules()))]
     path = workbook(tmp_path / "t.xlsx", About=[["read me"]], Data=data[2:])
     status, rows, _ = predicted(capsys, "-i", path)
@@ -80,9 +65,7 @@ def test_inchi_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert smiles == {Chem.CanonSmiles(Chem.MolToSmiles(Chem.MolFromInchi(s))) for s, _ in written}
 
 
-def test_an_extension_that_cannot_be_read_is_left_out_with_a_warning(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_extension_that_cannot_be_read_is_left_out_with_a_warning(capsys) -> None:
     status, rows, _ = predicted(capsys, "CCO", "CCO |bad|", "CCO |m:1:9|", "C(( |bad|")
     assert status == 0
     assert len({row["pred_logSolubility"] for row in rows[:3]}) == 1
@@ -91,9 +74,7 @@ def test_an_extension_that_cannot_be_read_is_left_out_with_a_warning(
     assert "'C((' is not a valid molecule" in rows[3]["error"]
 
 
-def test_predictions_have_the_decimal_comma_of_the_table(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predictions_have_the_decimal_comma_of_the_table(tmp_path: Path, capsys) -> None:
     path = tmp_path / "t.csv"
     path.write_text("smiles;y\nCCO;-0,5\nCC;1\n")
     assert main(["esol", "-i", str(path), "--jobs", "1", "--quiet"]) == 0

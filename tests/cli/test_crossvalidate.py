@@ -1,7 +1,5 @@
 """The command train.py crossvalidate: its folds, what it leaves, and what it refuses."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -165,9 +163,7 @@ def test_repeats_and_arms_are_planned(table: Path, tmp_path: Path, planned: list
     assert last.directory == tmp_path / "sepnorm" / "repeat1" / "fold1"
 
 
-def test_arms_have_the_same_folds(
-    table: Path, trained: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_arms_have_the_same_folds(table: Path, trained: list[str], tmp_path: Path, capsys) -> None:
     trained.clear()
     words = ["--folds", "2", "--arms", "sharenorm,bn+bn"]
     assert crossvalidate(tmp_path / "out", *options(table), *words) == 0
@@ -181,9 +177,7 @@ def test_arms_have_the_same_folds(
     assert [summary(run)["norm"] for run in runs] == ["shared-ln", "bn+bn"]
 
 
-def test_a_directory_goes_on_as_it_was_begun(
-    table: Path, tmp_path: Path, planned: list[RunSpec], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_directory_goes_on_as_it_was_begun(table, tmp_path, planned, capsys):
     out, same = tmp_path / "out", [*options(table), "--data.split=random"]
     assert crossvalidate(out, *same, "--folds=3") == 130
     before = (out / "crossvalidation.yaml").read_text()
@@ -217,14 +211,7 @@ def test_a_directory_goes_on_as_it_was_begun(
     ],
 )
 @pytest.mark.usefixtures("nothing_starts")
-def test_mistakes(
-    words: list[str],
-    named: str,
-    table: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_mistakes(words: list[str], named: str, table: Path, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "arms.yaml").write_text("a: {data.split_seed: 1}\nb: {model.norm: sepnorm}\n")
     given = [one for word in words for one in (options(table) if word == "TABLE" else [word])]

@@ -1,7 +1,5 @@
 """predict.py embed: the embeddings of a table's molecules, row by row, in every format."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas
 import torch

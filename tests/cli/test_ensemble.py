@@ -1,7 +1,5 @@
 """``fit --ensemble``: members that single trainings would be, one model, one result."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -111,12 +109,7 @@ def test_members_by_folds_say_what_they_have_not_seen(by_folds: Fitted, capsys) 
     assert "Each network of the ensemble was trained on most of these" in capsys.readouterr().out
 
 
-def test_folds_are_for_tables(capsys) -> None:
-    said = refused(capsys, train, "fit", "-c", "quickstart", "--ensemble=2", "--ensemble_by=folds")
-    assert "sample has its own validation split: give --ensemble_by seeds" in said
-
-
-def test_a_metric_has_to_be_defined_on_the_fold_of_each_member(tmp_path: Path, capsys) -> None:
+def test_folds_are_for_tables_and_the_metric_is_defined_on_each(tmp_path: Path, capsys) -> None:
     rows = [["C" * (k + 1), int(k % 10 == 0)] for k in range(40)]
     table = write_csv(tmp_path / "few.csv", [["smiles", "active"], *rows])
     words = ["-c", "table_classification", "--data.split=random", "--metric=auroc", *TINY]
@@ -124,15 +117,13 @@ def test_a_metric_has_to_be_defined_on_the_fold_of_each_member(tmp_path: Path, c
     said = refused(capsys, train, "fit", *words, "-o", tmp_path / "run")
     assert re.search(r"member \d.*--metric auroc.*--ensemble_by seeds", said)
     assert not (tmp_path / "run").exists()
+    said = refused(capsys, train, "fit", "-c", "quickstart", "--ensemble=2", "--ensemble_by=folds")
+    assert "sample has its own validation split: give --ensemble_by seeds" in said
 
 
 def test_member_is_what_a_single_fit_trains(seeds: Fitted, table: Path, tmp_path: Path) -> None:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        assert fit(tmp_path, table, *QUIET, "--seed_everything=4") == 0
-    finally:
-        torch.set_num_threads(threads)
+    torch.set_num_threads(1)  # as members have
+    assert fit(tmp_path, table, *QUIET, "--seed_everything=4") == 0
     one, other = (read_checkpoint(run) for run in (tmp_path / "run", member_of(seeds, 4)))
     for name, value in one["state_dict"].items():
         assert torch.equal(value, other["state_dict"][name]), name
@@ -213,9 +204,7 @@ def test_member_that_fails_is_one_line(table: Path, tmp_path: Path, capsys, memb
     assert log.is_file()
 
 
-def test_finished_members_are_kept_however_the_rest_ends(
-    seeds: Fitted, table: Path, tmp_path: Path, monkeypatch
-) -> None:
+def test_finished_members_are_kept_however_the_rest_ends(seeds, table, tmp_path, monkeypatch):
     """As where the terminal has gone that it is said to, or there is no room for what is said."""
 
     def run(self: scheduler.Scheduler) -> bool:
@@ -241,9 +230,7 @@ def test_interruption_says_how_to_go_on(copied: Path, capsys, members_are) -> No
     assert summary(copied / "members" / "seed3")
 
 
-def test_members_are_not_joined_over_other_molecules(
-    copied: Path, table: Path, tmp_path: Path, monkeypatch, capsys
-) -> None:
+def test_members_are_not_joined_over_other_molecules(copied, table, tmp_path, monkeypatch, capsys):
     """What would be out of fold of the new ones may have been trained on."""
     (copied / "summary.json").unlink()  # as an interruption after the members leaves it
     kept = table.read_bytes()

@@ -1,9 +1,6 @@
 """predict.py explain: a page for molecules of the command line or a table."""
 
-from __future__ import annotations
-
 import re
-from html.parser import HTMLParser
 
 import pandas
 import pytest
@@ -11,6 +8,7 @@ import torch
 from predict_tables import SMILES, table, write_csv
 from rdkit import Chem
 from reference.checkpoints import make_checkpoint
+from reference.pages import Page
 from reference.trees import boosted_trees
 from tiny_run import refused
 
@@ -28,32 +26,6 @@ GOOD = [n for n, text in enumerate(SMILES) if text not in ("xx", "", "[Si]", "C1
 
 def explain(model, output, *arguments):
     return main(["explain", str(model), *map(str, arguments), "-o", str(output), "--device", "cpu"])
-
-
-class Page(HTMLParser):
-    """Elements of a page that were not closed, all attributes, rows and their words."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.attributes, self.rows = [], [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.attributes += attrs
-        if tag != "meta":
-            self.open.append(tag)
-        if tag == "tr":
-            self.rows.append("")
-
-    def handle_startendtag(self, tag, attrs):
-        self.attributes += attrs
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.rows:
-            self.rows[-1] += f"{data} "
 
 
 def rows_of(path):

@@ -1,12 +1,11 @@
 """``fit --members`` and ``--baselines true``: what a run says, keeps and predicts."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -114,12 +113,9 @@ def test_evaluating_the_checkpoint_gives_the_same(blended: Fitted, capsys) -> No
         ("validate", "validation", metric.replace("test_", "best_validation_")),
     ):
         assert train([verb, *arguments]) == 0
-        out = capsys.readouterr().out
-        found = re.search(
-            rf"^{split}_{metric.removeprefix('test_')} +(\S+)  \(network alone (\S+)\)$",
-            out,
-            re.MULTILINE,
-        )
+        out, shown = capsys.readouterr().out, metric.removeprefix("test_")
+        line = rf"^{split}_{shown} +(\S+)  \(network alone (\S+)\)$"
+        found = re.search(line, out, re.MULTILINE)
         assert found is not None
         assert float(found[1]) == pytest.approx(result[name], rel=5e-4)
         assert float(found[2]) == pytest.approx(result["network"][name], rel=5e-4)
@@ -146,12 +142,9 @@ def test_no_test_label_is_looked_at(blended: Fitted, tmp_path: Path, monkeypatch
 def test_baselines_are_all_of_them_and_kept_with_every_metric(tmp_path: Path, capsys) -> None:
     assert fit_here(tmp_path, "--baselines=true") == 0
     out, result = capsys.readouterr().out, summary(tmp_path / "run")
-    assert [one["name"].split(" on ")[0] for one in result["baselines"]] == [
-        "mean of the training labels",
-        "random forest",
-        "gradient boosting",
-        "kernel ridge regression",
-    ]
+    mean, *names = [one["name"].split(" on ")[0] for one in result["baselines"]]
+    assert mean == "mean of the training labels"
+    assert names == ["random forest", "gradient boosting", "kernel ridge regression"]
     for one in result["baselines"]:
         assert list(one["test"]) == list(one["validation"])
         assert {"mae", "rmse", "r2", "spearman", "mae_a", "spearman_b"} <= {*one["test"]}
@@ -177,9 +170,7 @@ def words_of(metric: Any, differences: dict[str, MeanDifference]) -> str:
         ("mae", {}, 0.001, ""),
     ],
 )
-def test_the_best_baseline_is_named_and_whether_it_is_better(
-    metric: str, means: dict[str, float], p: float, words: str
-) -> None:
+def test_the_best_baseline_is_named_and_whether_it_is_better(metric, means, p, words):
     found = {
         name: MeanDifference(mean=mean, low=mean - 0.05, high=mean + 0.05, p_value=p)
         for name, mean in means.items()
@@ -222,9 +213,7 @@ def test_a_model_that_is_better_is_found() -> None:
 
 
 def test_what_fails_costs_nothing_else(tmp_path: Path, capsys, caplog, monkeypatch) -> None:
-    def fail(*arguments: object) -> None:
-        raise DataError("'X' has no fingerprint")
-
+    fail = Mock(side_effect=DataError("'X' has no fingerprint"))
     monkeypatch.setattr("graphormer_sepnorm.baselines.fit.fit_baselines", fail)
     assert fit_here(tmp_path, BLENDED) == 0
     captured = capsys.readouterr()
@@ -234,46 +223,33 @@ def test_what_fails_costs_nothing_else(tmp_path: Path, capsys, caplog, monkeypat
     assert "no blend: 'X' has no fingerprint" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("during", "what"),
-    [
-        ("pipeline.blend._blend", "the baselines"),
-        ("pipeline.calibrate.Predictor.sample", "the calibration"),
-    ],
-)
-def test_a_run_is_not_finished_before_all_is_made(
-    during: str, what: str, blended: Fitted, tmp_path: Path, capsys, monkeypatch
-) -> None:
+MADE = {"baselines": "pipeline.blend._blend", "calibration": "pipeline.calibrate.Predictor.sample"}
+
+
+@pytest.mark.parametrize("what", MADE)
+def test_a_run_is_not_finished_before_all_is_made(what, blended, tmp_path, capsys, monkeypatch):
     """What a run was interrupted in is made by resuming it, and is what it would have been."""
-
-    def interrupt(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
     weigh_by(0.3, monkeypatch)
     run = RunDirectory(shutil.copytree(blended.run, tmp_path / "run"))
     complete = run.summary()
     with monkeypatch.context() as patched:
-        patched.setattr(f"graphormer_sepnorm.{during}", interrupt)
+        patched.setattr(f"graphormer_sepnorm.{MADE[what]}", Mock(side_effect=KeyboardInterrupt))
         assert train(["fit", "--resume", str(run.path)]) == 130
     captured = capsys.readouterr()
     assert "Graphormer, bn+ln" in captured.out
     assert captured.err.splitlines()[-1] == (
-        f"train.py: {what} interrupted; trained, but not all that follows is done: {run.path}; "
+        f"train.py: the {what} interrupted; trained, but not all that follows is done: {run.path}; "
         f"continue with: python train.py fit --resume {run.path}"
     )
     assert not run.finished
     assert "low_a" not in run.test_predictions()[0]  # nothing of half a calibration
     assert train(["fit", "--resume", str(run.path)]) == 0
-    ours = {"checkpoint", "seconds", "training_seconds", "graphs_per_second"}
-    assert {k: v for k, v in (run.summary() or {}).items() if k not in ours} == {
-        k: v for k, v in (complete or {}).items() if k not in ours
-    }
+    ours = dict.fromkeys(("checkpoint", "seconds", "training_seconds", "graphs_per_second"))
+    assert run.summary() | ours == complete | ours
     assert BLEND in read_checkpoint(run.path)
 
 
-def test_graphs_without_smiles_cannot_be_blended(
-    tmp_path, capsys, monkeypatch, blended: Fitted
-) -> None:
+def test_graphs_without_smiles_cannot_be_blended(tmp_path, capsys, monkeypatch, blended):
     """Nor can a checkpoint with a blend be evaluated on them, but for its network."""
 
     def load_graphs(*arguments: Any) -> Any:
@@ -281,10 +257,8 @@ def test_graphs_without_smiles_cannot_be_blended(
 
     monkeypatch.setattr("graphormer_sepnorm.datasets.user_table.load.load_table", load_graphs)
     assert fit_here(tmp_path, BLENDED) == 2
-    assert (
-        "--members: a is made of graphs, and trees and kernel take SMILES"
-        in capsys.readouterr().err
-    )
+    said = "--members: a is made of graphs, and trees and kernel take SMILES"
+    assert said in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
     assert train(["test", str(blended.run)]) == 0
     out = capsys.readouterr().out

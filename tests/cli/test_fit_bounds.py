@@ -1,7 +1,5 @@
 """A model that learns from bounds, and is judged by labels alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

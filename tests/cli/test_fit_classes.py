@@ -1,7 +1,5 @@
 """A model of several classes, from its table to what is predicted."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -56,9 +54,7 @@ def test_what_is_tested_is_what_is_predicted(run: Path) -> None:
     assert result["test_auroc"] == pytest.approx(macro, rel=1e-6)
 
 
-def test_a_table_is_predicted_and_evaluated(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_is_predicted_and_evaluated(run: Path, tmp_path: Path, capsys) -> None:
     rows = [*ROWS[:31], ("CCO", ""), ("CCO", "metal"), ("C1CC", "polar")]
     source, output = write_csv(tmp_path / "a.csv", rows), tmp_path / "b.csv"
     arguments = [str(run), "-i", str(source), "-o", str(output), "--evaluate", "kind", "--quiet"]
@@ -78,9 +74,7 @@ def test_a_table_is_predicted_and_evaluated(
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_train_py_test_says_the_same(
-    apart: bool, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_train_py_test_says_the_same(apart: bool, run: Path, tmp_path: Path, capsys) -> None:
     """Also of members that are so far apart that the mean of their logits is not that of both."""
     rows, result, checkpoint = read_csv(run / "test_predictions.csv"), summary(run), run
     if apart:

@@ -1,7 +1,5 @@
 """Labels that are learned as logarithms: what is chosen, and that all results are in units."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -99,9 +97,7 @@ def test_predicting_gives_the_same(run: Fitted) -> None:
     np.testing.assert_allclose(nearest, known, rtol=1e-3)
 
 
-def test_the_checkpoint_is_tested_in_units(
-    run: Fitted, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_checkpoint_is_tested_in_units(run: Fitted, capsys, tmp_path: Path) -> None:
     root = f"--data.root={run.folder / 'root'}"
     assert train(["test", str(run.run), root, "--trainer.accelerator=cpu"]) == 0
     tested = dict(line.split()[:2] for line in capsys.readouterr().out.splitlines() if " " in line)
@@ -130,26 +126,14 @@ def test_an_explanation_is_of_the_logarithm(run: Fitted) -> None:
     assert one.prediction == pytest.approx(float(model.predict("CCCO").values[0, 0]))
 
 
-def choice(folder: Path, column: str, **options: object) -> list[str]:
-    data = MoleculeDataModule(
-        table=str(skewed(folder)),
-        target_columns=column,
-        root=str(folder),
-        label_transform="auto",
-        split="random",
-        **options,
-    )
-    return choose_logarithms(data)[0]
+@pytest.mark.parametrize(("column", "chosen"), [("half_life", ["half_life"]), ("size", [])])
+def test_what_is_not_skewed_stays(column: str, chosen: list[str], tmp_path: Path) -> None:
+    options = {"target_columns": column, "label_transform": "auto", "split": "random"}
+    data = MoleculeDataModule(table=str(skewed(tmp_path)), root=str(tmp_path), **options)
+    assert choose_logarithms(data)[0] == chosen
 
 
-def test_what_is_not_skewed_stays(tmp_path: Path) -> None:
-    assert choice(tmp_path, "half_life") == ["half_life"]
-    assert choice(tmp_path, "size") == []
-
-
-def test_zeros_get_a_shift_and_negatives_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_zeros_get_a_shift_and_negatives_are_refused(tmp_path: Path, capsys) -> None:
     rows = [(smiles, max(0, len(smiles) - 4)) for smiles in CHAINS]
     table = write_csv(tmp_path / "t.csv", [("smiles", "y"), *rows])
     options = {"table": str(table), "root": str(tmp_path), "split": "random"}

@@ -1,7 +1,5 @@
 """A model of standardized molecules takes them so at prediction too, in whatever form they come."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 
@@ -33,9 +31,8 @@ def test_salt_and_acid_are_one_molecule(tmp_path: Path, capsys: pytest.CaptureFi
     salts, acids = predictor.predict(SALTS), predictor.predict(ACIDS)
     np.testing.assert_array_equal(salts.values, acids.values)
     assert not any(salts.errors + salts.warnings)  # two pieces are no reason for one here
-    np.testing.assert_array_equal(
-        predictor.embed(SALTS[:3]).values, predictor.embed(ACIDS[:3]).values
-    )
+    embedded = [predictor.embed(smiles[:3]).values for smiles in (SALTS, ACIDS)]
+    np.testing.assert_array_equal(*embedded)
     capsys.readouterr()
     assert predict(["info", str(tmp_path / "run")]) == 0
     assert "standardized  first of all, by fragment, neutralize" in capsys.readouterr().out

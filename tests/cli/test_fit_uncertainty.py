@@ -1,7 +1,5 @@
 """What ``fit`` keeps of a model's errors, and what `predict.py` says by it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -102,9 +100,7 @@ def test_what_is_kept_is_what_the_model_says(which: str, request: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("config", ["zinc_subset", "molhiv"])
-def test_a_published_data_set_is_known_by_its_smiles_too(
-    config: str, real_data_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_published_data_set_is_known_by_its_smiles_too(config, real_data_root, tmp_path, capsys):
     """ZINC's are written from its graphs; of ogbg-molhiv's RDKit does not take all."""
     run = tmp_path / "run"
     options = [f"--data.root={real_data_root}", f"--output={run}", "--data.batch_size=64"]
@@ -124,18 +120,15 @@ def test_a_published_data_set_is_known_by_its_smiles_too(
     else:
         # Calibrated, and in the order of the network, which OGB's evaluator is asked of.
         assert train(["test", str(run), f"--data.root={real_data_root}"]) == 0
-        of_network = re.search(
-            r"test_auroc +([\d.]+) +\(network alone ([\d.]+)\)", capsys.readouterr().out
-        )
+        line = r"test_auroc +([\d.]+) +\(network alone ([\d.]+)\)"
+        of_network = re.search(line, capsys.readouterr().out)
         assert of_network is not None
         assert float(of_network[1]) == pytest.approx(float(of_network[2]), rel=5e-4)
         assert told["test_auroc"] == pytest.approx(float(of_network[1]), rel=5e-4)
         assert told["test_brier"] < 0.05
 
 
-def test_with_folds_it_is_measured_on_all_but_the_test_split(
-    blend: Fitted, folds: Fitted, seeds: Fitted
-) -> None:
+def test_with_folds_it_is_measured_on_all_but_the_test_split(blend, folds, seeds):
     assert kept(blend)["molecules_held_out"] == 40
     assert kept(folds)["molecules_held_out"] == 120
     parts = [read_checkpoint(run.run)[CONFIDENCE] for run in (blend, folds)]
@@ -152,9 +145,8 @@ def test_with_folds_it_is_measured_on_all_but_the_test_split(
 def test_rows_and_labels_of_neighbors_are_those_of_the_table(blend: Fitted) -> None:
     sketch = read_checkpoint(blend.run)[CONFIDENCE]["neighbors"]
     table = read_csv(blend.folder / "a.csv")
-    for row, smiles, label in zip(
-        sketch["numbers"].tolist(), sketch["smiles"], sketch["labels"][:, 0].tolist(), strict=True
-    ):
+    numbers, labels = sketch["numbers"].tolist(), sketch["labels"][:, 0].tolist()
+    for row, smiles, label in zip(numbers, sketch["smiles"], labels, strict=True):
         assert (smiles, "train") == (table[row - 1]["smiles"], table[row - 1]["set"])
         assert label == pytest.approx(float(table[row - 1]["a"]))
 
@@ -193,9 +185,7 @@ def test_a_table_has_the_same_columns_and_is_evaluated(blend: Fitted, tmp_path: 
 
 
 @pytest.mark.parametrize("keep", ["none", "fingerprints"])
-def test_what_leaves_the_house_is_what_was_asked_for(
-    keep: str, tmp_path: Path, capsys: Any
-) -> None:
+def test_what_leaves_the_house_is_what_was_asked_for(keep: str, tmp_path: Path, capsys) -> None:
     assert fit(tmp_path, table(tmp_path, ""), *SPLIT, f"--keep={keep}") == 0
     checkpoint = read_checkpoint(tmp_path / "run")
     if keep == "none":
@@ -208,9 +198,7 @@ def test_what_leaves_the_house_is_what_was_asked_for(
     assert checkpoint[KEY]["dataset"]
 
 
-def test_another_rdkit_is_said_where_it_moves_something(
-    blend: Fitted, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_another_rdkit_is_said_where_it_moves_something(blend, tmp_path, caplog):
     checkpoint = read_checkpoint(blend.run)
     facts, file = checkpoint[KEY], tmp_path / "a.ckpt"
     assert len(facts["sample"]) == min(32, facts["training_graphs"])
@@ -227,9 +215,7 @@ def test_another_rdkit_is_said_where_it_moves_something(
 
 
 @pytest.mark.parametrize("configuration", ["table_regression", "table_classification"])
-def test_two_molecules_to_measure_by_say_little_and_spoil_nothing(
-    configuration: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_molecules_to_measure_by_say_little_and_spoil_nothing(configuration, tmp_path, capsys):
     parts = ["train"] * 8 + ["validation"] * 2 + ["test"] * 3
     source = table(tmp_path, configuration, parts)
     assert fit(tmp_path, source, *SPLIT, config=configuration) == 0

@@ -1,7 +1,5 @@
 """``--members kernel,trees``: a model that is made in seconds, without a network."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -82,9 +80,7 @@ def test_an_interrupted_run_is_continued(tmp_path: Path, capsys, monkeypatch) ->
     assert train(["fit", "--resume", str(tmp_path / "run")]) == 0
 
 
-def test_what_needs_a_network_is_refused(
-    run: Fitted, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_what_needs_a_network_is_refused(run: Fitted, capsys, tmp_path: Path) -> None:
     model = Predictor.load(run.run, "cpu")
     for ask in (lambda: model.embed("CCO"), lambda: model.explain("CCO", "a")):
         with pytest.raises(ConfigError, match="has no network"):
@@ -113,11 +109,8 @@ def test_one_member_is_a_model_too(tmp_path: Path) -> None:
     assert np.abs(values["trees"] - values["kernel"]).max() > 1e-3
 
 
-def test_labels_that_are_too_few_are_an_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    few = write_csv(
-        tmp_path / "few.csv", [("smiles", "a"), *((one, len(one)) for one in CHAINS[:9])]
-    )
+def test_labels_that_are_too_few_are_an_error(tmp_path: Path, capsys) -> None:
+    rows = [(one, len(one)) for one in CHAINS[:9]]
+    few = write_csv(tmp_path / "few.csv", [("smiles", "a"), *rows])
     assert fit(tmp_path, few, WITHOUT, "--data.split=random") == 2
     assert "too few for trees or a kernel" in capsys.readouterr().err

@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM end a command with one line."""
 
-from __future__ import annotations
-
 import signal
 from contextlib import suppress
 
@@ -37,22 +35,17 @@ def test_an_import_may_swallow_the_interrupt(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("ignored", [False, True])
-def test_signals_mean_afterwards_what_they_meant_and_what_is_ignored_stays_so(
-    ignored: bool,
-) -> None:
-    first = signal.getsignal(signal.SIGINT)
+def test_signals_mean_afterwards_what_they_meant_and_what_is_ignored_stays_so(ignored):
     seen = []
 
     def command(arguments: list[str]) -> None:
         seen.extend(handlers())
         raise RuntimeError("a defect")
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else first)
+    if ignored:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     before = handlers()
-    try:
-        with pytest.raises(RuntimeError, match="a defect"):
-            run("train.py", command, [])
-        assert handlers() == before
-    finally:
-        signal.signal(signal.SIGINT, first)
+    with pytest.raises(RuntimeError, match="a defect"):
+        run("train.py", command, [])
+    assert handlers() == before
     assert [one in before for one in seen] == [ignored, False, False]

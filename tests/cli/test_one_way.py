@@ -1,7 +1,5 @@
 """An estimator of scikit-learn and the command train the same model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

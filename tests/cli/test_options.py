@@ -1,7 +1,5 @@
 """The options of train.py are a promise: changing the list is a conscious act."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path
@@ -28,6 +26,7 @@ def config_of(*words: str) -> FitConfig:
 
 
 def test_list_of_options_is_frozen() -> None:
+    assert tuple(NORM_KINDS) == model_config.KINDS
     listed = (Path(__file__).parent / "options.txt").read_text().split()
     assert [*options_of("fit")] == listed
     assert all(option.text for option in options_of("fit").values())
@@ -66,10 +65,6 @@ def test_every_shipped_configuration_is_what_its_file_says(name: str, tmp_path: 
     assert config_of("-c", str(tmp_path / "a.yaml")) == config
 
 
-def test_the_kinds_of_norm_are_those_that_can_be_named() -> None:
-    assert tuple(NORM_KINDS) == model_config.KINDS
-
-
 @pytest.mark.parametrize("name", arms_names())
 def test_bundled_arms_have_options_that_fit_knows(name: str) -> None:
     best = config_of("-c", "zinc_subset_best")
@@ -102,9 +97,7 @@ def test_the_best_recipe_stays_below_half_a_million_parameters() -> None:
     assert config.local_mpnn == "gine+rings"
 
 
-def test_words_win_over_files_wherever_they_stand_and_later_files_over_earlier(
-    tmp_path: Path,
-) -> None:
+def test_words_win_over_files_wherever_they_stand_and_later_files_over_earlier(tmp_path) -> None:
     (tmp_path / "a.yaml").write_text("model:\n  layers: 5\n  heads: 4\n")
     (tmp_path / "b.yaml").write_text("model:\n  heads: 2\n")
     files = ["-c", str(tmp_path / "a.yaml"), f"--config={tmp_path / 'b.yaml'}"]
@@ -154,12 +147,8 @@ def test_lists_numbers_and_no_value_can_be_typed() -> None:
         *(("--output", ""), ("--data.test_table", ""), ("--data.validation_table", "")),
         *(("--seed_everything", "-1"), ("--seed_everything", str(2**32))),
         *(("--ensemble", "0"), ("--ensemble", "65"), ("--early_stopping", "-2")),
-        *(
-            ("--ema_decay", "1.5"),
-            ("--metric", "mea"),
-            ("--members", "kernels"),
-            ("--members", "[]"),
-        ),
+        *(("--ema_decay", "1.5"), ("--metric", "mea")),
+        *(("--members", "kernels"), ("--members", "[]")),
         *(("--baselines", "maybe"), ("--keep", "all"), ("--engine", "warp")),
         *(("--model.layers", "three"), ("--model.layers", "0"), ("--model.dropout", "1")),
         *(("--model.loss", "l3"), ("--model.optimizer", "sgd"), ("--model.betas", "[1, 2]")),

@@ -1,7 +1,5 @@
 """predict.py when something goes wrong in the middle: nothing is lost, nothing half-done stays."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shlex
@@ -53,16 +51,13 @@ def test_interrupted_job_continues_to_the_identical_file(
     if calls:
         assert f"holds the first {4 * calls} rows" in said
         again = shlex.split(said.partition("python predict.py ")[2])
-    else:
-        again = [str(model), *options, "-o", str(output), "--resume"]
-    assert again[-1] == "--resume"
-
-    if calls:
+        assert again[-1] == "--resume"
         said = refused(capsys, main, model, *options, "-o", output)
         assert "--resume continues it" in said
         with (tmp_path / f"out.{suffix}.partial").open("ab") as handle:
             handle.write(b"half a row that was never finished")
     else:
+        again = [str(model), *options, "-o", str(output), "--resume"]
         assert not list(tmp_path.glob("out*"))  # nothing to continue, so nothing is left
     assert main(again) == 0
     continued = capsys.readouterr()

@@ -1,7 +1,5 @@
 """predict.py in several processes: the same file as from one, and none of them left behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -90,11 +88,9 @@ def children(process: subprocess.Popen[str]) -> list[int]:
 def gone(processes: list[int]) -> bool:
     """Whether they have ended or end within seconds."""
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if not any(running(process) for process in processes):
-            return True
+    while any(map(running, processes)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return False
+    return not any(map(running, processes))
 
 
 def running(process: int) -> bool:

@@ -1,7 +1,5 @@
 """predict.py: what it reads and writes besides plain files, and what it leaves behind."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """predict.py --shard: the parts of a table behind each other are the table, byte by byte."""
 
-from __future__ import annotations
-
 import pytest
 from predict_tables import SMILES, interrupted, table, table_of_many
 from tiny_run import refused

@@ -1,7 +1,5 @@
 """Several processes that torchrun starts, which have to agree on places and files."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -16,16 +14,10 @@ DDP = ["--trainer.devices=2", "--trainer.strategy=ddp"]
 
 
 def fit(folder: Path, *options: str) -> str:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run(
-        [sys.executable, *TWO, str(REPOSITORY / "train.py"), "fit", *options],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    own = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, *TWO, str(REPOSITORY / "train.py"), "fit", *options]
+    caught = {"capture_output": True, "text": True, "timeout": 300}
+    done = subprocess.run(command, cwd=folder, env=own, check=False, **caught)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 

@@ -1,7 +1,5 @@
 """A run that is killed and continued is the run that was never killed, bit by bit."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
@@ -13,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -27,14 +26,8 @@ from graphormer_sepnorm.training import checkpoints as saving
 
 STEPS = 42
 # What a checkpoint says about training itself.
-PARTS = (
-    "state_dict",
-    "trained_weights",
-    "optimizer_states",
-    "lr_schedulers",
-    "global_step",
-    "epoch",
-)
+PARTS = ("state_dict", "trained_weights", "optimizer_states", "lr_schedulers")
+PARTS += ("global_step", "epoch")
 
 
 @pytest.fixture(scope="module")
@@ -164,9 +157,7 @@ def no_room(checkpoint: object, file: Any) -> None:
         raise RuntimeError("[enforce fail at inline_container.cc:672] .")  # noqa: B904
 
 
-def test_damaged_last_checkpoint_falls_back_to_the_one_before(
-    finished: Path, run: Path, capsys: pytest.CaptureFixture[str], caplog
-) -> None:
+def test_damaged_last_checkpoint_falls_back_to_the_one_before(finished, run, capsys, caplog):
     before = read_checkpoint(run / "checkpoints" / "previous.ckpt")["global_step"]
     assert 0 < before < STEPS
     last = run / "checkpoints" / "last.ckpt"
@@ -201,9 +192,7 @@ def test_a_run_that_has_not_ended_predicts_and_says_so(run: Path, capsys) -> Non
     assert f"fit --resume {run} continues it" in said
 
 
-def test_run_is_extended_from_another_folder(
-    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+def test_run_is_extended_from_another_folder(table: Path, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(table.parent)
     words = options(table, "bn+ln")
     words[words.index(str(table))] = table.name
@@ -283,24 +272,17 @@ def test_mistakes_are_one_line(arguments: str, said: str, finished: Path, capsys
     assert (finished / "config.yaml").read_text() == config
 
 
-@pytest.mark.parametrize(
-    "what",
-    [
-        "training.checkpoints.torch.save",
-        "training.callbacks.MetricsFile.log_metrics",
-        "runs.directory.write_json",
-    ],
-)
+SAVING = ("training.checkpoints.torch.save", "training.callbacks.MetricsFile.log_metrics")
+
+
+@pytest.mark.parametrize("what", [*SAVING, "runs.directory.write_json"])
 def test_full_disk_is_one_line_and_keeps_the_old_checkpoint(
-    what: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+    what, finished, tmp_path, monkeypatch, capsys
+):
     run = shutil.copytree(finished, tmp_path / "my run")
     (run / "checkpoints" / "last.ckpt").unlink()
     kept = (run / "checkpoints" / "previous.ckpt").read_bytes()
-
-    def full(*arguments: object, **options: object) -> None:
-        raise OSError(28, "No space left on device")
-
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(f"graphormer_sepnorm.{what}", no_room if "save" in what else full)
     assert refused(capsys, main, "fit", "--resume", run) == (
         f"train.py: there is no room on the disk of {run}: make room and continue with: "
@@ -311,9 +293,7 @@ def test_full_disk_is_one_line_and_keeps_the_old_checkpoint(
         assert (run / "checkpoints" / "previous.ckpt").read_bytes() == kept
 
 
-def test_signal_after_all_is_done_is_answered_with_the_result(
-    run: Path, monkeypatch, capsys
-) -> None:
+def test_signal_after_all_is_done_is_answered_with_the_result(run, monkeypatch, capsys):
     def stop(*_: object) -> None:
         signal.raise_signal(signal.SIGTERM)
 
@@ -333,9 +313,7 @@ def test_a_start_that_fails_late_leaves_nothing(table: Path, tmp_path: Path, cap
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_pretraining_goes_on_from_another_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pretraining_goes_on_from_another_folder(tmp_path: Path, monkeypatch) -> None:
     smiles = [row[0] for row in sample_rows(120)]
     (tmp_path / "some.smi").write_text("\n".join(smiles) + "\n")
     monkeypatch.chdir(tmp_path)

@@ -1,7 +1,5 @@
 """Descriptors and columns of a table beside the graph: from a table to what predict.py says."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -27,14 +25,7 @@ from graphormer_sepnorm.training.backbone import Backbone
 
 HEADER = ["smiles", "T", "y", "pH", "set"]
 PARTS = ["train"] * 40 + ["validation"] * 10 + ["test"] * 10
-OPTIONS = [
-    "--data.split_column",
-    "set",
-    "--data.descriptors",
-    "rdkit",
-    "--data.descriptor_columns",
-    "T,pH",
-]
+OPTIONS = ["--data.split_column=set", "--data.descriptors=rdkit", "--data.descriptor_columns=T,pH"]
 
 
 def table_rows() -> list[list[str]]:
@@ -83,9 +74,7 @@ def test_what_is_missing_is_said_before_training(trained: Fitted) -> None:
     assert f"{trained.run} -i TABLE   (with T, pH)" in trained.out
 
 
-def test_predictions_are_those_of_the_test(
-    trained: Fitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_predictions_are_those_of_the_test(trained: Fitted, tmp_path: Path, monkeypatch) -> None:
     """Also with the rows and columns in another order, and in several processes."""
     monkeypatch.setattr(predict_table, "CHUNK_ROWS", 25)
     tested = {int(row["row"]): row for row in trained.predictions}
@@ -122,9 +111,7 @@ def test_numbers_matter_and_missing_ones_are_the_mean(trained: Fitted) -> None:
             predictor.predict("CCO", columns=wrong)
 
 
-def test_mistakes_are_one_line(
-    trained: Fitted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_are_one_line(trained: Fitted, tmp_path: Path, capsys) -> None:
     assert "reads T, pH in addition to the molecule" in refused(capsys, predict, trained.run, "CCO")
     without = write_csv(tmp_path / "a.csv", [["smiles", "pH"], ["CCO", "7"]])
     assert "no column 'T'" in refused(capsys, predict, trained.run, "-i", without)
@@ -138,9 +125,7 @@ def test_mistakes_are_one_line(
     assert "'y' is named for two purposes" in refused(*words, *twice)
 
 
-def test_evaluation_takes_up_the_inputs(
-    trained: Fitted, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_evaluation_takes_up_the_inputs(trained: Fitted, capsys) -> None:
     words = ["test", str(trained.run), "--data.root", str(trained.folder / "root")]
     assert train(words) == 0
     assert f"{trained.summary['test_mae']:#.4g}" in capsys.readouterr().out
@@ -174,13 +159,12 @@ def test_backbones_with_and_without(trained: Fitted, tmp_path: Path) -> None:
     words = ["fit", "-c", "table_regression", *places, "--data.target_columns=y"]
     words += ["--trainer.max_steps=2", "--trainer.max_epochs=-1", "--trainer.accelerator=cpu"]
     words += ["--baselines=false", "--data.split_column=set"]
-    begun = ["--model.from_pretrained", str(tmp_path / "plain.ckpt"), *OPTIONS[2:]]
+    begun = ["--model.from_pretrained", str(tmp_path / "plain.ckpt"), *OPTIONS[1:]]
     assert train([*words, *begun, "--output", str(tuned)]) == 0
     network = read_checkpoint(tuned)
     assert network[KEY]["model"]["extra_inputs"] == len(descriptor_names()) + 2
-    assert Predictor(network, "cpu").predict("CCO", columns={"T": [1.0], "pH": [2.0]}).errors == (
-        "",
-    )
+    found = Predictor(network, "cpu").predict("CCO", columns={"T": [1.0], "pH": [2.0]})
+    assert found.errors == ("",)
     without = tmp_path / "without"
     begun = ["--model.from_pretrained", str(trained.run)]
     assert train([*words, *begun, "--output", str(without)]) == 0
@@ -190,9 +174,7 @@ def test_backbones_with_and_without(trained: Fitted, tmp_path: Path) -> None:
     assert "extra_readout.numbers.weight" in Backbone.read(trained.run).weights
 
 
-def test_trees_take_the_columns_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_trees_take_the_columns_too(tmp_path: Path, monkeypatch, capsys) -> None:
     """As baselines and in a blend, which learn what only the temperature decides."""
     monkeypatch.setitem(baselines.BOOSTED, "regression", 100)
     monkeypatch.setattr(weighing, "WEIGHTS", (0.3,))
@@ -207,10 +189,8 @@ def test_trees_take_the_columns_too(
     run, result = tmp_path / "run", summary(tmp_path / "run")
     reached = {one["name"].partition(" on ")[0]: one["test"]["mae"] for one in result["baselines"]}
     assert reached["gradient boosting"] < reached["mean of the training labels"]
-    assert (
-        "gradient boosting on Morgan fingerprints and descriptors, with T"
-        in capsys.readouterr().out
-    )
+    boosting = "gradient boosting on Morgan fingerprints and descriptors, with T"
+    assert boosting in capsys.readouterr().out
     tested = read_csv(run / "test_predictions.csv")
     columns = {"T": [float(rows[int(row["row"]) - 1][1]) for row in tested]}
     made = Predictor.load(run, "cpu").predict([row["smiles"] for row in tested], columns=columns)

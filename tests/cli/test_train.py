@@ -1,7 +1,5 @@
 """The command train.py as a user meets it."""
 
-from __future__ import annotations
-
 import json
 import signal
 from importlib.metadata import version
@@ -24,22 +22,12 @@ from graphormer_sepnorm.training.callbacks import TrainingProgress
 def test_fit_leaves_a_complete_run_directory(run: Run) -> None:
     names = {path.name for path in run.directory.iterdir()}
     assert names == {
-        ".lock",
-        "checkpoints",
-        "uncertainty.json",
-        "config.yaml",
-        "learning_curve.png",
-        "metrics.csv",
-        "run.json",
-        "summary.json",
-        "test_predictions.csv",
-        "test_predictions.png",
-        "validation_predictions.csv",
+        *(".lock", "checkpoints", "uncertainty.json", "config.yaml", "learning_curve.png"),
+        *("metrics.csv", "run.json", "summary.json", "test_predictions.csv"),
+        *("test_predictions.png", "validation_predictions.csv"),
     }
-    assert {path.name for path in (run.directory / "checkpoints").iterdir()} == {
-        "best.ckpt",
-        "last.ckpt",
-    }
+    kept = {path.name for path in (run.directory / "checkpoints").iterdir()}
+    assert kept == {"best.ckpt", "last.ckpt"}
     assert (run.directory / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     header = (run.directory / "metrics.csv").read_text().splitlines()[0].split(",")
     assert {"step", "train_loss_step", "validation_mae", "test_mae"} <= set(header)
@@ -92,9 +80,7 @@ def test_nothing_else_is_printed(run: Run) -> None:
         assert word not in run.out + run.err
 
 
-def test_saved_configuration_repeats_the_run_elsewhere(
-    run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_saved_configuration_repeats_the_run_elsewhere(run: Run, capsys) -> None:
     # The same --output is in it: the earlier run is kept, the new one is numbered.
     before = summary(run.directory)
     assert main(["fit", "-c", str(run.directory / "config.yaml")]) == 0
@@ -115,9 +101,7 @@ def test_saved_configuration_repeats_the_run_elsewhere(
         ("test", "checkpoints/best.ckpt", "--data.batch_size=50 --seed_everything=5", "test_mae"),
     ],
 )
-def test_evaluating_reproduces_the_number_of_the_fit(
-    verb: str, where: str, options: str, name: str, run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_evaluating_reproduces_the_number_of_the_fit(verb, where, options, name, run, capsys):
     arguments = [str(run.directory / where), "--data.root", str(run.root)]
     assert main([verb, *arguments, *options.split()]) == 0
     captured = capsys.readouterr()
@@ -127,9 +111,7 @@ def test_evaluating_reproduces_the_number_of_the_fit(
     assert "--model.norm" in refused(capsys, main, verb, run.directory, "--model.norm=sharenorm")
 
 
-def test_predictions_of_an_evaluation_are_kept_by_molecule(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predictions_of_an_evaluation_are_kept_by_molecule(run, tmp_path, monkeypatch, capsys):
     arguments = [run.directory, "--data.root", run.root, "--predictions"]
     file = tmp_path / "new" / "test.csv"
     assert main(["test", *map(str, arguments), str(file)]) == 0
@@ -151,9 +133,7 @@ def test_predictions_of_an_evaluation_are_kept_by_molecule(
         ({"data_options": {"color": "red"}}, "unknown option data.color"),
     ],
 )
-def test_checkpoint_of_unknown_data_is_one_line(
-    facts: dict, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_checkpoint_of_unknown_data_is_one_line(facts: dict, said: str, tmp_path, capsys) -> None:
     checkpoint = make_checkpoint()
     checkpoint[KEY] |= facts
     torch.save(checkpoint, tmp_path / "a.ckpt")
@@ -177,9 +157,7 @@ def test_checkpoint_of_unknown_data_is_one_line(
         ("test", "RUN"),
     ],
 )
-def test_mistakes_are_one_line_and_status_2(
-    arguments: str, expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_are_one_line_and_status_2(arguments: str, expected: str, capsys) -> None:
     assert expected in refused(capsys, main, *arguments.split())
 
 
@@ -204,17 +182,13 @@ def test_a_table_without_smiles_is_refused_at_the_first_look(
         ("model:\n  layerss: 3\n", "--model.layers"),
     ],
 )
-def test_damaged_configuration(
-    content: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_configuration(content: str, expected: str, tmp_path: Path, capsys) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(content)
     assert expected in refused(capsys, main, "fit", "-c", path)
 
 
-def test_missing_data_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], network_attempts: list[str]
-) -> None:
+def test_missing_data_is_one_line(tmp_path: Path, capsys, network_attempts: list[str]) -> None:
     line = refused(capsys, main, "fit", "-c", "zinc_subset", "--data.root", tmp_path)
     assert "train.pickle" in line
     assert str(tmp_path) in line

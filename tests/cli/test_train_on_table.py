@@ -1,7 +1,5 @@
 """Training on a user's own table with train.py, and predicting with what comes out."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -137,9 +135,7 @@ def test_test_needs_no_options_and_on_another_table_says_what_it_evaluates(
     assert "molecules that the model has learned from may be among these" in said
 
 
-def test_bundled_kind_of_file_is_tested_on_a_table_that_is_named(
-    table_run: Fitted, tmp_path, capsys
-) -> None:
+def test_bundled_kind_of_file_is_tested_on_a_table_that_is_named(table_run, tmp_path, capsys):
     write_checkpoint(for_prediction(read_checkpoint(table_run.run)), tmp_path / "slim.ckpt")
     error = refused(capsys, train, "test", tmp_path / "slim.ckpt")
     assert "--data.table FILE" in error
@@ -279,9 +275,7 @@ def split_rows() -> list[list[str]]:
     return [[*row, part] for row, part in zip(sample_rows(60), parts, strict=True)]
 
 
-def test_molecules_with_new_elements_are_said_and_marked(
-    tmp_path, split_rows, capsys, monkeypatch
-) -> None:
+def test_molecules_with_new_elements_are_said_and_marked(tmp_path, split_rows, capsys, monkeypatch):
     rows = [list(row) for row in split_rows]
     rows[52][0], rows[57][0], rows[45][0] = "C[Se]C", "CB(O)O", "C[Si](C)(C)C"
     table = write_csv(tmp_path / "new.csv", [["smiles", "y", "set"], *rows])
@@ -377,8 +371,6 @@ def test_a_fine_tuning_that_was_interrupted_goes_on(tmp_path, capsys, monkeypatc
     ("molecules", "of_numbers", "of_classes"),
     [(2, 40, 40), (600, 40, 40), (1000, 40, 24), (5000, 24, 12), (10**6, 12, 12)],
 )
-def test_epochs_follow_from_the_number_of_molecules(
-    molecules: int, of_numbers: int, of_classes: int
-) -> None:
+def test_epochs_follow_from_the_number_of_molecules(molecules, of_numbers, of_classes):
     assert steps.epochs_of_table(molecules, "regression") == of_numbers
     assert steps.epochs_of_table(molecules, "binary") == of_classes

@@ -1,7 +1,5 @@
 """Runs on a user's table: identifiers, parent structures, weights of classes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -28,9 +26,7 @@ def test_identifiers_go_through_into_the_files_of_a_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [("train",), ("train", "valid")])
-def test_a_column_may_leave_out_validation_and_test(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: tuple[str, ...]
-) -> None:
+def test_a_column_may_leave_out_validation_and_test(tmp_path, capsys, given):
     rows = [(*row, given[n % len(given)]) for n, row in enumerate(ROWS)]
     table = write_csv(tmp_path / "t.csv", [("smiles", "y", "set"), *rows])
     assert fit(tmp_path, table, "--data.split=column", "--data.split_column=set") == 0

@@ -1,7 +1,5 @@
 """What runs that take a moment are asked for and leave, and what is said of a mistake."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import gzip
@@ -14,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference.molecules import sample_rows as sample_rows
 
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
@@ -22,18 +21,10 @@ from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.resources import sample_path
 
 TINY = [
-    "--model.layers=2",
-    "--model.width=16",
-    "--model.heads=2",
-    "--model.ffn_width=16",
-    "--trainer.accelerator=cpu",
-    "--trainer.max_steps=4",
-    "--trainer.max_epochs=-1",
-    "--trainer.log_every_n_steps=1",
-    "--baselines=false",
+    *("--model.layers=2", "--model.width=16", "--model.heads=2", "--model.ffn_width=16"),
+    *("--trainer.accelerator=cpu", "--trainer.max_steps=4", "--trainer.max_epochs=-1"),
+    *("--trainer.log_every_n_steps=1", "--baselines=false"),
 ]
-
-
 BLENDED = "--members=networks,trees,kernel"
 
 
@@ -95,12 +86,6 @@ def fitted(folder: Path, table: Path, *more: str, config: str = "table_regressio
         status = fit(folder, table, *more, config=config)
     assert status == 0, err.getvalue()
     return Fitted(folder, out.getvalue(), err.getvalue())
-
-
-def sample_rows(count: int) -> list[list[str]]:
-    """SMILES and labels of the first molecules of the sample."""
-    lines = gzip.decompress(sample_path().read_bytes()).decode().splitlines()
-    return [line.split(",") for line in lines[1 : 1 + count]]
 
 
 def sample_table(path: Path, count: int) -> Path:

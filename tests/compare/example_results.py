@@ -1,7 +1,5 @@
 """Made-up results of a comparison, in the form that a report is made from."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The arms of a comparison."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

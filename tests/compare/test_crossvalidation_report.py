@@ -1,7 +1,5 @@
 """What of the folds of several arms is compared with what, and what counts of unfinished ones."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -46,9 +44,7 @@ def simple(name: str, error: float | None, comparable: bool = True) -> dict[str,
     return {"name": name, "validation": {}, "test": {"mae": error}, "comparable": comparable}
 
 
-def test_a_repeat_that_is_not_whole_counts_by_its_folds_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repeat_that_is_not_whole_counts_by_its_folds_alone(tmp_path: Path, monkeypatch) -> None:
     plan, drawn = planned(ONE_MODEL, repeats=2), []
     monkeypatch.setattr(folds, "draw_predictions", lambda *given: drawn.append(given))
     runs = plan.runs(tmp_path)
@@ -104,9 +100,7 @@ def test_a_fold_counts_when_all_arms_have_it_with_the_same_data(tmp_path: Path) 
     [((0.5, 0.501), "worse"), ((-0.5, -0.501), "better"), ((0.5, -0.6), "not significant")],
 )
 @pytest.mark.parametrize("members", [1, 3])
-def test_a_baseline_is_compared_by_the_corrected_test(
-    better_by: tuple[float, float], verdict: str, members: int, tmp_path: Path
-) -> None:
+def test_a_baseline_is_compared_by_the_corrected_test(better_by, verdict, members, tmp_path):
     plan = planned(ONE_MODEL, ensemble=members, ensemble_by="folds")
     runs = plan.runs(tmp_path)
     for run, less in zip(runs, better_by, strict=True):
@@ -150,9 +144,7 @@ def test_baselines_stand_beside_the_network_of_their_arm(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("lacking", [1, 2])
-def test_a_baseline_of_fewer_targets_is_recorded_and_compared_with_nothing(
-    lacking: int, tmp_path: Path
-) -> None:
+def test_a_baseline_of_fewer_targets_is_recorded_and_compared_with_nothing(lacking, tmp_path):
     """Its metrics are means over other targets."""
     plan = planned(ONE_MODEL)
     runs = plan.runs(tmp_path)

@@ -1,7 +1,5 @@
 """The figures: what is drawn is what the results, and the predictions, are."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

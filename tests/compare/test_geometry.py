@@ -1,7 +1,5 @@
 """The geometry of clouds against closed forms and loops, and that of a model at every layer."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

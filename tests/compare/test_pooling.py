@@ -1,7 +1,5 @@
 """What several comparisons say together: which files are read, and which arms are the same."""
 
-from __future__ import annotations
-
 import csv
 import math
 from dataclasses import replace
@@ -37,9 +35,7 @@ def cross_validation(directory: Path, values: dict[str, list[float]]) -> Path:
     return directory
 
 
-def test_comparisons_and_cross_validations_are_pooled(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_comparisons_and_cross_validations_are_pooled(tmp_path: Path, capsys) -> None:
     first, second = written(regression(), tmp_path / "a"), written(binary(), tmp_path / "b")
     third = cross_validation(
         tmp_path / "c", {"shared-ln": [0.5, 0.7, 0.6], "bn+ln": [0.4, 0.6, 0.5]}
@@ -97,9 +93,7 @@ def test_a_norm_that_is_configured_is_one_and_two_of_a_name_are_refused(tmp_path
     assert pool([tmp_path / "a"] * 2)["SepNorm vs ShareNorm"][0].settings == 1
 
 
-def test_what_cannot_be_pooled_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_pooled_is_one_line(tmp_path: Path, capsys) -> None:
     two = str(written(regression(arms=2), tmp_path / "two"))
     for words in ([two, str(tmp_path / "none")], [two, "-o", str(tmp_path)]):
         assert train(["pool", *words])

@@ -1,16 +1,14 @@
 """The report of a comparison: what it says, and that its files are whole."""
 
-from __future__ import annotations
-
 import errno
 import math
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from example_results import binary, incomplete, regression, written
+from reference.pages import Page
 
 from graphormer_sepnorm.cli.compare import make_report
 from graphormer_sepnorm.compare import figures
@@ -38,29 +36,6 @@ def drawn_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(figures, "_DPI", 20)
     if request.node.name != "test_the_page_is_whole_and_needs_no_other_file[incomplete]":
         monkeypatch.setattr(figures, "png", lambda figure: b"drawn")
-
-
-class Page(HTMLParser):
-    """What a page shows, the addresses that it names, and the elements that are left open."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.addresses: list[str] = []
-        self.cells: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in ("meta", "img"):
-            self.open.append(tag)
-        self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] in ("td", "th"):
-            self.cells.append(data)
 
 
 def floats(text: str) -> list[float]:
@@ -100,8 +75,9 @@ def test_the_page_is_whole_and_needs_no_other_file(name: str, tmp_path: Path) ->
     write_report(results, tmp_path)
     found = Page((tmp_path / "report.html").read_text())
     assert found.open == []
-    assert len(found.addresses) == 3
-    assert all(address.startswith("data:image/png;base64,") for address in found.addresses)
+    addresses = [value or "" for name, value in found.attributes if name in ("src", "href")]
+    assert len(addresses) == 3
+    assert all(address.startswith("data:image/png;base64,") for address in addresses)
     for row in variants(results):
         assert {*row} <= {*found.cells}
     assert (tmp_path / "summary.md").read_text() == f"{summary(results)}\n"
@@ -151,9 +127,7 @@ def test_what_has_to_be_known_is_noted() -> None:
     assert {cell for row in variants(results)[1:] for cell in row[2:]} == {DASH}
 
 
-def test_report_that_cannot_be_written_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_report_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch) -> None:
     written(regression(arms=1, seeds=1), tmp_path)
     (tmp_path / "report.html").write_text("the one before")
 

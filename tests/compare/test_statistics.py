@@ -1,7 +1,5 @@
 """Comparisons of arms, folds and molecules, against scipy, simulation, literal restatements."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import warnings
@@ -106,9 +104,7 @@ def test_of_one_run_each_nothing_is_known() -> None:
 
 
 @pytest.mark.parametrize(("seeds", "smallest"), [(2, 0.5), (4, 0.125), (6, 0.03125)])
-def test_the_smallest_p_of_signs_is_reached_where_all_seeds_agree(
-    seeds: int, smallest: float
-) -> None:
+def test_the_smallest_p_of_signs_is_reached_where_all_seeds_agree(seeds, smallest):
     baseline = np.linspace(0.30, 0.31, seeds)
     found = against(by_seed(baseline, baseline - np.geomspace(0.01, 0.02, seeds)), "a")["b"]
     assert found.signs_p == found.smallest_signs_p == smallest
@@ -238,15 +234,12 @@ def test_a_sampled_p_value_is_never_zero_and_always_the_same() -> None:
     assert sign_flip_p(differences) == sign_flip_p(differences)
 
 
-def test_holm_of_four_tests() -> None:
-    """4, 3, 2 and 1 times the p-values in ascending order, none below the one before."""
+def test_holm_of_the_tests_that_were_made() -> None:
+    """Of four 4, 3, 2 and 1 times the p-values in ascending order, none below the one before."""
     found = holm([0.01, 0.04, 0.03, 0.005])
     assert found == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.4, 0.3]) == pytest.approx([0.6, 0.6])
     assert holm([0.9, 0.6]).tolist() == [1, 1]
-
-
-def test_a_test_that_was_not_made_does_not_count() -> None:
     adjusted = holm([math.nan, 0.02, 0.01, math.nan])
     assert np.isnan(adjusted[[0, 3]]).all()
     assert adjusted[[1, 2]] == pytest.approx(holm([0.02, 0.01]))
@@ -267,9 +260,7 @@ def test_a_test_that_was_not_made_does_not_count() -> None:
         ((math.nan, math.nan), 0.001, "lower", "not significant"),
     ],
 )
-def test_one_rule_decides_what_is_said(
-    ends: tuple[float, float], p: float, better: str, said: str
-) -> None:
+def test_one_rule_decides_what_is_said(ends, p, better, said):
     low, high = ends
     found = MeanDifference(mean=(low + high) / 2, low=low, high=high, p_value=p)
     assert verdict(found, better) == said
@@ -281,9 +272,7 @@ def test_one_rule_decides_what_is_said(
     st.integers(1, 50),
     st.integers(50, 500),
 )
-def test_fold_difference_is_the_corrected_resampled_t_test(
-    pairs: list[tuple[float, float]], test: int, train: int
-) -> None:
+def test_fold_difference_is_the_corrected_resampled_t_test(pairs, test, train):
     """Nadeau & Bengio 2003, section 3.2, written down once more."""
     differences = [after - before for before, after in pairs]
     n = len(differences)
@@ -328,13 +317,9 @@ def of_norms(norms: tuple[str, ...], seed: int = 0) -> dict[str, dict[int, float
     return {norm: dict(enumerate(shared + random.normal(0, 0.1, SEEDS))) for norm in norms}
 
 
-def column(values: dict[int, float]) -> np.ndarray:
-    return np.array([*values.values()])
-
-
 def test_effects_of_factors_by_hand() -> None:
     tests = of_norms(SIX)
-    y = {norm: column(values) for norm, values in tests.items()}
+    y = {norm: np.array([*values.values()]) for norm, values in tests.items()}
     separate_ln, separate_bn = y["ln+ln"] - y["shared-ln"], y["bn+bn"] - y["shared-bn"]
     expected = {
         "BatchNorm on the atoms": ((y["ln+bn"] - y["ln+ln"]) + (y["bn+bn"] - y["bn+ln"])) / 2,
@@ -358,9 +343,7 @@ def test_effects_of_which_an_arm_has_no_run_are_left_out() -> None:
         del y["shared-ln"][seed]
     y["ln+bn"] = {}
     found = norm_effects(y)
-    assert [*found] == [
-        "separation of LayerNorm",
-        "separation of BatchNorm",
-        "separation, the same kind on both",
-    ]
+    *single, both = found
+    assert single == ["separation of LayerNorm", "separation of BatchNorm"]
+    assert both == "separation, the same kind on both"
     assert [one.smallest_signs_p for one in found.values()] == [0.5, 0.0625, 0.5]

@@ -1,7 +1,5 @@
 """ZINC and ogbg-molhiv: the real ones, and raw files of a few made-up molecules."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

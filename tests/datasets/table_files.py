@@ -1,7 +1,5 @@
 """Small tables for tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,18 +14,8 @@ from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError
 
 # Twelve molecules with twelve scaffolds (one of them "no ring").
 RINGS = (
-    "CCO",
-    "c1ccccc1O",
-    "C1CCCCC1",
-    "c1ccncc1C",
-    "C1CCNCC1",
-    "c1ccoc1C=O",
-    "c1ccsc1",
-    "C1CC1N",
-    "C1CCC1",
-    "c1ccc2ccccc2c1",
-    "c1c[nH]cn1",
-    "C1CCOC1",
+    *("CCO", "c1ccccc1O", "C1CCCCC1", "c1ccncc1C", "C1CCNCC1", "c1ccoc1C=O", "c1ccsc1"),
+    *("C1CC1N", "C1CCC1", "c1ccc2ccccc2c1", "c1c[nH]cn1", "C1CCOC1"),
 )
 
 

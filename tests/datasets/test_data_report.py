@@ -1,7 +1,5 @@
 """The report on a table: numbers, text, files."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -52,11 +50,8 @@ def test_duplicates_and_conflicts() -> None:
     found = find_duplicates(splits, "regression")
     conflicting, agreeing = found.pop("examples")
     assert found == {"molecules": 2, "rows": 5, "conflicting": 1}
-    assert conflicting == {
-        "smiles": "B",
-        "rows": [("train", 2), ("test", 1)],
-        "labels": [(1, 2), (1, 2.1)],
-    }
+    rows = [("train", 2), ("test", 1)]
+    assert conflicting == {"smiles": "B", "rows": rows, "labels": [(1, 2), (1, 2.1)]}
     assert agreeing["smiles"] == "A"
 
 

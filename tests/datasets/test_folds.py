@@ -1,7 +1,5 @@
 """Folds of an ensemble's members: every molecule is held out once, and kin stay together."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -36,14 +34,8 @@ def test_a_group_that_is_too_large_parts() -> None:
 def test_each_molecule_is_held_out_by_one_member(tmp_path: Path, split: str) -> None:
     smiles = CHAINS + RINGED
     plain = table(tmp_path, smiles, split=split)
-    members = [
-        table(
-            tmp_path,
-            smiles,
-            **{"split": split, "member_folds": 3, "member_fold": fold, "descriptors": "rdkit"},
-        )
-        for fold in range(3)
-    ]
+    options = {"split": split, "member_folds": 3, "descriptors": "rdkit"}
+    members = [table(tmp_path, smiles, **options, member_fold=fold) for fold in range(3)]
     pool = np.concatenate([plain.indices("train"), plain.indices("validation")])
     held = [one.indices("validation") for one in members]
     assert sorted(np.concatenate(held)) == pool.tolist()
@@ -93,16 +85,14 @@ def test_what_weighs_nothing_is_held_out_by_no_member(tmp_path: Path) -> None:
 
 def test_folds_follow_time_where_the_split_does(tmp_path: Path) -> None:
     days = [(7 * number) % 24 for number in range(len(CHAINS))]
-    rows = [
-        f"{text},{day / 7},2024-05-{day + 1:02d}" for text, day in zip(CHAINS, days, strict=True)
-    ]
+    of_text = dict(zip(CHAINS, days, strict=True))
+    rows = [f"{text},{day / 7},2024-05-{day + 1:02d}" for text, day in of_text.items()]
     rows.append(f"{CHAINS[days.index(2)]},0.5,2024-05-20")  # measured again
     (tmp_path / "t.csv").write_text("\n".join(["smiles,y,when", *rows]))
     options = {"target_columns": "y", "time_column": "when", "split": "time"}
     options |= {"table": str(tmp_path / "t.csv"), "root": str(tmp_path / "root")}
     data = MoleculeDataModule(**options)
     data.assign_members(MemberFolds(3))
-    of_text = dict(zip(CHAINS, days, strict=True))
     of_text[CHAINS[days.index(2)]] = 19  # the newest time of a molecule counts for its folds
     texts = [*data.splits.smiles["train"], *data.splits.smiles["validation"]]
     times = np.array([of_text[text] for text in texts])

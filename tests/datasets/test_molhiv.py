@@ -1,7 +1,5 @@
 """ogbg-molhiv from made-up raw files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -16,11 +14,7 @@ from graphormer_sepnorm.files import sha256_of
 
 def test_graphs_labels_and_smiles_follow_the_split(tiny_molhiv: Path) -> None:
     splits = load_dataset("ogbg-molhiv", tiny_molhiv)
-    assert splits.smiles == {
-        "train": ["C1CC1", "CCO", "CC.NN"],
-        "validation": ["N"],
-        "test": ["CF"],
-    }
+    assert [*splits.smiles.values()] == [["C1CC1", "CCO", "CC.NN"], ["N"], ["CF"]]
     triangle, chain, fragments = splits.train
     assert triangle.edge_index.tolist() == [[0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 0, 2]]
     assert chain.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
@@ -34,9 +28,7 @@ def test_graphs_labels_and_smiles_follow_the_split(tiny_molhiv: Path) -> None:
     assert (splits.task.kind, splits.task.metric) == ("binary", "auroc")
 
 
-def test_archive_is_unpacked_in_place(
-    tiny_molhiv: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_archive_is_unpacked_in_place(tiny_molhiv: Path, tmp_path_factory, monkeypatch) -> None:
     import shutil
 
     bundle = tmp_path_factory.mktemp("served")

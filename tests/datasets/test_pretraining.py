@@ -1,16 +1,14 @@
 """Molecules without labels as a data set whose targets are descriptors and Morgan counts."""
 
-from __future__ import annotations
-
 import gzip
-import importlib.util
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from rdkit import Chem
-from reference.processes import REPOSITORY
+from reference.molecules import sample_rows
+from reference.processes import REPOSITORY, module_of
 
 from graphormer_sepnorm.chem.fingerprints import morgan_counts
 from graphormer_sepnorm.datasets import lazy_graphs, pretraining
@@ -18,7 +16,6 @@ from graphormer_sepnorm.datasets.catalog import load_dataset
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.pretraining import CLIPPED, load_pretraining
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.resources import sample_path
 
 
 @pytest.fixture(autouse=True)
@@ -28,8 +25,7 @@ def _one_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def molecules() -> list[str]:
-    lines = gzip.decompress(sample_path().read_bytes()).decode().splitlines()[1:151]
-    return ["not a molecule", "C" * 101, *(line.split(",")[0] for line in lines)]
+    return ["not a molecule", "C" * 101, *(smiles for smiles, _ in sample_rows(150))]
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +39,7 @@ def write(path: Path, molecules: list[str]) -> Path:
     return path
 
 
-def test_targets_are_standardized_descriptors(
-    tmp_path: Path, root: Path, molecules: list[str]
-) -> None:
+def test_targets_are_standardized_descriptors(tmp_path, root: Path, molecules: list[str]) -> None:
     splits = load_pretraining(write(tmp_path / "m.smi", molecules), root)
     # What is no molecule and what is too large are left out.
     assert sum(len(part) for part in splits.parts.values()) == 150
@@ -93,9 +87,7 @@ def test_an_interrupted_computation_continues_after_the_stored_parts(
 
 
 @pytest.mark.parametrize("size", [0, -9])
-def test_a_part_that_is_cut_short_is_made_again(
-    tmp_path: Path, root: Path, molecules: list[str], size: int
-) -> None:
+def test_a_part_that_is_cut_short_is_made_again(tmp_path, root, molecules, size):
     path = write(tmp_path / "m.smi", molecules)
     plain = load_pretraining(path, root)
     for part in root.glob("pretraining/*/*.npz"):
@@ -110,39 +102,26 @@ def test_too_few_molecules_are_refused(tmp_path: Path) -> None:
         load_pretraining(path, tmp_path)
 
 
-def test_a_place_that_cannot_be_written_is_one_line(
-    tmp_path: Path, molecules: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path, molecules, monkeypatch):
     path = write(tmp_path / "m.smi", molecules)
     with pytest.raises(DataError, match=r"cannot be written .*: give another --data"):
         load_pretraining(path, path)
-
-    def full(*arguments: Any, **arrays: np.ndarray) -> None:
-        raise OSError(28, "No space left on device")
-
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(pretraining.np, "savez_compressed", full)
     with pytest.raises(DataError, match=r"\(No space left on device\): make room"):
         load_pretraining(path, tmp_path)
 
 
-def test_the_column_of_a_table_can_be_named(
-    tmp_path: Path, root: Path, molecules: list[str]
-) -> None:
-    path = write(
-        tmp_path / "m.csv", ["id,compound", *(f"{n},{m}" for n, m in enumerate(molecules))]
-    )
+def test_the_column_of_a_table_can_be_named(tmp_path, root: Path, molecules: list[str]) -> None:
+    rows = [f"{n},{m}" for n, m in enumerate(molecules)]
+    path = write(tmp_path / "m.csv", ["id,compound", *rows])
     options = {"dataset": "pretraining", "molecules": str(path), "root": str(root)}
     named = MoleculeDataModule(**options, smiles_column="compound")
     assert sum(len(part) for part in named.splits.parts.values()) == 150
 
 
-def test_all_but_test_molecules_are_listed(
-    tiny_molhiv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = REPOSITORY / "data" / "make_pretraining_molecules.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+def test_all_but_test_molecules_are_listed(tiny_molhiv: Path, tmp_path: Path, capsys) -> None:
+    script = module_of(REPOSITORY / "data" / "make_pretraining_molecules.py")
     (tmp_path / "train.txt").write_text("CCN\nCCO\n")
     (tmp_path / "valid.csv.gz").write_bytes(gzip.compress(b"y,smiles\n1,CCCl\n2,\n"))
     smiles = load_dataset("ogbg-molhiv", tiny_molhiv).smiles

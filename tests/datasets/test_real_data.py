@@ -1,7 +1,5 @@
 """The real data against the numbers in its README, and its graphs against those of its SMILES."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from pathlib import Path
@@ -82,9 +80,7 @@ def test_molhiv_statistics(molhiv: DatasetSplits) -> None:
     assert bonds / 2 / 41_127 == pytest.approx(27.47, abs=0.005)
 
 
-def test_molhiv_files_are_read_as_ogb_reads_them(
-    molhiv: DatasetSplits, real_data_root: Path
-) -> None:
+def test_molhiv_files_are_read_as_ogb_reads_them(molhiv, real_data_root):
     from ogb.io.read_graph_raw import read_csv_graph_raw
 
     folder = real_data_root / "ogbg_molhiv"

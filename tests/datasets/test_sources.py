@@ -1,7 +1,5 @@
 """Data sets by name, and their raw files, which several processes may want at once."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable
@@ -59,9 +57,7 @@ def test_a_download_leaves_what_else_lies_there(tmp_path: Path) -> None:
     assert require_files("data", tmp_path, ("a",), fetch, "fetch them") != first
 
 
-def test_capitals_and_underscores_of_a_name_do_not_matter(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_capitals_and_underscores_of_a_name_do_not_matter(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setitem(DATASETS, "My_set", lambda root: root)  # type: ignore[arg-type]
     for spelling in ("My_set", " my-set ", "MY_SET"):
         assert load_dataset(spelling, tmp_path) == tmp_path

@@ -1,8 +1,5 @@
 """A user's table as a data set: columns, labels, rows that cannot be used, messages."""
 
-from __future__ import annotations
-
-import os
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +22,8 @@ def test_graphs_are_the_featurizers(tmp_path: Path) -> None:
     splits = load(write_csv(tmp_path / "my.table.csv", plain_rows()), **SPLIT)
     assert splits.name == "my.table"
     assert splits.feature_version == splits.featurizer == "molecule-1"
-    assert (splits.task.kind, splits.task.targets, splits.task.metric) == (
-        "regression",
-        ("value",),
-        "mae",
-    )
+    task = splits.task
+    assert (task.kind, task.targets, task.metric) == ("regression", ("value",), "mae")
     featurize = get_featurizer("molecule-1").featurize
     labels = dict(plain_rows())
     met = []
@@ -51,13 +45,8 @@ def test_several_targets_with_missing_labels_and_weights(tmp_path: Path) -> None
     cells = ["1", "", "NA", "n/a", "NaN", "-", "null", "None", "2.5e1", " 3 ", "-4", "5"]
     rows = [(s, cell, n, n / 4) for n, (s, cell) in enumerate(zip(RINGS, cells, strict=True))]
     path = write_csv(tmp_path / "a.csv", rows, "smiles,first,second,importance")
-    splits = load(
-        path,
-        target_columns=("second", "FIRST"),
-        units=("kg", ""),
-        weight_column="importance",
-        **SPLIT,
-    )
+    options = {"target_columns": ("second", "FIRST"), "units": ("kg", "")}
+    splits = load(path, weight_column="importance", **options, **SPLIT)
     assert splits.task.targets == ("second", "first")
     assert splits.task.units == ("kg", "")
     found = dict(everything(splits))
@@ -112,11 +101,10 @@ def test_salts_are_a_warning(tmp_path: Path) -> None:
 def test_separate_files(tmp_path: Path) -> None:
     """Columns may stand in another order; bad rows are named with their file."""
     rows = plain_rows()
+    turned = [(v, n, s) for n, (s, v) in enumerate(rows[6:9])]
     paths = [
         write_csv(tmp_path / "a.csv", rows[:6]),
-        write_csv(
-            tmp_path / "b.csv", [(v, n, s) for n, (s, v) in enumerate(rows[6:9])], "value,x,smiles"
-        ),
+        write_csv(tmp_path / "b.csv", turned, "value,x,smiles"),
         write_csv(tmp_path / "c.csv", [*rows[9:], ("C1", 3)], "SMILES,Value"),
     ]
     splits = load(paths[0], validation_table=paths[1], test_table=paths[2])
@@ -202,10 +190,8 @@ def test_each_bad_row_is_left_out_with_its_reason(bad_table: Path) -> None:
 
 def test_bad_rows_can_be_an_error(bad_table: Path) -> None:
     message = failure(bad_table, weight_column="w", on_invalid="error", **SPLIT)
-    assert (
-        f"{len(BAD_ROWS)} rows or labels cannot be used, the first is row 13, line 14: 'C1CC'"
-        in message
-    )
+    first = "the first is row 13, line 14: 'C1CC'"
+    assert f"{len(BAD_ROWS)} rows or labels cannot be used, {first}" in message
     assert "--data.on_invalid" in message
 
 
@@ -253,9 +239,7 @@ def test_split_without_molecules(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [("train",), ("train", "validation"), ("train", "test")])
 @pytest.mark.parametrize("split", ["column", "files"])
-def test_validation_and_test_may_be_empty_where_they_are_given(
-    tmp_path: Path, split: str, given: tuple[str, ...]
-) -> None:
+def test_validation_and_test_may_be_empty_where_they_are_given(tmp_path, split, given):
     rows = [(s, v, given[n % len(given)]) for n, (s, v) in enumerate(plain_rows())]
     if split == "column":
         splits = load(write_csv(tmp_path / "a.csv", rows, "smiles,value,set"), split_column="set")
@@ -301,32 +285,18 @@ def test_fingerprint_follows_contents_and_options_but_not_the_place(tmp_path: Pa
     first = print_of(path)
     assert first == print_of(moved) == print_of(path, target_columns=("value",), units=("m",))
     assert first == print_of(path, on_invalid="error", smiles_column="smiles", task="regression")
-    others = [
-        first,
-        print_of(relabeled),
-        print_of(path, split_seed=1),
-        print_of(path, split="scaffold"),
-        print_of(path, descriptors="rdkit"),
-        print_of(both, target_columns=("w",)),
-        print_of(path, **files, test_table=moved),
-        print_of(path, **files, test_table=relabeled),
-    ]
-    assert len(set(others)) == len(others)
+    others = [first, print_of(relabeled), print_of(both, target_columns=("w",))]
+    for changed in ({"split_seed": 1}, {"split": "scaffold"}, {"descriptors": "rdkit"}):
+        others.append(print_of(path, **changed))
+    others += [print_of(path, **files, test_table=test) for test in (moved, relabeled)]
+    assert len(set(others)) == len(others) == 8
 
 
 # Real tables.
 
 
-@pytest.fixture(scope="module")
-def moleculenet() -> Path:
-    folder = os.environ.get("GRAPHORMER_DATA")
-    if not folder:
-        pytest.skip("needs the real data: set the environment variable GRAPHORMER_DATA")
-    return Path(folder).expanduser() / "moleculenet"
-
-
-def test_moleculenet(moleculenet: Path) -> None:
-    splits = load(moleculenet / "esol.csv")
+def test_moleculenet(data_source: Path) -> None:
+    splits = load(data_source / "moleculenet" / "esol.csv")
     assert (splits.name, splits.task.targets) == ("esol", ("logSolubility",))
     assert sum(len(part) for part in splits.parts.values()) == 1128
     labels = np.concatenate([part.y[:, 0] for part in splits.parts.values()])

@@ -1,9 +1,6 @@
 """Choices about a user's table: replicates, groups, times, classes."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -32,9 +29,7 @@ def parts_of(splits: DatasetSplits) -> dict[str, set[str]]:
 @pytest.mark.parametrize(
     ("choice", "labels"), [("keep", [1.0, 2.0, 6.0]), ("mean", [3.0]), ("median", [2.0])]
 )
-def test_replicates_are_kept_or_brought_to_one_row(
-    tmp_path: Path, choice: Any, labels: list[float]
-) -> None:
+def test_replicates_are_kept_or_brought_to_one_row(tmp_path, choice, labels):
     """Whatever spelling they have."""
     rows = [(s, 100 + n) for n, s in enumerate(MOLECULES) if s != "CCO"]
     rows += [("OCC", 1), ("CCO", 2), ("C(O)C", 6), ("CCO", ">9")]
@@ -58,15 +53,11 @@ def test_classes_are_not_averaged(tmp_path: Path) -> None:
     assert load(numbers, duplicates="mean", **options).task.kind == "regression"
 
 
-def grouped(folder: Path) -> tuple[Path, dict[str, str]]:
-    rows = [(s, n / 10, f"series {n % 12}") for n, s in enumerate(MOLECULES)]
-    table = write_csv(folder / "t.csv", rows, "smiles,y,series")
-    return table, {smiles: name for smiles, _, name in rows}
-
-
 @pytest.mark.parametrize("folds", [{}, {"folds": 3, "fold": 1}])
 def test_no_group_stands_in_two_splits(tmp_path: Path, folds: dict[str, int]) -> None:
-    table, series = grouped(tmp_path)
+    rows = [(s, n / 10, f"series {n % 12}") for n, s in enumerate(MOLECULES)]
+    table = write_csv(tmp_path / "t.csv", rows, "smiles,y,series")
+    series = {smiles: name for smiles, _, name in rows}
     splits = load(table, target_columns=("y",), group_column="series", **folds)
     groups = [{series[smiles] for smiles in part} for part in parts_of(splits).values()]
     assert all(groups)
@@ -100,9 +91,7 @@ def test_times_have_to_sort(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("positive", "labels"), [("BBB+", (1.0, 0.0)), ("bbb-", (0.0, 1.0))])
-def test_the_positive_class_can_be_named(
-    tmp_path: Path, positive: str, labels: tuple[float, float]
-) -> None:
+def test_the_positive_class_can_be_named(tmp_path, positive, labels):
     rows = [(s, ("BBB+", "BBB-")[n % 2]) for n, s in enumerate(MOLECULES)]
     table = write_csv(tmp_path / "t.csv", rows, "smiles,class")
     options = {"target_columns": ("class",), "split": "random", "positive": positive}
@@ -123,6 +112,5 @@ def test_balanced_classes_weigh_the_same(tmp_path: Path) -> None:
     assert weights[labels == 1].sum() == pytest.approx(weights[labels == 0].sum())
     numbers = write_csv(tmp_path / "u.csv", plain_rows())
     options = {"split": "random", "split_fractions": (0.5, 0.25, 0.25)}
-    assert "--data.class_weight" in failure(
-        numbers, ConfigError, class_weight="balanced", **options
-    )
+    said = failure(numbers, ConfigError, class_weight="balanced", **options)
+    assert "--data.class_weight" in said

@@ -1,7 +1,5 @@
 """Tables of each format, and the columns found in them."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -76,9 +74,8 @@ def test_column_names_in_latin_1(tmp_path: Path) -> None:
 
 
 def test_all_columns_of_numbers_can_be_targets(tmp_path: Path) -> None:
-    rows = [
-        (n, s, f"x{n}", v, "" if n % 3 else 2 * v, n + 1) for n, (s, v) in enumerate(plain_rows())
-    ]
+    gaps = ["" if n % 3 else 2 * v for n, (_, v) in enumerate(plain_rows())]
+    rows = [(n, s, f"x{n}", v, gaps[n], n + 1) for n, (s, v) in enumerate(plain_rows())]
     path = write_csv(tmp_path / "a.csv", rows, 'mol_id,smiles,name,"a, b",c,row')
     splits = load(path, target_columns=("all",), **SPLIT)
     assert splits.task.targets == ("a, b", "c")  # no ids and no words
@@ -94,9 +91,7 @@ def test_all_columns_of_numbers_can_be_targets(tmp_path: Path) -> None:
     assert "(a, b, c)" in failure(path, **SPLIT)
 
 
-def test_constants_and_what_counts_the_rows_are_labels_where_nothing_else_is(
-    tmp_path: Path,
-) -> None:
+def test_constants_and_what_counts_the_rows_are_labels_where_nothing_else_is(tmp_path) -> None:
     rows = [(s, n + 7, 5, v, (n + 3) % 8) for n, (s, v) in enumerate(plain_rows())]
     path = write_csv(tmp_path / "a.csv", rows, "smiles,number,plate,y,z")
     assert load(path, target_columns=("all",), **SPLIT).task.targets == ("y", "z")
@@ -106,17 +101,11 @@ def test_constants_and_what_counts_the_rows_are_labels_where_nothing_else_is(
     assert load(path, **SPLIT).task.targets == ("number",)
 
 
-@pytest.mark.parametrize(
-    "cells",
-    [
-        ["yes", "no"],
-        ["5.1", "failed", "see note"],
-        [">5.1", "n.d.", "inconclusive"],  # what is not determined is neither
-    ],
-)
-def test_the_only_column_of_numbers_is_not_taken_where_another_may_be_meant(
-    tmp_path: Path, cells: list[str]
-) -> None:
+UNDECIDED = [">5.1", "n.d.", "inconclusive"]  # what is not determined is neither
+
+
+@pytest.mark.parametrize("cells", [["yes", "no"], ["5.1", "failed", "see note"], UNDECIDED])
+def test_the_only_column_of_numbers_is_not_taken_where_another_may_be_meant(tmp_path, cells):
     rows = [(s, v, f'"{cells[n % len(cells)]}"') for n, (s, v) in enumerate(plain_rows())]
     path = tmp_path / "a.csv"
     lines = [",".join(map(str, row)) for row in rows]
@@ -145,21 +134,10 @@ def test_columns_that_cannot_be_told(tmp_path: Path) -> None:
         assert "no column 'other'" in failure(path, **{option: "other"})
     twice = failure(path, target_columns=("value",), weight_column="value")
     assert "column 'value' is named for two purposes" in twice
-    three = write_csv(
-        tmp_path / "c.csv", [(s, v, 1 + v / 9, v * v) for s, v in plain_rows()], "smiles,y,w,z"
-    )
-    message = failure(three, weight_column="w")
+    rows = [(s, v, 1 + v / 9, v * v) for s, v in plain_rows()]
+    message = failure(write_csv(tmp_path / "c.csv", rows, "smiles,y,w,z"), weight_column="w")
     assert "(y, z)" in message
     assert "--data.target_columns" in message
-
-
-def test_smiles_files_have_no_labels(tmp_path: Path) -> None:
-    path = tmp_path / "a.smi"
-    path.write_text("CCO ethanol\nCC ethane\n")
-    assert "has no labels to learn from: give a table" in failure(path)
-
-
-# Names that occur twice.
 
 
 @pytest.mark.parametrize("options", [{"target_columns": ("all",)}, {"weight_column": "y"}])
@@ -169,10 +147,10 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path, options: dict) -> N
     assert "2 columns are called 'y': rename" in failure(path, **options)
 
 
-# Pipes.
-
-
-def test_a_pipe_is_no_table_to_train_on(tmp_path: Path) -> None:
+def test_files_of_smiles_and_pipes_are_no_tables_to_train_on(tmp_path: Path) -> None:
+    path = tmp_path / "a.smi"
+    path.write_text("CCO ethanol\nCC ethane\n")
+    assert "has no labels to learn from: give a table" in failure(path)
     pipe = tmp_path / "a.csv"
     os.mkfifo(pipe)
     assert "is a pipe" in failure(pipe)

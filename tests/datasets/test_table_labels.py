@@ -1,7 +1,5 @@
 """Labels of a table: numbers, bounds, words for classes, and what nothing can be learned from."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,9 +61,7 @@ def test_a_label_that_cannot_be_used_costs_only_itself(tmp_path: Path) -> None:
         (["yes", "no"], {"task": "regression"}, "12 of 12 labels of b cannot be used"),
     ],
 )
-def test_a_target_most_of_whose_labels_cannot_be_used_is_refused(
-    tmp_path: Path, cells: list[str], options: dict, said: str
-) -> None:
+def test_a_target_most_of_whose_labels_cannot_be_used_is_refused(tmp_path, cells, options, said):
     """Though all rows could be used for the other one."""
     rows = [(smiles, n % 2, cells[n % len(cells)]) for n, smiles in enumerate(RINGS)]
     path = write_csv(tmp_path / "a.csv", rows, "smiles,a,b")
@@ -121,9 +117,8 @@ def test_zeros_and_ones_with_a_bound_are_numbers(tmp_path: Path) -> None:
     path = four_each(tmp_path, [*[0, 1] * 5, ">1", 0])
     assert load(path, split_column="set").task.kind == "regression"
     report = report_of(load(path, split_column="set", task="binary"))
-    assert [row.reason for row in report.invalid] == [
-        "value is '>1': not a number, nor true or false"
-    ]
+    (row,) = report.invalid
+    assert row.reason == "value is '>1': not a number, nor true or false"
     path = four_each(tmp_path, [">1", ">2", "<3", ">4", *[0.2, 0.3] * 4])
     assert "value has no label in the training split but bounds" in failure(path, **OF_COLUMN)
 

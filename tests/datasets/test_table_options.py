@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -11,15 +9,9 @@ from graphormer_sepnorm.errors import ConfigError
 
 
 def test_options_of_a_table_go_to_plain_values_and_back() -> None:
-    given = {
-        "table": "/data/a.csv",
-        "target_columns": ["a", "b"],
-        "units": ["m", ""],
-        "split": "random",
-        "split_fractions": [0.7, 0.2, 0.1],
-        "standardize": ["fragment"],
-        "descriptor_columns": "temperature",
-    }
+    given = {"table": "/data/a.csv", "target_columns": ["a", "b"], "units": ["m", ""]}
+    given |= {"split": "random", "split_fractions": [0.7, 0.2, 0.1], "standardize": ["fragment"]}
+    given |= {"descriptor_columns": "temperature"}
     config = DataConfig(**given)
     plain = config.of_table()
     assert json.loads(json.dumps(plain)) == plain
@@ -56,10 +48,7 @@ def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ({"folds": 5}, "--data.folds and --data.fold: .* train.py crossvalidate"),
         ({"folds": 5, "fold": 5}, "--data.fold is 5: of 5 folds"),
         ({"member_folds": 3}, "--data.member_folds and --data.member_fold: give both"),
-        (
-            {"folds": 5, "fold": 0, "split_column": "set"},
-            "--data.split column decides where they go",
-        ),
+        ({"folds": 5, "fold": 0, "split_column": "s"}, "--data.split column decides where they go"),
         ({"folds": 5, "fold": 0, "split_fractions": (0.7, 0.2, 0.1)}, "--data.split_fractions"),
         ({"target_columns": ("a", "b", "a")}, "--data.target_columns names a column twice"),
         ({"target_columns": 3}, "--data.target_columns is 3"),

@@ -1,7 +1,5 @@
 """Properties that every split of a table has."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from pathlib import Path
@@ -78,9 +76,7 @@ GROUPS = st.lists(
 
 @settings(deadline=None)
 @given(GROUPS, st.integers(2, 8), st.integers(0, 9), st.randoms(use_true_random=False))
-def test_each_row_is_in_the_test_split_of_one_fold(
-    groups: list[str], folds: int, seed: int, shuffler: random.Random
-) -> None:
+def test_each_row_is_in_the_test_split_of_one_fold(groups, folds, seed, shuffler):
     tested: list[int] = []
     sizes = []
     shuffled = [*range(len(groups))]

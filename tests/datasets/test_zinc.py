@@ -1,7 +1,5 @@
 """ZINC from made-up raw files: what is read, and what is said where something is wrong."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import pickle
@@ -73,9 +71,7 @@ def test_missing_files_without_a_network(tmp_path: Path, network_attempts: list[
         assert name in message
 
 
-def test_download_is_put_in_place(
-    tiny_zinc: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_download_is_put_in_place(tiny_zinc: Path, tmp_path_factory, monkeypatch) -> None:
     served = tiny_zinc / "ZINC" / "raw"
 
     def download(self: ZINC) -> None:
@@ -109,30 +105,21 @@ class Malicious:
         return torch._utils._rebuild_tensor_v2, (Stored(), 0, (1,), (1,), False, OrderedDict())
 
 
+PRINT, INSIDE = pickle.dumps([print]), pickle.dumps([{"atom_type": Malicious()}] * 4)
+
+
 @pytest.mark.parametrize(
     ("name", "file", "content", "said"),
     [
         ("zinc", "test.pickle", pickle.dumps([{"atoms": 3}]), "cannot be read (KeyError: 'atom_"),
         # Which would run code, be it inside a tensor.
-        (
-            "zinc",
-            "train.pickle",
-            pickle.dumps([print]),
-            "cannot be read (UnpicklingError: it asks for b",
-        ),
-        (
-            "zinc-subset",
-            "val.pickle",
-            pickle.dumps([{"atom_type": Malicious()}] * 4),
-            "or val.index cannot be read (UnpicklingError: a",
-        ),
+        ("zinc", "train.pickle", PRINT, "cannot be read (UnpicklingError: it asks for b"),
+        ("zinc-subset", "val.pickle", INSIDE, "or val.index cannot be read (UnpicklingError: a"),
         ("zinc-subset", "train.index", b"0,8\n", "cannot be read (IndexError"),  # past the end
         ("zinc-subset", "train.index", b"0,2,5,71", "is cut short"),  # PyG would read 0, 2, 5, 7
     ],
 )
-def test_raw_file_of_wrong_contents_is_named(
-    tiny_zinc: Path, name: str, file: str, content: bytes, said: str
-) -> None:
+def test_raw_file_of_wrong_contents_is_named(tiny_zinc, name, file, content, said):
     root = tiny_zinc
     (root / "ZINC" / "raw" / file).write_bytes(content)
     message = failure(name, root)

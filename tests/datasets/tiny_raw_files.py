@@ -1,7 +1,5 @@
 """Made-up molecules in the layouts of ZINC's and OGB's raw files."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Estimators: what scikit-learn and its users may rely on, and what a prediction is made by."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import pickletools

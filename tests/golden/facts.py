@@ -6,8 +6,6 @@ Trainings are in float64 and on the plain path, so that every processor agrees. 
 public names and the two commands alone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import gzip
@@ -84,29 +82,15 @@ def network(configuration: str, folder: Path, steps: int, **own: Any) -> tuple[A
     """Module, data and trainer of a configuration, on 200 molecules of the sample."""
     stated = yaml.safe_load((ROOT / "configs" / f"{configuration}.yaml").read_text())
     table = write(folder / "table.csv", sample(200))
-    data = MoleculeDataModule(
-        dataset="table",
-        table=str(table),
-        root=str(folder / "root"),
-        batch_size=16,
-        attention_blocks=2,
-        max_path_length=stated["model"]["max_path_length"],
-    )
+    options = {"root": str(folder / "root"), "batch_size": 16, "attention_blocks": 2}
+    options["max_path_length"] = stated["model"]["max_path_length"]
+    data = MoleculeDataModule(dataset="table", table=str(table), **options)
     module = InDouble(**{**stated["model"], "warmup_steps": 0.1, "seed": 0, **own})
-    trainer = Trainer(
-        accelerator="cpu",
-        max_steps=steps,
-        gradient_clip_val=stated["trainer"]["gradient_clip_val"],
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
-        num_sanity_val_steps=0,
-        limit_val_batches=0,
-        default_root_dir=folder,
-        callbacks=[Losses()],
-    )
-    return module, data, trainer
+    quietly = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    quietly |= {"enable_checkpointing": False, "num_sanity_val_steps": 0, "limit_val_batches": 0}
+    limits = {"max_steps": steps, "gradient_clip_val": stated["trainer"]["gradient_clip_val"]}
+    kept = {"default_root_dir": folder, "callbacks": [Losses()]}
+    return module, data, Trainer(accelerator="cpu", **limits, **kept, **quietly)
 
 
 def losses(configuration: str, **own: Any) -> list[float]:
@@ -171,10 +155,9 @@ def comparison() -> dict[str, float]:
         for arm in records["arms"]
     }
     found = against(errors, next(iter(errors))) | norm_effects(errors)
-    facts = {
+    return {
         f"{name} {key}": value for name, one in found.items() for key, value in vars(one).items()
     }
-    return facts
 
 
 def blend() -> dict[str, Any]:

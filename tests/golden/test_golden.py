@@ -1,7 +1,5 @@
 """What the code computes stays what it was; python -m tests.golden.facts says how it is made."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,23 +1,14 @@
 """Graphs and a small store that the tests of structure and of batches share."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
-from reference.molecules import TIED, molecule, zinc_validation
+from reference.molecules import TIED, molecule
 from torch_geometric.data import Data
 
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
 SMILES = ["CCO", "N", TIED["benzene"], "CC(C)Cl", "C.C", "CC#N", TIED["caffeine"], "O", "C=C"]
-
-
-@pytest.fixture(scope="session")
-def zinc_graphs(real_data_root: Path) -> list[Data]:
-    return zinc_validation(real_data_root, 40)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,5 @@
 """The arrays of a batch, against loops over graphs, atoms and pairs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -55,9 +53,8 @@ def test_bonds(stored, given, ids, attention_blocks):
     expected, first = [], len(ids)
     for number in ids:
         data = given[number]
-        for (source, target), codes in zip(
-            data.edge_index.T.tolist(), data.edge_attr.tolist(), strict=True
-        ):
+        bonds = data.edge_index.T.tolist(), data.edge_attr.tolist()
+        for (source, target), codes in zip(*bonds, strict=True):
             expected.append((first + source, first + target, codes))
         first += len(data.x)
     found = [

@@ -1,7 +1,5 @@
 """How numbers beside a graph are standardized, and what is said where they are missing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,9 +18,7 @@ from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 
 @pytest.mark.parametrize(("number", "least"), [(50, 0.35), (100, 0.75), (1000, 0.97)])
 @pytest.mark.parametrize("outlier", [20.0, 1e6, -3e38])
-def test_an_outlier_leaves_the_others_as_far_apart_as_they_are(
-    number: int, least: float, outlier: float
-) -> None:
+def test_an_outlier_leaves_the_others_as_far_apart_as_they_are(number, least, outlier):
     values = np.random.default_rng(0).normal(300, 10, (number, 2)).astype(np.float32)
     values[::7, 0] = np.nan
     values[3] = outlier

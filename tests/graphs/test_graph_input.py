@@ -1,7 +1,5 @@
 """What a graph may look like, and what is said about one that is not of that form."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np
@@ -55,32 +53,20 @@ def test_a_graph_of_another_form_is_a_data_error(data, message):
     assert "graph 2" in str(caught.value)
 
 
-def test_conflicting_bonds_in_a_later_block_name_the_graph(monkeypatch):
+def test_conflicting_bonds_in_a_later_block_name_the_graph_and_there_has_to_be_one(monkeypatch):
     monkeypatch.setattr("graphormer_sepnorm.graphs.packed_graphs._BLOCK_PAIRS", 1)
     with pytest.raises(DataError, match=r"^graph 2\b"):
         GraphStore.from_graphs([GOOD, GOOD, CONFLICT], 5)
-
-
-def test_no_graphs_at_all():
     with pytest.raises(DataError, match="no graphs"):
         GraphStore.from_graphs([], 5)
 
 
 def test_numpy_arrays_booleans_and_any_integer_type():
-    graphs = [
-        SimpleNamespace(
-            x=np.array([True, False]),
-            edge_index=np.array([[0, 1], [1, 0]], dtype=np.int32),
-            edge_attr=np.array([-3, -3], dtype=np.int16),
-            y=np.array([1.5]),
-        ),
-        SimpleNamespace(
-            x=np.array([2**40, -(2**40)]),
-            edge_index=np.array([[0, 1], [1, 0]]),
-            edge_attr=np.array([9, 9], dtype=np.uint8),
-            y=1,
-        ),
-    ]
+    one = {"x": np.array([True, False]), "edge_index": np.array([[0, 1], [1, 0]], np.int32)}
+    one |= {"edge_attr": np.array([-3, -3], dtype=np.int16), "y": np.array([1.5])}
+    other = {"x": np.array([2**40, -(2**40)]), "edge_index": np.array([[0, 1], [1, 0]])}
+    other |= {"edge_attr": np.array([9, 9], dtype=np.uint8), "y": 1}
+    graphs = [SimpleNamespace(**one), SimpleNamespace(**other)]
     store = GraphStore.from_graphs(graphs, 5)
     assert store.atom_codes_of([0, 1]).tolist() == [[1], [0], [2**40], [-(2**40)]]
     assert store.bond_codes_of([0, 1]).tolist() == [[-3], [9]]

@@ -1,7 +1,5 @@
 """The store on disk: built once, never used when stale or damaged, never left half written."""
 
-from __future__ import annotations
-
 import json
 import logging
 from concurrent.futures import ThreadPoolExecutor

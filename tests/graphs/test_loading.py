@@ -1,7 +1,5 @@
 """Which graphs form which batch, and what the loaders make of them."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

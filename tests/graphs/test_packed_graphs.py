@@ -1,7 +1,5 @@
 """Graphs given many at once: the same store as one by one, and the same messages."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from rdkit import Chem

@@ -1,7 +1,5 @@
 """Distances, shortest paths and pair types in C against enumeration of all paths and networkx."""
 
-from __future__ import annotations
-
 import networkx
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """From the outputs of a model to the values that they stand for."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Codes seen in training have rows, all others row 0."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,9 +1,6 @@
 """The models that come with the package: small, no traces of a machine, as their cards say."""
 
-from __future__ import annotations
-
 import csv
-import os
 import re
 import zipfile
 
@@ -82,15 +79,12 @@ def test_the_metric_that_the_card_states(name, metric, root, request, capsys):
     assert f"**{value:.3f}**" in card
 
 
-def test_esol_has_the_error_that_its_card_states(tmp_path, capsys):
+def test_esol_has_the_error_that_its_card_states(data_source, tmp_path, capsys):
     """On the test split that its training left aside, through file, SMILES and rounding."""
-    folder = os.environ.get("GRAPHORMER_DATA")
-    if not folder:
-        pytest.skip("needs the real data: set the environment variable GRAPHORMER_DATA")
     from graphormer_sepnorm.data_config import DataConfig
     from graphormer_sepnorm.datasets.user_table.load import load_table
 
-    splits = load_table(DataConfig(table=f"{folder}/moleculenet/esol.csv"))
+    splits = load_table(DataConfig(table=f"{data_source}/moleculenet/esol.csv"))
     rows = zip(splits.smiles["test"], splits.test, strict=True)
     source = tmp_path / "test.csv"
     with source.open("w", newline="") as handle:

@@ -1,7 +1,5 @@
 """A checkpoint that is damaged or crafted is one line, and runs nothing."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from pathlib import Path
@@ -92,17 +90,13 @@ def test_run_directory_means_its_best_checkpoint(tmp_path: Path) -> None:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_a_wrong_part_is_one_line(
-    place: tuple, value: Any, said: str, whole: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_wrong_part_is_one_line(place, value, said, whole, tmp_path):
     content = replaced(whole, place, value) if place else value
     assert re.search(said, refused(save(tmp_path / "a.ckpt", content)))
 
 
 @pytest.mark.parametrize("stored", [0, 500, 0.5, 0.99, None])
-def test_truncated_file_is_refused(
-    stored: float | None, whole: dict[str, Any], tmp_path: Path
-) -> None:
+def test_truncated_file_is_refused(stored: float | None, whole: dict[str, Any], tmp_path) -> None:
     """None: one byte in it is another one."""
     path = save(tmp_path / "a.ckpt", whole)
     content = bytearray(path.read_bytes())
@@ -115,9 +109,7 @@ def test_truncated_file_is_refused(
 
 
 @pytest.mark.parametrize("content", [b"smiles,y\nCCO,1\n", b"{}", b"(lp0", pickle.dumps(Runs())])
-def test_a_file_of_something_else_is_refused(
-    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_something_else_is_refused(content: bytes, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.ckpt").write_bytes(content)
     assert "not a checkpoint" in refused("a.ckpt")

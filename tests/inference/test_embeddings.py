@@ -1,7 +1,5 @@
 """Embeddings: what the network's last norm gives of each molecule, whatever its company."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

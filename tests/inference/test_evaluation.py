@@ -69,9 +69,7 @@ def test_rows_without_a_prediction_and_those_of_training_are_counted() -> None:
         ("", "active or yes", ["active", "no", 0, "nan"]),
     ],
 )
-def test_classes_are_those_that_the_model_calls_so(
-    zero: str, one: str, cells: list[object]
-) -> None:
+def test_classes_are_those_that_the_model_calls_so(zero, one, cells):
     zeros = (zero,) if zero else ()
     task = Task("binary", ("y",), ("",), "auroc", ones=(one,), zeros=zeros)
     labels = [label_of(Task.from_plain(task.to_plain()), 0, cell) for cell in cells]

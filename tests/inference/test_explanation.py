@@ -1,7 +1,5 @@
 """Explanations of a predictor: their values, order and unit, and what they leave out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas
 import pytest

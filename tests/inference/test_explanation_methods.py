@@ -1,7 +1,5 @@
 """What each method says of atoms, held against the literal network and the methods' definitions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

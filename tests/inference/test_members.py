@@ -1,7 +1,5 @@
 """An ensemble in one checkpoint: the mean of its members, and how far they disagree."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +41,7 @@ def test_values_are_the_mean_of_the_members(options: dict[str, Any]) -> None:
     assert np.isnan(found.spread[[1, 7]]).all()
 
 
-def test_columns_have_a_spread_behind_each_value(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_have_a_spread_behind_each_value(tmp_path: Path, capsys, monkeypatch) -> None:
     torch.save(ensemble(members(**TWO)), file := tmp_path / "ensemble.ckpt")
     expected = Predictor.load(file, "cpu").predict(SMILES)
     table, output = tmp_path / "in.csv", tmp_path / "out.parquet"

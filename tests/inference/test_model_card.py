@@ -1,7 +1,5 @@
 """The facts of a checkpoint, and the small file that is made of it."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path
@@ -109,9 +107,7 @@ def test_many_targets_are_counted() -> None:
     assert text.count("predicts") == 1
 
 
-def test_file_for_prediction_is_small_and_predicts_the_same(
-    checkpoint: dict[str, Any], tmp_path: Path
-) -> None:
+def test_file_for_prediction_is_small_and_predicts_the_same(checkpoint, tmp_path):
     torch.save(checkpoint, tmp_path / "whole.ckpt")
     checkpoint[KEY]["from_pretrained"] = "/home/somebody/backbone"
     write_checkpoint(for_prediction(checkpoint, {"model": "a test"}), tmp_path / "slim.ckpt")

@@ -1,7 +1,5 @@
 """What predictions come with: the names of their columns, and what is in them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from rdkit import Chem

@@ -1,7 +1,5 @@
 """Chunks in processes: results in order, few ahead, and no process outlives its reader."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal
@@ -44,14 +42,10 @@ def test_each_process_has_one_thread_and_this_one_keeps_its_own():
         time.sleep(0.05)
         return os.getpid(), torch.get_num_threads()
 
-    before = torch.get_num_threads()
     torch.set_num_threads(2)
-    try:
-        here = [result for _, result in map_in_order(where, pairs(2), 1)]
-        there = [result for _, result in map_in_order(where, pairs(6), 2)]
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
+    here = [result for _, result in map_in_order(where, pairs(2), 1)]
+    there = [result for _, result in map_in_order(where, pairs(6), 2)]
+    assert torch.get_num_threads() == 2
     assert {threads for _, threads in (*here, *there)} == {1}
     assert {process for process, _ in here} == {os.getpid()}
     others = {process for process, _ in there}

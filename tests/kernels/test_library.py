@@ -1,7 +1,5 @@
 """Compiled functions are used where they are whole and up to date, and nowhere else."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shutil

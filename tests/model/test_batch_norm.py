@@ -1,7 +1,5 @@
 """`MaskedBatchNorm` against `nn.BatchNorm1d`, with masks and large means."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from reference.models import randomize, relative_error

@@ -1,7 +1,5 @@
 """The compiled functions give what the plain path gives, gradients too."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The compiled linear layers give what torch's give, gradients too."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from reference.compiled import assert_threads_change_nothing, output_and_gradients

@@ -1,7 +1,5 @@
 """The compiled sums of messages along bonds, beside the plain ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest
@@ -40,15 +38,6 @@ def test_sums_and_gradients(width, bonds):
         torch.testing.assert_close(quick.double(), exact, rtol=1e-5, atol=1e-5)
 
 
-def test_bonds_that_only_fill_up_say_nothing():
-    rows, bond_values, ends = drawn(12, 50, 8)
-    fill = torch.tensor([[0], [12], [0]]).expand(-1, 7)
-    filled = output_and_gradients(message_sums, [rows, bond_values, torch.cat([ends, fill], 1)])
-    plain = output_and_gradients(message_sums, [rows, bond_values, ends])
-    for one, other in zip(filled, plain, strict=True):
-        assert torch.equal(one, other)
-
-
 def test_rows_that_are_not_contiguous():
     rows, bond_values, ends = drawn(12, 50, 8)
     wide = torch.stack([rows, torch.zeros_like(rows)], 2).flatten(1)
@@ -61,27 +50,16 @@ def test_rows_that_are_not_contiguous():
         torch.testing.assert_close(found, wanted)
 
 
-def test_the_number_of_threads_changes_nothing():
-    given = drawn(40, 200, 72)
-    assert_threads_change_nothing(lambda: output_and_gradients(message_sums, given))
-
-
 def test_an_undefined_row_is_heard_by_its_neighbors_alone():
-    rows = torch.ones(3, 8)
-    rows[0] = torch.nan
-    sums = message_sums(rows, torch.zeros(1, 8), torch.tensor([[0, 1], [1, 2], [0, 0]]))
-    assert sums[1].isnan().all()
-    assert not sums[[0, 2]].isnan().any()
-
-
-def test_an_undefined_row_makes_its_bonds_states_undefined_and_no_others():
+    """And makes the states of its bonds undefined, and no others."""
     rows = torch.ones(4, 9)
     rows[0] = torch.nan
     bonds = torch.tensor([[0, 1, 2], [1, 2, 3], [0, 0, 0]])
-    sums, states = state_message_sums(rows, rows, torch.zeros(1, 9), None, bonds)
-    assert sums[1].isnan().all()
+    with_states, states = state_message_sums(rows, rows, torch.zeros(1, 9), None, bonds)
+    for sums in (message_sums(rows, torch.zeros(1, 9), bonds), with_states):
+        assert sums[1].isnan().all()
+        assert not sums[[0, 2, 3]].isnan().any()
     assert states[0].isnan().all()
-    assert not sums[[0, 2, 3]].isnan().any()
     assert not states[1:].isnan().any()
 
 
@@ -124,29 +102,27 @@ def test_sums_and_gradients_with_states(width, bonds):
         torch.testing.assert_close(quick.double(), exact, rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("function", "dtype"),
-    [(state_message_sums, torch.float32), (state_message_sums, torch.float64)],
-    ids=["compiled", "plain"],
-)
-def test_states_of_bonds_that_only_fill_up_say_nothing(function, dtype):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["compiled", "plain"])
+def test_bonds_that_only_fill_up_say_nothing(dtype):
     rows, bond_values, ways = drawn(12, 50, 8, dtype)
     ends = rows.detach().flip(1).requires_grad_()
-    fill = torch.tensor([[0], [12], [0]]).expand(-1, 7)
-    filled, plain = (
-        output_and_gradients(two_layers(function), (rows, ends, bond_values, bonds))
-        for bonds in (torch.cat([ways, fill], 1), ways)
-    )
-    for one, other in zip(filled, plain, strict=True):
-        assert torch.equal(one, other)
+    both = torch.cat([ways, torch.tensor([[0], [12], [0]]).expand(-1, 7)], 1), ways
+    for function, given in (
+        (message_sums, (rows, bond_values)),
+        (two_layers(state_message_sums), (rows, ends, bond_values)),
+    ):
+        filled, plain = (output_and_gradients(function, (*given, bonds)) for bonds in both)
+        for one, other in zip(filled, plain, strict=True):
+            assert torch.equal(one, other)
 
 
-def test_the_number_of_threads_changes_nothing_of_states():
+def test_the_number_of_threads_changes_nothing():
     rows, bond_values, ways = drawn(40, 200, 72)
     given = rows, rows.detach().flip(1).requires_grad_(), bond_values, ways
-    assert_threads_change_nothing(
-        lambda: output_and_gradients(two_layers(state_message_sums), given)
-    )
+    layers = two_layers(state_message_sums)
+    assert_threads_change_nothing(lambda: output_and_gradients(layers, given))
+    of_sums = rows, bond_values, ways
+    assert_threads_change_nothing(lambda: output_and_gradients(message_sums, of_sums))
 
 
 def scaled_plainly(messages, update, log_degree, plain, by_degree):

@@ -1,7 +1,5 @@
 """The norms of a layer in one operation give what they give one by one."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """Dropout, of values and of whole branches: where it acts, and what then becomes of the rows."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from reference.models import batch_of_smiles, relative_error, small_model

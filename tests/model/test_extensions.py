@@ -1,7 +1,5 @@
 """What may be added to Graphormer: where it starts, and cases whose result is known beforehand."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any, get_args

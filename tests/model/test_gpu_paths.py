@@ -1,7 +1,5 @@
 """What is computed in another way on a GPU gives what the plain way gives; tried on a CPU."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

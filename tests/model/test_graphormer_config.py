@@ -1,7 +1,5 @@
 """Options of the model: what contradicts itself is an error of one line."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

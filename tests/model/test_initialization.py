@@ -1,7 +1,5 @@
 """Initial values: from (seed, name) alone, with the spreads of the reference implementation."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """What must not change a result: numbering, listing of bonds, padding, company, filler rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Each norm arm on packed rows against direct formulas on the padded [B, T, C] layout."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from reference.models import ARMS, randomize, relative_error

@@ -1,7 +1,5 @@
 """Two processes of torch.distributed have the statistics of all rows, in a norm and a network."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

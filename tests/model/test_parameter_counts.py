@@ -1,7 +1,5 @@
 """Numbers of parameters against the published arithmetic, and the table that explains them."""
 
-from __future__ import annotations
-
 import pytest
 from reference.models import name_of
 

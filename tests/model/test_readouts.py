@@ -1,7 +1,5 @@
 """Numbers beside a graph, joined to what the network reads; log-odds of classes."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import get_args
@@ -60,9 +58,7 @@ def test_prediction_restated(given: tuple[GraphBatch, GraphVocabulary], readout:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_numbers_in_float32_for_a_model_of_another_precision(
-    given: tuple[GraphBatch, GraphVocabulary], dtype: torch.dtype
-) -> None:
+def test_numbers_in_float32_for_a_model_of_another_precision(given, dtype):
     batch, vocabulary = given
     predictions = []
     for kind in (torch.float32, dtype):
@@ -75,9 +71,7 @@ def test_numbers_in_float32_for_a_model_of_another_precision(
 
 
 @pytest.mark.parametrize("width", [0, 1, 2, 4])
-def test_other_numbers_than_the_model_reads(
-    given: tuple[GraphBatch, GraphVocabulary], width: int
-) -> None:
+def test_other_numbers_than_the_model_reads(given, width):
     batch, vocabulary = given
     model = small_model(vocabulary, extra_inputs=3)
     message = rf"^the model reads 3 extra features .* holds \[3, {width}\]: give extra"
@@ -112,9 +106,7 @@ def test_dropout_of_the_graph_is_as_without(given: tuple[GraphBatch, GraphVocabu
     assert torch.equal(*tokens)
 
 
-def test_in_training_numbers_and_what_is_made_of_them_are_dropped(
-    given: tuple[GraphBatch, GraphVocabulary],
-) -> None:
+def test_in_training_numbers_and_what_is_made_of_them_are_dropped(given):
     batch, vocabulary = given
     options = {"extra_inputs": 3, "dropout": 0.25, "input_dropout": 0.75}
     model = small_model(vocabulary, **options)

@@ -1,7 +1,5 @@
 """`replace_norms` in message passing: the virtual node is [CLS]."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """The public `SepNorm` over [N, L, D], whatever classes and wherever [CLS] stands."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

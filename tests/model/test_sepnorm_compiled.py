@@ -1,7 +1,5 @@
 """`SepNorm` in torch.compile and torch.export: the numbers of sequences and positions vary."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

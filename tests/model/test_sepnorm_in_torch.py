@@ -1,7 +1,5 @@
 """`SepNorm` in torch's own transformer, whose fast path for evaluation knows LayerNorm only."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from reference.models import randomize

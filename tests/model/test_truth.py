@@ -1,7 +1,5 @@
 """The model against the published equations written out literally, forward and gradients."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from reference.literal import PlainGraph, distances, has_ties

@@ -1,7 +1,5 @@
 """Figures, as they are written."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The picture of a training can be read from its second epoch on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -13,14 +11,9 @@ from graphormer_sepnorm.runs.directory import RunDirectory
 
 def history(metrics: list[float], metric: str = "mae") -> list[dict[str, float]]:
     return [
-        {
-            "epoch": float(epoch),
-            "step": 10.0 * epoch,
-            "train_loss_epoch": 1 / epoch,
-            "validation_loss": 2 / epoch,
-            f"validation_{metric}": value,
-        }
-        for epoch, value in enumerate(metrics, start=1)
+        {"epoch": float(n), "step": 10.0 * n, "train_loss_epoch": 1 / n, "validation_loss": 2 / n}
+        | {f"validation_{metric}": value}
+        for n, value in enumerate(metrics, start=1)
     ]
 
 
@@ -59,9 +52,7 @@ def test_loss_and_metric_have_axes_of_their_own(epochs: int, drawn) -> None:
         ("mae", [0.5, 0.2, 0.3], "loss", 3),  # which decides on the checkpoint
     ],
 )
-def test_best_epoch_is_marked(
-    metric: str, values: list[float], selected: str, best: int, drawn
-) -> None:
+def test_best_epoch_is_marked(metric, values, selected, best, drawn):
     figure = drawn(history(values, metric), metric, selected)
     stars = [line for line in figure.axes[1].lines if line.get_marker() == "*"]
     places = [(line.get_xdata()[0], line.get_ydata()[0]) for line in stars]

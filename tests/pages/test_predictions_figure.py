@@ -1,7 +1,5 @@
 """The picture of predictions: what is drawn is what they are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

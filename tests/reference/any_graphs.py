@@ -1,7 +1,5 @@
 """Graphs that are hard for shortest paths: of any kind, drawn at random, and large ones."""
 
-from __future__ import annotations
-
 import networkx
 import numpy as np
 from hypothesis import strategies as st

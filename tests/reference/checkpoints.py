@@ -1,7 +1,5 @@
 """A small model in a checkpoint, for tests of what is done with one."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any, Literal
 
@@ -22,17 +20,9 @@ def make_checkpoint(
     """An untrained model with these options that knows C, N and O, as a checkpoint keeps it."""
     atoms = [[5, 6, 7], [0, 1, 2], [*range(6)], [4, 5, 6], [*range(5)], [0], [0, 1, 2], [0, 1]]
     vocabulary = {"atoms": [*atoms, [0, 1]], "bonds": [[0, 1, 2, 3], [0], [0, 1]]}
-    config = GraphormerConfig(
-        num_targets=len(targets),
-        layers=2,
-        width=16,
-        heads=2,
-        ffn_width=16,
-        atom_rows=40,
-        bond_rows=10,
-        max_path_length=5,
-        **options,
-    )
+    sizes = {"layers": 2, "width": 16, "heads": 2, "ffn_width": 16, "max_path_length": 5}
+    sizes |= {"num_targets": len(targets), "atom_rows": 40, "bond_rows": 10}
+    config = GraphormerConfig(**sizes, **options)
     model = Graphormer(config)
     with torch.no_grad():
         for parameter in model.parameters():

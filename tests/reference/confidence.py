@@ -1,7 +1,5 @@
 """What a model knows of its errors, made up: small, with everything in it."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Literal
 

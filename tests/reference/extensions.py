@@ -1,7 +1,5 @@
 """Ideas beyond Graphormer, written out atom by atom on top of its literal form."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass, field

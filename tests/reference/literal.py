@@ -8,12 +8,11 @@ but the names of the parameters, which are taken from a state dict.
     n atoms of a graph · T = n + 1 tokens, the graph token first · C channels · H heads · D hops
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -28,7 +27,7 @@ class PlainGraph:
     bonds: dict[tuple[int, int], tuple[int, ...]]
 
     @classmethod
-    def of(cls, data) -> PlainGraph:
+    def of(cls, data) -> Self:
         """Read a PyG Data; 1-D features are one column, missing bond features one constant."""
         x = data.x if data.x.dim() == 2 else data.x[:, None]
         edges = [tuple(pair) for pair in data.edge_index.T.tolist()]

@@ -1,7 +1,5 @@
 """Small float64 models with parameters far from their initial values, and their batches."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,17 +49,8 @@ def name_of(options: dict[str, Any]) -> str:
 
 def small_config(**options) -> GraphormerConfig:
     """Two layers of 12 channels, three heads, two targets, no dropout."""
-    plain = {
-        "layers": 2,
-        "width": 12,
-        "heads": 3,
-        "ffn_width": 10,
-        "max_path_length": 5,
-        "dropout": 0.0,
-        "attention_dropout": 0.0,
-        "input_dropout": 0.0,
-        "num_targets": 2,
-    }
+    plain = {"layers": 2, "width": 12, "heads": 3, "ffn_width": 10, "max_path_length": 5}
+    plain |= {"dropout": 0.0, "attention_dropout": 0.0, "input_dropout": 0.0, "num_targets": 2}
     return GraphormerConfig(**(plain | options))
 
 
@@ -125,19 +114,11 @@ def literal_of(
         for name, tensor in model.state_dict().items()
     }
     config = model.config
-    return LiteralWithExtensions(
-        parameters,
-        config.norm,
-        config.norm_position,
-        config.layers,
-        config.heads,
-        config.max_path_length,
-        vocabulary.atoms.seen,
-        vocabulary.bonds.seen,
-        model.training,
-        one_path,
-        config=config,
-    )
+    names = ("norm", "norm_position", "layers", "heads", "max_path_length")
+    options = {name: getattr(config, name) for name in names}
+    options |= {"atom_codes": vocabulary.atoms.seen, "bond_codes": vocabulary.bonds.seen}
+    options |= {"training": model.training, "one_path": one_path, "config": config}
+    return LiteralWithExtensions(parameters, **options)
 
 
 def relative_error(value: torch.Tensor, truth: torch.Tensor, scale: float = 1e-3) -> float:

@@ -1,13 +1,14 @@
 """Graphs for the tests: molecules by name, made by RDKit here and not by the package's code."""
 
-from __future__ import annotations
-
+import gzip
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from rdkit import Chem
 from torch_geometric.data import Data
+
+from graphormer_sepnorm.resources import sample_path
 
 # No pair of atoms of these has two shortest paths (rings are odd and not fused).
 TIE_FREE = {
@@ -95,6 +96,12 @@ def shuffled_bonds(data: Data, order: torch.Tensor) -> Data:
     return Data(
         x=data.x, edge_index=data.edge_index[:, order], edge_attr=data.edge_attr[order], y=data.y
     )
+
+
+def sample_rows(count: int | None = None) -> list[list[str]]:
+    """SMILES and labels of the first molecules of the bundled sample."""
+    lines = gzip.decompress(sample_path().read_bytes()).decode().splitlines()
+    return [line.split(",") for line in lines[1:][:count]]
 
 
 def zinc_validation(root: Path, number: int) -> list[Data]:

@@ -1,7 +1,5 @@
 """All that a model makes of a batch, and whether two passes are the same."""
 
-from __future__ import annotations
-
 import torch
 
 from graphormer_sepnorm.graphs.batch import GraphBatch

@@ -4,8 +4,7 @@ A new one takes two to five seconds of a core until torch and Lightning are impo
 not what a test is about, `Forked` is a process that begins after these imports.
 """
 
-from __future__ import annotations
-
+import importlib.util
 import inspect
 import multiprocessing
 import os
@@ -74,6 +73,14 @@ class Forked(subprocess.Popen):
         if self._internal_poll() is None:
             raise subprocess.TimeoutExpired(self.args, timeout or 0)
         return self.returncode
+
+
+def module_of(path: Path) -> Any:
+    """A script that is in no package, as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:

@@ -1,7 +1,5 @@
 """What the package stored about the pairs of a graph, in a form to compare with the literal one."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

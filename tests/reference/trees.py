@@ -1,7 +1,5 @@
 """Small gradient boosting, for tests of what is done with it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,13 +1,12 @@
 """One process in a run directory; nothing is left of a run that has not begun."""
 
-from __future__ import annotations
-
 import errno
 import multiprocessing
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -27,15 +26,6 @@ with RunLock() as run:
 """
 
 
-def started(program: str, *arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", program, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=REPOSITORY,
-    )
-
-
 def made(wanted: Path, *files: str) -> Path:
     with RunLock() as run:
         path = run.new(wanted)
@@ -45,9 +35,7 @@ def made(wanted: Path, *files: str) -> Path:
     return path
 
 
-def test_run_directories_are_numbered_not_overwritten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_directories_are_numbered_not_overwritten(tmp_path: Path, monkeypatch) -> None:
     names = [made(tmp_path / "runs" / "a", "summary.json").name for _ in range(3)]
     assert names == ["a", "a-2", "a-3"]
     (tmp_path / "empty").mkdir()
@@ -72,7 +60,8 @@ def test_run_directory_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 def test_a_directory_at_work_is_taken_until_its_process_is_killed(tmp_path: Path) -> None:
-    process = started(HOLDER, tmp_path / "a")
+    command = [sys.executable, "-c", HOLDER, str(tmp_path / "a")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
     assert process.stdout is not None
     assert process.stdout.readline() == f"{tmp_path / 'a'}\n"
     assert made(tmp_path / "a", "summary.json") == tmp_path / "a-2"
@@ -87,18 +76,18 @@ def test_a_directory_at_work_is_taken_until_its_process_is_killed(tmp_path: Path
     process.stdout.close()
 
 
-def wait_for(begun, end) -> None:
-    begun.set()
-    end.wait()
-
-
 def test_a_forked_process_does_not_keep_the_lock(tmp_path: Path) -> None:
     """One that loads data outlives a run that is killed by some seconds."""
     context = multiprocessing.get_context("fork")
     begun, end = context.Event(), context.Event()
+
+    def load() -> None:
+        begun.set()
+        end.wait()
+
     with RunLock() as run:
         run.reopen(tmp_path)
-        child = context.Process(target=wait_for, args=(begun, end))
+        child = context.Process(target=load)
         child.start()
         begun.wait()
     try:
@@ -109,9 +98,7 @@ def test_a_forked_process_does_not_keep_the_lock(tmp_path: Path) -> None:
         child.join()
 
 
-def test_of_several_processes_the_first_one_locks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_several_processes_the_first_one_locks(tmp_path: Path, monkeypatch) -> None:
     with RunLock() as first:
         first.reopen(tmp_path)
         monkeypatch.setenv("RANK", "1")
@@ -176,31 +163,21 @@ def test_one_command_at_work_and_its_processes_hold_the_lock_too(tmp_path: Path)
         pass
 
 
-def test_a_file_system_without_locks_is_warned_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog
-) -> None:
-    def no_locks(*_: object, **__: object) -> bool:
-        raise OSError(errno.ENOLCK, "No locks available")
-
+def test_a_file_system_without_locks_is_warned_of(tmp_path: Path, monkeypatch, caplog) -> None:
+    no_locks = Mock(side_effect=OSError(errno.ENOLCK, "No locks available"))
     monkeypatch.setattr(locks, "lock_descriptor", no_locks)
     assert made(tmp_path / "run") == tmp_path / "run"
     assert "has no locks" in caplog.text
 
 
-def test_a_directory_where_nothing_can_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def read_only(*_: object) -> int:
-        raise OSError(errno.EROFS, "Read-only file system")
-
+def test_a_directory_where_nothing_can_be_written(tmp_path: Path, monkeypatch) -> None:
+    read_only = Mock(side_effect=OSError(errno.EROFS, "Read-only file system"))
     monkeypatch.setattr(locks.os, "open", read_only)
     with RunLock() as run, pytest.raises(ConfigError, match=str(tmp_path)):
         run.reopen(tmp_path)
 
 
-def test_a_directory_that_was_filled_meanwhile_is_not_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_that_was_filled_meanwhile_is_not_taken(tmp_path: Path, monkeypatch) -> None:
     """A whole run, after it was found to be empty and before it was locked."""
 
     def late(path: Path) -> int | None:

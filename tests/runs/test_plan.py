@@ -1,7 +1,5 @@
 """What many runs are planned to be, how that is stored, and how it goes on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Processes of many runs, tried with a program that pretends to train."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -154,9 +152,7 @@ def test_runs_in_order_and_side_by_side(workplace: Workplace) -> None:
     assert FitConfig.from_plain(options) == expected
 
 
-def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(
-    workplace: Workplace,
-) -> None:
+def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(workplace):
     bad, dead = workplace.run("bad", do="fail"), workplace.run("dead", do="die")
     runs = [bad, dead, workplace.run("good"), workplace.done("ready")]
     whole, events = workplace.train(runs)
@@ -187,15 +183,12 @@ def test_failure_stops_no_other_run_and_is_tried_again_on_the_next_start(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_interruption_lets_the_processes_save(number: int, workplace: Workplace) -> None:
     # In the background SIGINT is ignored, and stays so.
-    before = signal.signal(number, signal.default_int_handler)
+    signal.signal(number, signal.default_int_handler)
     runs = [workplace.run("a", do="hang once"), workplace.run("b")]
-    try:
-        thread = when((runs[0].directory / "at work").exists, lambda: os.kill(os.getpid(), number))
-        whole, events = workplace.train(runs)
-        thread.join()
-        assert signal.getsignal(number) == signal.default_int_handler
-    finally:
-        signal.signal(number, before)
+    thread = when((runs[0].directory / "at work").exists, lambda: os.kill(os.getpid(), number))
+    whole, events = workplace.train(runs)
+    thread.join()
+    assert signal.getsignal(number) == signal.default_int_handler
     assert not whole
     assert events == ["a 0: started", "saving", "a 0: stopped"]
     assert last_line(runs[0].log) == "interrupted, saved"
@@ -211,21 +204,18 @@ def test_interruption_lets_the_processes_save(number: int, workplace: Workplace)
 @pytest.mark.parametrize("quick", [False, True])
 def test_second_interruption_ends_at_once(quick: bool, workplace: Workplace) -> None:
     run = workplace.run("a", do="stay")  # it does not end when it is asked to
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
-        def interrupt() -> None:
-            os.kill(os.getpid(), signal.SIGTERM)
-            if quick:  # two of one kind may arrive as one
-                os.kill(os.getpid(), signal.SIGINT)
-            else:
-                asked = (run.directory / "asked").exists
-                when(asked, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    def interrupt() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        if quick:  # two of one kind may arrive as one
+            os.kill(os.getpid(), signal.SIGINT)
+        else:
+            asked = (run.directory / "asked").exists
+            when(asked, lambda: os.kill(os.getpid(), signal.SIGTERM))
 
-        when((run.directory / "at work").exists, interrupt)
-        whole, events = workplace.train([run])
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    when((run.directory / "at work").exists, interrupt)
+    whole, events = workplace.train([run])
     assert not whole
     assert events[-1] == "a 0: stopped"
 
@@ -242,9 +232,7 @@ def test_an_ensemble_that_is_a_fold_is_asked_once(monkeypatch: pytest.MonkeyPatc
     assert one._asked == 2
 
 
-def test_a_process_that_cannot_be_started_stops_no_other_run(
-    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_cannot_be_started_stops_no_other_run(workplace, monkeypatch):
     start, failures = subprocess.Popen, [OSError(12, "Cannot allocate memory")]
 
     def popen(*arguments, **options):
@@ -307,13 +295,7 @@ def test_slots_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("wanted", "of_comparisons", "of_members"), [("", [8, 2, 1], "2"), ("6", [6, 6, 6], "1")]
 )
-def test_threads_of_processes(
-    wanted: str,
-    of_comparisons: list[int],
-    of_members: str,
-    workplace: Workplace,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_threads_of_processes(wanted, of_comparisons, of_members, workplace, monkeypatch):
     """A comparison's runs have what the user says; members share what their ensemble has."""
     monkeypatch.setattr(scheduler, "cores", lambda: 8)
     monkeypatch.setenv("OMP_NUM_THREADS", wanted)

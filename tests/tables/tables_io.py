@@ -1,7 +1,5 @@
 """What the tests of tables share: whole tables in one call, and errors of one line."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Columns found by name, numbers read from cells."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """CSV, TSV and files of SMILES."""
 
-from __future__ import annotations
-
 import gzip
 import tempfile
 import zlib
@@ -36,9 +34,7 @@ def _tables(draw: st.DrawFn) -> tuple[list[str], list[tuple[str, ...]]]:
 
 @settings(deadline=None, max_examples=150)
 @given(_tables(), st.sampled_from(["t.csv", "t.tsv", "t.csv.gz", "t.tsv.gz"]))
-def test_what_is_written_is_read_again(
-    table: tuple[list[str], list[tuple[str, ...]]], name: str
-) -> None:
+def test_what_is_written_is_read_again(table, name):
     columns, rows = table
     with tempfile.TemporaryDirectory() as folder:
         path = write(Path(folder) / name, columns, rows)

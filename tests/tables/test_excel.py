@@ -1,7 +1,5 @@
 """Workbooks of Excel, read and written; made by openpyxl here."""
 
-from __future__ import annotations
-
 import datetime
 import io
 import math
@@ -12,6 +10,7 @@ from typing import Any
 
 import openpyxl
 import pytest
+from reference.workbooks import workbook
 from tables_io import read, read_cells, refused, write
 
 from graphormer_sepnorm.tables import excel
@@ -21,14 +20,7 @@ from graphormer_sepnorm.tables.writer import create_table
 
 
 def book(path: Path, *sheets: list[list[Any]]) -> Path:
-    made = openpyxl.Workbook()
-    made.remove(made.worksheets[0])
-    for number, rows in enumerate(sheets):
-        sheet = made.create_sheet(f"sheet {number}")
-        for row in rows:
-            sheet.append(row)
-    made.save(path)
-    return path
+    return workbook(path, **{f"sheet {number}": rows for number, rows in enumerate(sheets)})
 
 
 def test_values_have_their_types_and_empty_rows_stay_in_between(tmp_path: Path) -> None:
@@ -86,9 +78,7 @@ def test_a_sheet_that_says_a_wrong_size_is_read_whole(tmp_path: Path, said: str)
     assert read_cells(path) == [("C", n) for n in range(10)]
 
 
-def test_more_rows_than_a_sheet_has_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_rows_than_a_sheet_has_are_refused(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(excel, "_MOST_ROWS", 3)
     writer = create_table(tmp_path / "t.xlsx", ["a"])
     writer.write([("C",), ("N",)])
@@ -116,21 +106,9 @@ DATA = [["id", "SMILES", "y"], ["a", "CCO", -1], ["b", "CC", 2]]
 COVER = [["Assay of May"], [], ["made by", "us"]]
 
 
-def sheets(path: Path, hidden: str = "", **contents: list[list[Any]]) -> Path:
-    book(path, *contents.values())
-    workbook = openpyxl.load_workbook(path)
-    for sheet, title in zip(workbook.worksheets, contents, strict=True):
-        sheet.title = title
-        sheet.sheet_state = hidden if title == "Hidden" else "visible"
-    workbook.save(path)
-    return path
-
-
 @pytest.mark.parametrize("state", ["hidden", "veryHidden"])
-def test_the_only_sheet_with_a_column_of_smiles_is_read_and_named(
-    tmp_path: Path, state: str
-) -> None:
-    path = sheets(tmp_path / "t.xlsx", state, Hidden=[["smiles"], ["N"]], About=COVER, Data=DATA)
+def test_the_only_sheet_with_a_column_of_smiles_is_read_and_named(tmp_path, state: str) -> None:
+    path = workbook(tmp_path / "t.xlsx", state, Hidden=[["smiles"], ["N"]], About=COVER, Data=DATA)
     with open_table(path) as table:
         assert table.columns == ("id", "SMILES", "y")
         assert table.name == f"{path} (sheet 'Data')"
@@ -141,7 +119,7 @@ def test_the_only_sheet_with_a_column_of_smiles_is_read_and_named(
 
 
 def test_which_sheet_is_meant_is_asked_for(tmp_path: Path) -> None:
-    path = sheets(tmp_path / "t.xlsx", Train=DATA, Test=DATA)
+    path = workbook(tmp_path / "t.xlsx", Train=DATA, Test=DATA)
     with refused(str(path), "sheets Train, Test could be meant: name one with --data.sheet"):
         open_table(path, layout=Layout(options="--data."))
     assert len(read_cells(path, layout=Layout("Test"))) == 2
@@ -151,13 +129,11 @@ def test_which_sheet_is_meant_is_asked_for(tmp_path: Path) -> None:
     with refused("without such a header row"):
         open_table(path, layout=Layout("Test", header_row=9))
     assert read(path, layout=Layout("Test", header_row=2))[0] == ("a", "CCO", "-1")
-    path = sheets(tmp_path / "u.xlsx", A=[["x", "y"], ["CCO", 1]], B=[["z", "y"], ["CCO", 1]])
+    path = workbook(tmp_path / "u.xlsx", A=[["x", "y"], ["CCO", 1]], B=[["z", "y"], ["CCO", 1]])
     assert read(path, layout=Layout(smiles_column="Z"))[0] == ("z", "y")
 
 
-def test_without_openpyxl_there_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_openpyxl_there_is_one_line(tmp_path: Path, monkeypatch) -> None:
     path = book(tmp_path / "t.xlsx", [["smiles"], ["C"]])
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     monkeypatch.delitem(sys.modules, excel.__name__)

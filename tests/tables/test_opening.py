@@ -1,7 +1,5 @@
 """What file it is, and of what format."""
 
-from __future__ import annotations
-
 import bz2
 import gc
 import gzip
@@ -79,9 +77,7 @@ def test_the_format_of_standard_input_and_of_text_files_is_guessed(
 
 
 @pytest.mark.parametrize("name", ["x", "x.gz"])
-def test_standard_input_stays_open(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
-) -> None:
+def test_standard_input_stays_open(monkeypatch, tmp_path: Path, name: str) -> None:
     path = saved(tmp_path / name, "smiles\nC\n")
     with path.open() as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
@@ -94,9 +90,7 @@ def test_standard_input_stays_open(
         assert not stdin.buffer.closed
 
 
-def test_an_sd_file_is_not_read_as_something_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_sd_file_is_not_read_as_something_else(tmp_path: Path, monkeypatch) -> None:
     data = gzip.compress(_SDF.encode())
     for name in ("t.csv", "t.smi", "t.txt"):
         path = tmp_path / name

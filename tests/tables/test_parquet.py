@@ -1,7 +1,5 @@
 """Parquet tables, read and written."""
 
-from __future__ import annotations
-
 import datetime
 import math
 from pathlib import Path

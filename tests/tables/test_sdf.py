@@ -1,7 +1,5 @@
 """SD files, read and written."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import tempfile

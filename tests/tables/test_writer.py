@@ -1,7 +1,5 @@
 """Tables are written whole, or to be continued; never half under their own name."""
 
-from __future__ import annotations
-
 import math
 import os
 import sys
@@ -55,9 +53,7 @@ def test_cells_as_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", _NAMES)
 @pytest.mark.parametrize("junk", [b"", b"junk behind the mark", b"\x1f\x8b\x08 half a member"])
-def test_a_continued_file_is_the_same_byte_by_byte(
-    tmp_path: Path, sd_file: TableReader, name: str, junk: bytes
-) -> None:
+def test_a_continued_file_is_the_same_byte_by_byte(tmp_path, sd_file, name, junk):
     straight = _create(tmp_path / name, sd_file)
     for start, stop in ((0, 2), (2, 2), (2, 4), (4, 5)):
         _write(straight, start, stop)
@@ -128,9 +124,7 @@ def test_standard_output(monkeypatch: pytest.MonkeyPatch, sd_file: TableReader) 
 
 
 @pytest.mark.parametrize(("suffix", "name"), [("parquet", "Parquet"), ("xlsx", "Excel")])
-def test_a_packed_file_is_neither_continued_nor_a_stream(
-    tmp_path: Path, suffix: str, name: str
-) -> None:
+def test_a_packed_file_is_neither_continued_nor_a_stream(tmp_path, suffix: str, name: str) -> None:
     writer = create_table(tmp_path / f"t.{suffix}", ["a"])
     writer.write([("C",)])
     assert [path.name for path in tmp_path.iterdir()] == [f"t.{suffix}.partial"]
@@ -179,9 +173,7 @@ def test_a_link_stays_and_its_file_is_written(tmp_path: Path, suffix: str) -> No
     assert read_cells(link) == [("1",)]
 
 
-def test_a_reader_of_our_output_that_has_gone_is_no_mistake(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_reader_of_our_output_that_has_gone_is_no_mistake(monkeypatch) -> None:
     end, start = os.pipe()
     os.close(end)
     with open(start, "wb", buffering=0) as pipe:

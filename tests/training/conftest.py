@@ -1,7 +1,5 @@
 """Tiny data sets and trainers for the training tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,13 +16,8 @@ from graphormer_sepnorm.training.module import GraphormerModule
 
 REGRESSION = Task("regression", ("size",), ("bonds",), "mae")
 TINY_MODEL = {
-    "layers": 2,
-    "width": 16,
-    "heads": 2,
-    "ffn_width": 16,
-    "max_path_length": 3,
-    "learning_rate": 3e-3,
-    "warmup_steps": 2,
+    **{"layers": 2, "width": 16, "heads": 2, "ffn_width": 16, "max_path_length": 3},
+    **{"learning_rate": 3e-3, "warmup_steps": 2},
 }
 
 
@@ -37,15 +30,8 @@ def _known_noise() -> None:
 @pytest.fixture
 def splits() -> DatasetSplits:
     """Training, validation and test sets of sizes that no batch size divides."""
-    return DatasetSplits(
-        name="paths",
-        train=path_graphs(37, 1),
-        validation=path_graphs(13, 2),
-        test=path_graphs(11, 3),
-        task=REGRESSION,
-        fingerprint="paths-1",
-        feature_version="paths",
-    )
+    parts = path_graphs(37, 1), path_graphs(13, 2), path_graphs(11, 3)
+    return DatasetSplits("paths", *parts, REGRESSION, "paths-1", "paths")
 
 
 @pytest.fixture
@@ -70,15 +56,9 @@ def make_trainer(tmp_path: Path) -> Callable[..., Trainer]:
     """Make a trainer that writes and shows nothing unless it is told to."""
 
     def make(**options: object) -> Trainer:
-        defaults = {
-            "accelerator": "cpu",
-            "logger": False,
-            "enable_progress_bar": False,
-            "enable_model_summary": False,
-            "num_sanity_val_steps": 0,
-            "default_root_dir": tmp_path,
-            "max_epochs": 2,
-        }
+        defaults = {"accelerator": "cpu", "logger": False, "num_sanity_val_steps": 0}
+        defaults |= {"enable_progress_bar": False, "enable_model_summary": False}
+        defaults |= {"default_root_dir": tmp_path, "max_epochs": 2}
         saving = any(isinstance(one, ModelCheckpoint) for one in options.get("callbacks", []))
         return Trainer(**{**defaults, "enable_checkpointing": saving, **options})
 

@@ -3,8 +3,6 @@
 Started by test_distributed.py, once as a single process and then by torchrun; writes what came out.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -92,34 +90,17 @@ def train(
     """
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     options = {"accumulate_grad_batches": 2, "gradient_clip_val": 0.5} if accumulated else {}
+    options |= {"accelerator": "cpu", "devices": world_size, "max_epochs": 2}
+    options |= {"strategy": "ddp" if world_size > 1 else "auto", "use_distributed_sampler": False}
+    options |= {"enable_checkpointing": False, "enable_progress_bar": False, "logger": False}
+    options |= {"enable_model_summary": False, "num_sanity_val_steps": 0}
     record = Record()
-    trainer = Trainer(
-        accelerator="cpu",
-        devices=world_size,
-        strategy="ddp" if world_size > 1 else "auto",
-        max_epochs=2,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        use_distributed_sampler=False,
-        callbacks=[*([AveragedWeights(0.8)] if accumulated else []), record],
-        **options,
-    )
+    trainer = Trainer(callbacks=[*([AveragedWeights(0.8)] * accumulated), record], **options)
     sizes = {"layers": 2, "width": 8, "heads": 2, "ffn_width": 8, "max_path_length": 3}
-    module = DoubleModule(
-        norm=norm,
-        learning_rate=3e-3,
-        warmup_steps=2,
-        precise_bn_graphs=30,
-        # What BatchNorm has centered has no gradient here, and Adam would follow its rounding.
-        uniformity_weight=0.1 if accumulated and "bn" not in norm else 0.0,
-        uniformity_on="both",
-        **sizes,
-        **NO_DROPOUT,
-        **more,
-    )
+    model = {"norm": norm, "learning_rate": 3e-3, "warmup_steps": 2, "precise_bn_graphs": 30}
+    # What BatchNorm has centered has no gradient here, and Adam would follow its rounding.
+    model["uniformity_weight"] = 0.1 if accumulated and "bn" not in norm else 0.0
+    module = DoubleModule(**model, uniformity_on="both", **sizes, **NO_DROPOUT, **more)
     data = MoleculeDataModule.from_splits(
         make_splits(binary), root=str(root), batch_size=8, max_path_length=3
     )

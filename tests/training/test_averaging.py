@@ -1,7 +1,5 @@
 """The average of the weights is what is validated, saved and predicted with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,9 +130,7 @@ def test_statistics_in_a_checkpoint_belong_to_the_average_in_it(
     torch.testing.assert_close(dict(model.state_dict()), stored)
 
 
-def test_interruption_of_a_validation_does_not_swap_the_weights(
-    tmp_path: Path, train: Callable
-) -> None:
+def test_interruption_of_a_validation_does_not_swap_the_weights(tmp_path, train: Callable) -> None:
     history, last = History(), LastCheckpoint(tmp_path / "last.ckpt")
     _, _, trainer = train(AveragedWeights(0.8), history, Interrupt(), last, max_epochs=3)
     assert trainer.interrupted

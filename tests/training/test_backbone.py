@@ -1,7 +1,5 @@
 """Starting from a trained network: what is taken over, what is new, what cannot be."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
@@ -29,21 +27,16 @@ def backbone(tmp_path: Path, train: Callable) -> Path:
 
 
 @pytest.fixture
-def other(splits: DatasetSplits) -> DatasetSplits:
+def other() -> DatasetSplits:
     """Two targets; codes of an atom and a bond that the backbone has not seen, and one less."""
     graphs = path_graphs(37, 5, targets=2)
     for graph in graphs[:20]:
         graph.x[0] = 9
     for graph in graphs:
         graph.edge_attr[graph.edge_attr == 3] = 9
-    return dataclasses.replace(
-        splits,
-        train=graphs,
-        validation=path_graphs(13, 6, targets=2),
-        test=path_graphs(11, 7, targets=2),
-        task=Task("regression", ("a", "b"), ("", ""), "mae"),
-        fingerprint="others",
-    )
+    parts = graphs, path_graphs(13, 6, targets=2), path_graphs(11, 7, targets=2)
+    task = Task("regression", ("a", "b"), ("", ""), "mae")
+    return DatasetSplits("paths", *parts, task, "others", "paths")
 
 
 @pytest.fixture
@@ -57,9 +50,7 @@ def tune(backbone: Path, train: Callable, make_data: Callable) -> Callable:
     return run
 
 
-def test_everything_but_the_read_out_is_taken_over(
-    backbone: Path, other: DatasetSplits, tune: Callable
-) -> None:
+def test_everything_but_the_read_out_is_taken_over(backbone, other, tune):
     weights = model_weights(read_checkpoint(backbone))
     module, _, _ = tune(other, precise_bn_graphs=0, **STILL)
     own = module.model.state_dict()
@@ -125,18 +116,11 @@ def test_a_backbone_that_lacks_a_weight_is_refused(backbone: Path) -> None:
         GraphormerModule(from_pretrained=str(backbone))
 
 
-def test_a_share_of_the_labels_has_on_average_the_loss_of_all(
-    train: Callable, make_data: Callable, losses: Callable, splits: DatasetSplits
-) -> None:
+def test_a_share_of_the_labels_has_on_average_the_loss_of_all(train, make_data, losses):
     names = tuple(f"y{number}" for number in range(50))
-    own = dataclasses.replace(
-        splits,
-        train=path_graphs(37, 5, targets=50),
-        validation=path_graphs(3, 6, targets=50),
-        test=path_graphs(3, 7, targets=50),
-        task=Task("regression", names, ("",) * 50, "mae"),
-        fingerprint="many",
-    )
+    parts = [path_graphs(count, seed, targets=50) for seed, count in ((5, 37), (6, 3), (7, 3))]
+    task = Task("regression", names, ("",) * 50, "mae")
+    own = DatasetSplits("paths", *parts, task, "many", "paths")
     still = {"norm": "ln+ln", **NO_DROPOUT, **STILL}
     means = []
     for share in (1.0, 0.25):

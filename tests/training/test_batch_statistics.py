@@ -1,7 +1,5 @@
 """BatchNorm's statistics: measured for the weights that are evaluated, fixed late in training."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,9 +28,7 @@ def whole_split(data: MoleculeDataModule, batch_size: int = 37) -> Any:
     return make_loader(data.store, data.fit_vocabulary(), batches)
 
 
-def test_statistics_are_those_of_the_rows_that_evaluation_normalizes(
-    trained: tuple[GraphormerModule, MoleculeDataModule],
-) -> None:
+def test_statistics_are_those_of_the_rows_that_evaluation_normalizes(trained):
     """Nearly: a layer is fed by norms that divide by the biased variance of their batch here, by
     the unbiased one in evaluation, 37 / 36 of it; only the first BatchNorm of atoms sees no norm.
     """
@@ -55,9 +51,7 @@ def test_statistics_are_those_of_the_rows_that_evaluation_normalizes(
         assert ((norm.running_var.sqrt() - deviation).abs() < bound).all()
 
 
-def test_several_batches_give_the_mean_of_theirs(
-    trained: tuple[GraphormerModule, MoleculeDataModule],
-) -> None:
+def test_several_batches_give_the_mean_of_theirs(trained):
     module, data = trained
     model = module.model
     batches = list(whole_split(data, 10))
@@ -89,9 +83,7 @@ def test_nothing_else_changes(trained: tuple[GraphormerModule, MoleculeDataModul
     assert torch.equal(random, torch.get_rng_state())
 
 
-def test_validation_uses_measured_statistics_and_training_does_not(
-    train: Callable, losses: Callable
-) -> None:
+def test_validation_uses_measured_statistics_and_training_does_not(train, losses):
     metrics, trainings = {}, {}
     for graphs in (0, 1000):
         recorder = losses()
@@ -152,9 +144,7 @@ def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
     return all(torch.equal(*pair) for pair in zip(one, other, strict=True))
 
 
-def test_the_last_share_of_the_steps_has_fixed_statistics(
-    train: Callable, make_data: Callable, losses: Callable
-) -> None:
+def test_the_last_share_of_the_steps_has_fixed_statistics(train, make_data, losses):
     """Ten steps, the last four of them: from what is measured for the weights after six."""
     recorders = []
     for share in (0.0, 0.4):

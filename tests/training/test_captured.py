@@ -3,8 +3,6 @@
 Without a GPU nothing is captured here; the accounting is that of a GPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,19 +41,11 @@ def fit(tmp_path: Path, train: Callable) -> Fit:
         metrics = MetricsFile(tmp_path / folder)
         own = CapturedTraining(on_cpu=True) if captured is True else captured
         options = {"log_every_n_steps": 3, "gradient_clip_val": 1.0, "logger": [metrics]}
-        module, _, made = train(
-            AveragedWeights(0.9),
-            *([own] if own else []),
-            LogTraining(metrics),
-            StopWhenDiverged(),
-            Throughput(),
-            *more,
-            *checkpoint_callbacks(tmp_path / folder, "mae", 0),
-            model=STEADY | model,
-            data={"batch_size": 4},
-            resume=resume,
-            **options | (trainer or {}),
-        )
+        options |= {"model": STEADY | model, "data": {"batch_size": 4}, **(trainer or {})}
+        callbacks = [AveragedWeights(0.9), *([own] if own else []), LogTraining(metrics)]
+        callbacks += [StopWhenDiverged(), Throughput(), *more]
+        callbacks += checkpoint_callbacks(tmp_path / folder, "mae", 0)
+        module, _, made = train(*callbacks, resume=resume, **options)
         return module, made
 
     return run
@@ -69,9 +59,7 @@ def assert_close(module: GraphormerModule, truth: GraphormerModule) -> None:
 
 
 @pytest.mark.parametrize(("norm", "fixed"), [("sepnorm", 0.0), ("shared-bn", 0.0), ("bn+bn", 0.35)])
-def test_captured_steps_train_as_the_ordinary_ones(
-    norm: str, fixed: float, tmp_path: Path, fit: Fit
-) -> None:
+def test_captured_steps_train_as_the_ordinary_ones(norm, fixed, tmp_path, fit):
     options = {"norm": norm, "frozen_bn_fraction": fixed}
     plain, trainer = fit("plain", False, **options)
     captured, other = fit("captured", True, **options)
@@ -101,9 +89,7 @@ def test_captured_steps_train_as_the_ordinary_ones(
     ("first", "second", "stop", "fixed"),
     [(True, True, 11, 0.0), (True, True, 15, 0.35), (False, True, 11, 0.35), (True, False, 15, 0)],
 )
-def test_resumed_run_equals_the_uninterrupted_one(
-    first: bool, second: bool, stop: int, fixed: float, tmp_path: Path, fit: Fit
-) -> None:
+def test_resumed_run_equals_the_uninterrupted_one(first, second, stop, fixed, tmp_path, fit):
     options = {"frozen_bn_fraction": fixed, **({"dropout": 0.2} if first == second else {})}
     whole, _ = fit("whole", second, **options)
     interrupted, trainer = fit("early", first, StopAfter(stop), **options)
@@ -121,9 +107,7 @@ def test_resumed_run_equals_the_uninterrupted_one(
     assert files[0] == files[1]
 
 
-def test_only_the_forward_pass_of_a_captured_step_is_in_bfloat16(
-    fit: Fit, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_forward_pass_of_a_captured_step_is_in_bfloat16(fit: Fit, monkeypatch) -> None:
     seen = []
     step = torch.optim.AdamW.step
 
@@ -138,9 +122,7 @@ def test_only_the_forward_pass_of_a_captured_step_is_in_bfloat16(
     assert not any(seen)
 
 
-def test_batches_that_do_not_fit_are_trained_and_counted(
-    fit: Fit, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_batches_that_do_not_fit_are_trained_and_counted(fit, monkeypatch, caplog):
     expected, _ = fit("planned", True)
     monkeypatch.setattr(
         cuda_graphs, "plan_shape", lambda sizes, graphs: BatchShape(22, ((graphs, 10),))
@@ -153,9 +135,7 @@ def test_batches_that_do_not_fit_are_trained_and_counted(
     assert_close(module, expected)
 
 
-def test_afterwards_trainer_and_model_take_ordinary_steps(
-    fit: Fit, make_data: Callable, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_afterwards_trainer_and_model_take_ordinary_steps(fit, make_data, caplog):
     counter = CapturedTraining(on_cpu=True)
     module, trainer = fit("run", counter, trainer={"max_epochs": 1})
     assert (counter.steps, trainer.global_step) == (10, 10)

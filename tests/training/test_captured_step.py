@@ -1,7 +1,5 @@
 """What a recording of a step needs: nothing asks the host, and the first calls leave no trace."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 
@@ -57,9 +55,7 @@ def make_step(make_module: Callable, make_data: Callable, make_trainer: Callable
         ({"encodings": "paths", "local_mpnn": "gine+rings", "ring_bias": True}, SHAPE),
     ],
 )
-def test_batch_and_loss_are_one_graph_without_a_question(
-    options: dict, shape: BatchShape, make_step: Callable
-) -> None:
+def test_batch_and_loss_are_one_graph_without_a_question(options, shape, make_step):
     """A compiler that may not leave the graph refuses whatever depends on values."""
     torch.compiler.reset()
     step, module, _ = make_step(**NO_DROPOUT, **options)
@@ -80,9 +76,7 @@ def test_batch_and_loss_are_one_graph_without_a_question(
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("trained", [False, True])
-def test_first_calls_leave_no_trace(
-    trained: bool, optimizer: OptimizerName, make_step: Callable
-) -> None:
+def test_first_calls_leave_no_trace(trained, optimizer, make_step):
     step, module, average = make_step(dropout=0.3, optimizer=optimizer)
     numbers = NUMBERS_OF[optimizer]
     if trained:

@@ -1,7 +1,5 @@
 """What a checkpoint holds, which are kept, and that a run goes on from one as if never stopped."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from collections.abc import Callable
@@ -65,9 +63,7 @@ def test_checkpoint_knows_its_parts_and_is_plain(tmp_path: Path, train: Callable
     assert torch.equal(loaded.eval()(batch), module.eval()(batch))
 
 
-def test_options_in_place_of_those_of_a_checkpoint_reach_the_network(
-    tmp_path: Path, train: Callable
-) -> None:
+def test_options_in_place_of_those_of_a_checkpoint_reach_the_network(tmp_path, train):
     _, _, trainer = train(max_epochs=1)
     trainer.save_checkpoint(path := tmp_path / "a.ckpt", weights_only=False)
     loaded = GraphormerModule.load_from_checkpoint(path, dropout=0.5, learning_rate=0.25)
@@ -81,12 +77,8 @@ def test_options_in_place_of_those_of_a_checkpoint_reach_the_network(
 
 @pytest.mark.filterwarnings("ignore:.*custom batch sampler `GivenBatches`")  # of a bare loader
 def test_a_model_predicts_by_its_own_codes_and_scaling_or_refuses(
-    train: Callable,
-    make_module: Callable,
-    make_data: Callable,
-    make_trainer: Callable,
-    splits: DatasetSplits,
-) -> None:
+    train, make_module, make_data, make_trainer, splits
+):
     """The same test graphs beside training graphs of fewer codes and other labels."""
     module, data, trainer = train()
     options = {"weights_only": True, "verbose": False}
@@ -122,12 +114,8 @@ def test_a_second_training_trains_whatever_the_mode_was(train: Callable) -> None
 
 
 def test_training_does_not_continue_with_other_data(
-    tmp_path: Path,
-    train: Callable,
-    make_data: Callable,
-    make_trainer: Callable,
-    splits: DatasetSplits,
-) -> None:
+    tmp_path, train, make_data, make_trainer, splits
+):
     """Neither from a checkpoint nor with a module: vocabulary and scale are those of the first."""
     module, data, trainer = train(max_epochs=1)
     trainer.save_checkpoint(tmp_path / "a.ckpt")
@@ -147,9 +135,7 @@ def test_training_does_not_continue_with_other_data(
         ({"encodings": "rrwp"}, "network has encodings graphormer, this one rrwp"),
     ],
 )
-def test_training_does_not_go_on_with_another_network(
-    options: dict, message: str, saved: Callable, train: Callable
-) -> None:
+def test_training_does_not_go_on_with_another_network(options, message, saved, train):
     path = saved()
     with pytest.raises(CheckpointError, match=message):
         train(model=options, resume=path)
@@ -197,18 +183,12 @@ def test_resumed_run_equals_the_uninterrupted_one(
 
     def run(folder: str, resume: Path | None, *more: Callback) -> tuple[Any, ...]:
         recorder, seen = losses(), Validations()
-        module, _, trainer = train(
-            *([AveragedWeights(0.9), ValidateAtTheEnd()] if seldom else []),
-            recorder,
-            seen,
-            *more,
-            *checkpoint_callbacks(tmp_path / folder, "mae", patience=2 if seldom else 0),
-            model={"dropout": 0.2, **options},
-            data={"num_workers": num_workers},
-            resume=resume,
-            max_epochs=epochs,
-            check_val_every_n_epoch=every,
-        )
+        callbacks = [AveragedWeights(0.9), ValidateAtTheEnd()] if seldom else []
+        callbacks += [recorder, seen, *more]
+        callbacks += checkpoint_callbacks(tmp_path / folder, "mae", patience=2 if seldom else 0)
+        own = {"model": {"dropout": 0.2, **options}, "data": {"num_workers": num_workers}}
+        own |= {"max_epochs": epochs, "check_val_every_n_epoch": every}
+        module, _, trainer = train(*callbacks, resume=resume, **own)
         waited = trainer.early_stopping_callback.wait_count if seldom else 0
         return module.model.state_dict(), waited, recorder.values, seen.steps
 
@@ -244,25 +224,14 @@ def test_resumed_run_equals_the_uninterrupted_one(
     ],
 )
 def test_a_run_validates_its_end_whatever_epochs_it_validates(
-    every: int | None,
-    averaged: bool,
-    options: dict[str, int],
-    steps: list[int],
-    tmp_path: Path,
-    train: Callable,
-) -> None:
+    every, averaged, options, steps, tmp_path, train
+):
     seen, run, logger = Validations(), RunDirectory(tmp_path), MetricsFile(tmp_path)
-    _, _, trainer = train(
-        *([AveragedWeights(0.9)] if averaged else []),
-        LogTraining(logger),
-        ValidateAtTheEnd(),
-        seen,
-        *checkpoint_callbacks(tmp_path, "mae", 0),
-        logger=logger,
-        model={"norm": "bn+bn"},
-        check_val_every_n_epoch=every,
-        **options,
-    )
+    callbacks = [AveragedWeights(0.9)] if averaged else []
+    callbacks += [LogTraining(logger), ValidateAtTheEnd(), seen]
+    callbacks += checkpoint_callbacks(tmp_path, "mae", 0)
+    own = {"logger": logger, "model": {"norm": "bn+bn"}, "check_val_every_n_epoch": every}
+    _, _, trainer = train(*callbacks, **own, **options)
     assert seen.steps == seen.measured == steps
     assert trainer.check_val_every_n_epoch == every
     # What the curve shows of an epoch is of that epoch.
@@ -296,9 +265,7 @@ def test_a_longer_training_fixes_statistics_later(saved: Callable, train: Callab
     assert seen.steps == [*range(19, 31)]
 
 
-def test_a_resumed_run_may_have_other_dropout(
-    tmp_path: Path, saved: Callable, train: Callable
-) -> None:
+def test_a_resumed_run_may_have_other_dropout(tmp_path, saved: Callable, train: Callable) -> None:
     path = saved(model={"dropout": 0.1})
     module, _, trainer = train(model={"dropout": 0.3, "drop_path": 0.2}, resume=path)
     assert (module.model.config.dropout, module.model.config.drop_path) == (0.3, 0.2)
@@ -313,9 +280,7 @@ class Ruin(Callback):
         torch.nn.init.constant_(module.model.readout.bias, 1e3)
 
 
-def test_best_checkpoint_of_a_run_that_was_copied_stays_to_be_beaten(
-    tmp_path: Path, train: Callable
-) -> None:
+def test_best_checkpoint_of_a_run_that_was_copied_stays_to_be_beaten(tmp_path, train):
     def run(folder: Path, epochs: int, resume: Path | None, *more: Callback) -> Any:
         best, last = checkpoint_callbacks(folder, "mae", 0)
         _, _, trainer = train(*more, best, last, resume=resume, max_epochs=epochs)
@@ -378,9 +343,7 @@ def test_last_checkpoint_knows_the_last_validation(tmp_path: Path, train: Callab
         ({"extra_inputs": ExtraInputs(columns=("MolWt",))}, "descriptors MolWt, paths has none"),
     ],
 )
-def test_other_targets_labels_or_inputs_are_refused(
-    own: dict, message: str, make_data: Callable, splits: DatasetSplits
-) -> None:
+def test_other_targets_labels_or_inputs_are_refused(own, message, make_data, splits):
     extra = ExtraInputs(descriptors=("MolWt",)).to_plain()
     facts = {"task": splits.task.to_plain(), "extra_inputs": extra}
     trainer: Any = SimpleNamespace(datamodule=make_data(dataclasses.replace(splits, **own)))

@@ -1,7 +1,5 @@
 """The data module: its order of training, its store, its options."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +12,6 @@ import torch
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.lazy_graphs import load_arrays
-from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.training_graphs import scaling
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError
 from graphormer_sepnorm.graphs.loading import EpochBatches
@@ -43,9 +40,7 @@ def test_resumed_epoch_gives_the_batches_that_are_left_and_the_next_one_all() ->
     assert list(resumed) == list(straight)
 
 
-def test_vocabulary_comes_from_the_training_split_alone(
-    make_data: MakeData, splits: DatasetSplits
-) -> None:
+def test_vocabulary_comes_from_the_training_split_alone(make_data, splits):
     splits.test[0].x[:] = 99
     splits.validation[0].edge_attr[:] = 77
     vocabulary = make_data().fit_vocabulary()
@@ -53,9 +48,7 @@ def test_vocabulary_comes_from_the_training_split_alone(
     assert vocabulary.bonds.seen == ((1, 2, 3),)
 
 
-def test_weights_have_a_mean_of_one_over_the_training_graphs_alone(
-    make_data: MakeData, splits: DatasetSplits
-) -> None:
+def test_weights_have_a_mean_of_one_over_the_training_graphs_alone(make_data, splits):
     for number, graph in enumerate(splits.train):
         graph.weight = float(number)  # 0 to 36
     for graph in [*splits.validation, *splits.test]:
@@ -63,9 +56,7 @@ def test_weights_have_a_mean_of_one_over_the_training_graphs_alone(
     assert make_data().weight_scale() == pytest.approx(1 / 18)
 
 
-def test_what_is_said_of_the_training_data_is_said_of_the_training_split_alone(
-    make_data: MakeData, splits: DatasetSplits
-) -> None:
+def test_what_is_said_of_the_training_data_is_said_of_the_training_split_alone(make_data, splits):
     for graph in [*splits.validation, *splits.test]:
         graph.y[:] = 1000.0
         graph.edge_index = graph.edge_index[:, :0]
@@ -114,9 +105,7 @@ def test_graphs_of_other_features_than_the_models_are_refused(make_data: MakeDat
             loader()
 
 
-def test_store_is_made_once_for_each_kind_of_graphs(
-    make_data: MakeData, splits: DatasetSplits, tmp_path: Path
-) -> None:
+def test_store_is_made_once_for_each_kind_of_graphs(make_data, splits, tmp_path):
     def stores() -> set[str]:
         return {path.name for path in (tmp_path / "root" / "store").iterdir() if path.is_dir()}
 
@@ -131,9 +120,7 @@ def test_store_is_made_once_for_each_kind_of_graphs(
     assert len(stores()) == 4
 
 
-def test_labels_are_those_that_are_given_whatever_the_fingerprint_says(
-    make_data: MakeData, splits: DatasetSplits, tmp_path: Path
-) -> None:
+def test_labels_are_those_that_are_given_whatever_the_fingerprint_says(make_data, splits, tmp_path):
     make_data().setup("fit")
     for graph in splits.train:
         graph.y += 1000
@@ -163,9 +150,7 @@ BINARY = Task("binary", ("active", "toxic"), ("", ""), "auroc")
         ),
     ],
 )
-def test_labels_that_cannot_be_learned_are_refused(
-    make_data: MakeData, splits: DatasetSplits, task: Task, labels: list, message: str
-) -> None:
+def test_labels_that_cannot_be_learned_are_refused(make_data, splits, task, labels, message):
     for graphs in splits.parts.values():
         for number, graph in enumerate(graphs):
             graph.y = torch.tensor([1.0, 0.0, np.nan]).roll(number)[: len(labels)]
@@ -186,9 +171,7 @@ def test_given_labels_are_checked_where_many_graphs_are_made_at_once(make_data: 
 
 
 @pytest.mark.parametrize("empty", ["train", "validation", "test"])
-def test_split_without_graphs_is_named_where_it_is_needed(
-    make_data: MakeData, splits: DatasetSplits, empty: str
-) -> None:
+def test_split_without_graphs_is_named_where_it_is_needed(make_data, splits, empty):
     data = make_data(dataclasses.replace(splits, **{empty: []}))
     load = {
         "train": data.fit_vocabulary,
@@ -199,9 +182,7 @@ def test_split_without_graphs_is_named_where_it_is_needed(
         load()
 
 
-def test_root_does_not_move_with_the_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_root_does_not_move_with_the_working_directory(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     data = MoleculeDataModule(root="mine")
     monkeypatch.chdir("/")

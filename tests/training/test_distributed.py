@@ -3,8 +3,6 @@
 They are started as torchrun starts them; torchrun itself starts those of cli/test_processes.py.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -55,18 +53,14 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", params=[pytest.param(2, marks=pytest.mark.slow), 3])
-def several(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> list[dict[str, Any]]:
+def several(request, tmp_path_factory) -> list[dict[str, Any]]:
     results = run(tmp_path_factory.mktemp("several"), request.param)
     assert len(results) == request.param
     return results
 
 
 @pytest.mark.parametrize("name", [name for name in TRAININGS if name != "binary"])
-def test_numbers_do_not_depend_on_the_processes(
-    name: str, single: dict[str, Any], several: list[dict[str, Any]]
-) -> None:
+def test_numbers_do_not_depend_on_the_processes(name, single, several):
     expected = single[name]
     assert len(expected["losses"]) == (6 if name.endswith(("accumulated", "fixed")) else 10)
     for result in several:
@@ -77,9 +71,7 @@ def test_numbers_do_not_depend_on_the_processes(
         assert result[name]["batches"] == expected["batches"] == 10
 
 
-def test_metrics_of_odd_splits_are_the_same_in_all_processes(
-    single: dict[str, Any], several: list[dict[str, Any]]
-) -> None:
+def test_metrics_of_odd_splits_are_the_same_in_all_processes(single, several):
     assert 0 < single["binary"]["metrics"]["test_auroc"] < 1
     for result in several:
         # An AUROC counts pairs: it is the same to the last digit.

@@ -1,9 +1,6 @@
 """Training that diverges stops at once, and nothing of it is saved."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,9 +35,7 @@ class PoisonGradient(Callback):
 @pytest.mark.parametrize(
     "poison", [Poison(7, float("nan")), Poison(7, float("inf")), PoisonGradient()]
 )
-def test_step_and_rate_are_named_and_nothing_is_saved(
-    poison: Callback, tmp_path: Path, train: Callable
-) -> None:
+def test_step_and_rate_are_named_and_nothing_is_saved(poison, tmp_path, train):
     rates: list[float] = []
 
     class Rates(Callback):

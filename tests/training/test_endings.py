@@ -1,7 +1,5 @@
 """What ends a training early is one line if it is the user's to mend, and else what it was."""
 
-from __future__ import annotations
-
 import pytest
 from lightning.pytorch import Trainer
 

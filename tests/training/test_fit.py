@@ -1,7 +1,5 @@
 """Training as a whole: same seed same numbers, whole-split metrics, steps of several batches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,6 @@ from lightning.pytorch import Callback, Trainer
 from tiny_graphs import NO_DROPOUT, STILL
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.loading import make_loader
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
@@ -42,9 +39,7 @@ def test_every_batch_of_every_epoch_seed_and_process_has_its_own_dropout(
 
 
 @pytest.mark.parametrize("size", [4, 11])
-def test_learning_lowers_the_error_which_is_that_of_all_test_graphs(
-    size: int, train: Callable
-) -> None:
+def test_learning_lowers_the_error_which_is_that_of_all_test_graphs(size, train):
     module, data, trainer = train(data={"eval_batch_size": size}, model=NO_DROPOUT, max_epochs=20)
     reported = trainer.test(module, data, verbose=False)[0]["test_mae"]
     module.eval()
@@ -58,9 +53,7 @@ def test_learning_lowers_the_error_which_is_that_of_all_test_graphs(
     assert reported < 0.5 * (labels - labels.mean()).abs().mean()
 
 
-def test_weights_do_not_enter_the_losses_of_validation_and_test(
-    train: Callable, splits: DatasetSplits
-) -> None:
+def test_weights_do_not_enter_the_losses_of_validation_and_test(train, splits):
     """Those stay the mean absolute error, in units of the deviation of the training labels."""
     for part in splits.parts.values():
         for number, graph in enumerate(part):
@@ -97,9 +90,7 @@ def test_a_bound_costs_in_deviations_of_its_own_target(tmp_path: Path, train: Ca
     assert float(trainer.callback_metrics["validation_loss"]) == pytest.approx(expected, rel=1e-4)
 
 
-def test_only_metrics_that_something_goes_by_are_computed_while_training(
-    tmp_path: Path, train: Callable
-) -> None:
+def test_only_metrics_that_something_goes_by_are_computed_while_training(tmp_path, train):
     _, _, trainer = train(*checkpoint_callbacks(tmp_path, "r2", 0))
     names = {"validation_loss", "validation_mae", "validation_r2"}
     assert {name for name in trainer.callback_metrics if name.startswith("val")} == names
@@ -127,9 +118,7 @@ class Steps(Callback):
         self.rates.append(optimizer.param_groups[0]["lr"])
 
 
-def test_a_step_of_several_batches_is_one_of_all_their_labels(
-    train: Callable, splits: DatasetSplits
-) -> None:
+def test_a_step_of_several_batches_is_one_of_all_their_labels(train, splits):
     """Batches 0 and 1, then 2 alone: epochs end after three of their five batches."""
     for graph in splits.train[::3]:
         graph.y[:] = torch.nan
@@ -153,9 +142,7 @@ def test_a_step_of_several_batches_is_one_of_all_their_labels(
             )
 
 
-def test_a_second_training_has_steps_of_its_own(
-    train: Callable, make_trainer: Callable, losses: Callable
-) -> None:
+def test_a_second_training_has_steps_of_its_own(train, make_trainer, losses):
     """Of two batches each, where one of the first training was a step."""
     still = {"norm": "ln+ln", **NO_DROPOUT, **STILL}
     recorder, steps = losses(), Steps()
@@ -166,9 +153,7 @@ def test_a_second_training_has_steps_of_its_own(
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_bfloat16_trains_with_accumulated_and_clipped_gradients(
-    optimizer: str, train: Callable
-) -> None:
+def test_bfloat16_trains_with_accumulated_and_clipped_gradients(optimizer, train):
     options = {"precision": "bf16-mixed", "gradient_clip_val": 1.0, "accumulate_grad_batches": 2}
     _, _, trainer = train(model={"optimizer": optimizer}, **options)
     assert trainer.global_step == 2 * 3  # five batches an epoch

@@ -1,7 +1,5 @@
 """How often the last state is saved, and that a run goes on from it exactly."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,14 +57,8 @@ def saved_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     ],
 )
 def test_short_epochs_do_not_write_a_checkpoint_each(
-    seconds_per_epoch: float,
-    minutes: float,
-    expected: list[int],
-    saved_steps: list[int],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    train: Callable,
-) -> None:
+    seconds_per_epoch, minutes, expected, saved_steps, tmp_path, monkeypatch, train
+):
     clock = Clock(seconds_per_epoch)
     monkeypatch.setattr(checkpoints, "time", clock)
     train(Tick(clock), LastCheckpoint(tmp_path / "last.ckpt", minutes), max_epochs=4)
@@ -83,12 +75,8 @@ def test_short_epochs_do_not_write_a_checkpoint_each(
     ],
 )
 def test_no_step_is_saved_that_a_validation_follows(
-    options: dict[str, Any],
-    expected: list[int],
-    saved_steps: list[int],
-    tmp_path: Path,
-    train: Callable,
-) -> None:
+    options, expected, saved_steps, tmp_path, train
+):
     train(LastCheckpoint(tmp_path / "last.ckpt", 0.0), max_epochs=2, **options)
     assert saved_steps == expected
 

@@ -1,7 +1,5 @@
 """``metrics.csv`` is written at once; it can be cut and continued."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable
 from pathlib import Path

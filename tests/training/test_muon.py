@@ -1,7 +1,5 @@
 """Muon against a literal restatement, against torch's own, and what it leaves to AdamW."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from contextlib import nullcontext

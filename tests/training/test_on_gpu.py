@@ -1,7 +1,5 @@
 """Fifty steps: a GPU gives what a CPU gives, and captured steps what eager ones give."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +9,6 @@ import torch
 from lightning.pytorch import Callback
 from tiny_graphs import NO_DROPOUT, path_graphs
 
-from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.training.averaging import AveragedWeights
 from graphormer_sepnorm.training.cuda_graphs import CapturedTraining
 
@@ -24,35 +21,17 @@ STEADY = {**NO_DROPOUT, "eps": 1e-2}
 
 
 @pytest.fixture
-def losses_of(
-    make_module: Callable,
-    make_data: Callable,
-    make_trainer: Callable,
-    splits: DatasetSplits,
-    losses: Callable,
-) -> Callable[..., torch.Tensor]:
+def losses_of(make_module, make_data, make_trainer, splits, losses) -> Callable[..., torch.Tensor]:
     """Train `STEPS` steps, with an average of the weights and clipping; return their losses."""
     own = dataclasses.replace(splits, train=path_graphs(203, 1), fingerprint="paths-203")
 
-    def run(
-        accelerator: str,
-        *callbacks: Callback,
-        precision: str = "32-true",
-        steps: int = STEPS,
-        **model: Any,
-    ) -> torch.Tensor:
+    def run(accelerator: str, *callbacks: Callback, **model: Any) -> torch.Tensor:
         recorder = losses()
-        trainer = make_trainer(
-            accelerator=accelerator,
-            devices=1,
-            precision=precision,
-            max_steps=steps,
-            max_epochs=-1,
-            gradient_clip_val=1.0,
-            callbacks=[AveragedWeights(0.9), *callbacks, recorder],
-        )
+        options = {"accelerator": accelerator, "devices": 1, "max_steps": STEPS, "max_epochs": -1}
+        callbacks = (AveragedWeights(0.9), *callbacks, recorder)
+        trainer = make_trainer(callbacks=[*callbacks], gradient_clip_val=1.0, **options)
         trainer.fit(make_module(**{**STEADY, **model}), make_data(own, batch_size=16))
-        assert trainer.global_step == len(recorder.values) == steps
+        assert trainer.global_step == len(recorder.values) == STEPS
         values = trainer.callback_metrics["validation_mae"].reshape(1).cpu()
         return torch.cat([torch.tensor(recorder.values), values])
 
@@ -75,9 +54,7 @@ def test_gpu_trains_as_a_cpu(norm: str, losses_of: Callable) -> None:
         ("bn+bn", "muon", 0.5),
     ],
 )
-def test_captured_steps_train_as_eager_ones(
-    norm: str, optimizer: str, fixed: float, compiled: bool, losses_of: Callable
-) -> None:
+def test_captured_steps_train_as_eager_ones(norm, optimizer, fixed, compiled, losses_of):
     options = {"norm": norm, "optimizer": optimizer, "frozen_bn_fraction": fixed}
     expected = losses_of("gpu", **options)
     captured = CapturedTraining(compiled)

@@ -1,7 +1,5 @@
 """What weight decay acts on, the learning rate of each step, and what a resumed run keeps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -54,9 +52,7 @@ def test_what_decays(everything: bool, train: Callable) -> None:
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("mixed", [False, True])
-def test_no_device_is_told_to_take_one_parameter_after_the_other(
-    name: Any, device: str, mixed: bool
-) -> None:
+def test_no_device_is_told_to_take_one_parameter_after_the_other(name, device, mixed):
     """``fused=False`` would choose torch's loop, also where it has something better."""
     model = Model()
     with FakeTensorMode():  # there need not be a GPU
@@ -113,9 +109,7 @@ def test_a_warm_up_longer_than_the_training_is_a_warning(caplog: pytest.LogCaptu
     ("capturable", "fused", "device"),
     [(True, True, "meta"), (False, True, "meta"), (False, None, "cpu")],
 )
-def test_step_counts_go_where_the_optimizer_expects_them(
-    capturable: bool, fused: bool | None, device: str
-) -> None:
+def test_step_counts_go_where_the_optimizer_expects_them(capturable, fused, device):
     model = Model("meta")  # stands for a GPU
     optimizer = make_optimizer(model, options_of())
     for group in optimizer.param_groups:

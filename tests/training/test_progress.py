@@ -1,7 +1,5 @@
 """What is said before and during a training."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

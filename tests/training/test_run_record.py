@@ -1,13 +1,9 @@
 """What a run says of the code that made it."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-
-import pytest
 
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training import callbacks as run_record
@@ -21,9 +17,7 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def test_changes_anywhere_in_the_package_are_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changes_anywhere_in_the_package_are_said(tmp_path: Path, monkeypatch) -> None:
     here = tmp_path / "graphormer_sepnorm" / "training" / "callbacks" / "run_record.py"
     model = tmp_path / "graphormer_sepnorm" / "model" / "graphormer.py"
     for file in (here, model):

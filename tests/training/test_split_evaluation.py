@@ -1,9 +1,5 @@
 """What is collected over a split: the rows of all batches, the mean loss."""
 
-from __future__ import annotations
-
-from typing import Literal
-
 import numpy as np
 import pytest
 import torch
@@ -51,9 +47,7 @@ def test_mean_loss_is_over_labels_and_keeps_nan() -> None:
 
 @pytest.mark.parametrize("kind", ["regression", "binary"])
 @pytest.mark.parametrize("size", [1.0, 1000.0])
-def test_outputs_of_an_ensemble_stand_for_its_mean_value(
-    kind: Literal["regression", "binary"], size: float, tmp_path
-) -> None:
+def test_outputs_of_an_ensemble_stand_for_its_mean_value(kind, size, tmp_path):
     each = [make_checkpoint(kind=kind, norm="bn+bn") for _ in range(3)]
     for one in each:  # of 1000 probabilities are 0 and 1, whose logits a loss must not see
         one["state_dict"]["model.readout.weight"] *= size

@@ -1,9 +1,7 @@
 """Ctrl-C and SIGTERM act between steps, and belong to training only while it lasts."""
 
-from __future__ import annotations
-
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -15,14 +13,6 @@ from graphormer_sepnorm.training import checkpoints as stopping
 from graphormer_sepnorm.training.checkpoints import StopAtOnce, StopBetweenSteps
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-@pytest.fixture(autouse=True)
-def _handlers() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 class At(Callback):
@@ -78,9 +68,7 @@ def test_a_second_signal_lets_saving_end(train: Callable) -> None:
     assert handlers() == before
 
 
-def test_a_second_signal_acts_at_once(
-    make_module: Callable, make_trainer: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_signal_acts_at_once(make_module, make_trainer, monkeypatch):
     before = handlers()
     stop = StopBetweenSteps()
     trainer = make_trainer(callbacks=[stop])
@@ -94,9 +82,7 @@ def test_a_second_signal_acts_at_once(
     assert handlers() == before
 
 
-def test_a_process_of_another_command_saves_however_often_it_is_asked(
-    train: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_of_another_command_saves_however_often_it_is_asked(train, monkeypatch):
     """A member of an ensemble is asked by the batch system and by its command, maybe much later."""
     monkeypatch.setenv(KILLED_BY_ITS_COMMAND, "1")
     monkeypatch.setattr(stopping, "ONE_REQUEST", -1)

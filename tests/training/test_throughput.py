@@ -1,7 +1,5 @@
 """How fast a run trains: by a clock that is known."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

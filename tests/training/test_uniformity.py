@@ -1,7 +1,5 @@
 """The auxiliary loss that pushes embeddings apart, against all pairs one by one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -22,10 +20,7 @@ def test_mean_over_all_pairs() -> None:
     (gradient,) = torch.autograd.grad(mean_inner_product(rows), rows)
     (expected,) = torch.autograd.grad(literal_mean(rows), rows)
     torch.testing.assert_close(gradient, expected)
-
-
-def test_single_embedding_has_no_pair() -> None:
-    assert mean_inner_product(torch.ones(1, 3)) == 0
+    assert mean_inner_product(torch.ones(1, 3)) == 0  # of which there is no pair
 
 
 def test_it_is_of_what_it_is_told_to() -> None:

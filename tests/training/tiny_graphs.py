@@ -1,7 +1,5 @@
 """Graphs small enough to train on in a moment, and how the tests train on them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

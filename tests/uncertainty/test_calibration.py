@@ -1,7 +1,5 @@
 """Calibrated probabilities and sets of classes, against literal computations."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -56,9 +54,7 @@ def test_several_classes_have_one_temperature() -> None:
 
 
 @pytest.mark.parametrize(("count", "factor"), [(900, 1.0), (200, 1.3), (30, 3.0)])
-def test_a_model_that_is_right_or_hardly_known_keeps_its_probabilities(
-    count: int, factor: float
-) -> None:
+def test_a_model_that_is_right_or_hardly_known_keeps_its_probabilities(count, factor):
     values, labels = of_three_classes(count, factor)
     assert temperature_of(values, labels, np.arange(count) % 5) == 1
     assert temperature_of(values, labels, np.zeros(count)) == 1

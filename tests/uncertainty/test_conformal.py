@@ -1,7 +1,5 @@
 """Conformal intervals: what they cover, by what they are scaled, what they cannot tell."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -196,9 +194,7 @@ def test_a_limit_is_where_labels_end(side: int, bounds: list[float], limits: tup
 
 
 @pytest.mark.parametrize("disagreement", [0.0, 1.0, 2.0])
-def test_intervals_of_a_mean_keep_their_level_by_residuals_of_single_networks(
-    disagreement: float,
-) -> None:
+def test_intervals_of_a_mean_keep_their_level_by_residuals_of_single_networks(disagreement):
     """Five networks with errors in common and of their own, larger where a signal tells so."""
 
     def sampled(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

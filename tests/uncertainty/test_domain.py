@@ -1,7 +1,5 @@
 """The sketch of training molecules and the border of the domain, against RDKit and by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from rdkit import Chem, DataStructs

@@ -1,7 +1,5 @@
 """The quality of intervals and probabilities: against counts by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The distance of [CLS] from training molecules: against a literal one, molecule by molecule."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """All that a model knows of its errors, together: fitted, kept in a file, asked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
