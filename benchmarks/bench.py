@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import importlib.metadata
 import json
+import os
 import platform
 import shlex
 import sys
@@ -24,11 +25,15 @@ from benchmarks.molecules import FEW, MANY, Molecules, find_molecules
 from benchmarks.processes import REPOSITORY, Command, SideFailed, SideProcess, variables
 from benchmarks.report import text_of
 from benchmarks.rows import MATRIX_PRODUCT, ROWS, SUBSETS, Row, Side
+from graphormer_sepnorm.kernels.library import required_library
 from graphormer_sepnorm.process import cores, processor
 
 MAX_PATH_LENGTH = 5  # Hugging Face's default; the same for both sides
 BATCH_SIZE = 128
 PACKAGES = ("torch", "numpy", "rdkit", "torch-geometric", "lightning")
+# Variables that have a processor used as one with fewer instructions, by us and by the libraries.
+LIMITS = ["GRAPHORMER_KERNELS", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA"]
+LIMITS += ["ATEN_CPU_CAPABILITY"]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -37,8 +42,10 @@ def main(arguments: list[str] | None = None) -> None:
     rows = [_chosen(row, options) for row in ROWS if row.subset in options.subsets]
     pythons = _interpreters(rows)
     molecules = find_molecules()
+    limits = [f"{name}={os.environ[name]}" for name in LIMITS if name in os.environ]
+    words = [*limits, "python", "-m", "benchmarks.bench", *(arguments or sys.argv[1:])]
     result: dict[str, Any] = {
-        "command": shlex.join(["python", "-m", "benchmarks.bench", *(arguments or sys.argv[1:])]),
+        "command": shlex.join(words),
         "machine": _machine(),
         "molecules": molecules.source,
         "rows": [],
@@ -156,6 +163,7 @@ def _machine() -> dict[str, str]:
     return {
         "date": time.strftime("%Y-%m-%d"),
         "processor": processor(),
+        "kernels": ("basic", "avx2", "avx512")[required_library().form_in_use()],
         "cores": str(cores()),
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "packages": versions,

@@ -62,7 +62,7 @@ def document(results: list[dict[str, Any]]) -> str:
     """Return what of ``docs/experiments/performance.md`` is made from results: a table for each."""
     parts = [
         "# Performance",
-        "What the rows are, and how to run them: [benchmarks/README.md](../benchmarks/README.md). "
+        "What the rows are and how to run them: [benchmarks](../../benchmarks/README.md). "
         "The tables of this page were written by `python -m benchmarks.report`.",
         LEGEND,
     ]
@@ -70,8 +70,8 @@ def document(results: list[dict[str, Any]]) -> str:
         machine = result["machine"]
         parts += [
             f"`{result['command']}`, {machine['date']}: {machine['processor']}, "
-            f"{machine['cores']} cores; {machine['system']}; {machine['packages']}. Molecules of "
-            f"{result['molecules']}.",
+            f"{machine['cores']} cores, kernels for {machine['kernels']}; {machine['system']}; "
+            f"{machine['packages']}. Molecules of {result['molecules']}.",
             text_of(result),
         ]
     return "\n\n".join([*parts, ""])

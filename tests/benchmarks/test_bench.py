@@ -43,7 +43,7 @@ def made_up_result():
         side("other", [3.0, 8.0], memory_before=2_000_000),
         side(MATRIX_PRODUCT, [1.0, 2.0], facts={"flops": 100}),
     ]
-    machine = ("date", "processor", "cores", "system", "packages")
+    machine = ("date", "processor", "kernels", "cores", "system", "packages")
     return {
         "command": "COMMAND",
         "machine": {name: name.upper() for name in machine},
