@@ -25,7 +25,7 @@ from benchmarks.molecules import FEW, MANY, Molecules, find_molecules
 from benchmarks.processes import REPOSITORY, Command, SideFailed, SideProcess, variables
 from benchmarks.report import text_of
 from benchmarks.rows import MATRIX_PRODUCT, ROWS, SUBSETS, Row, Side
-from graphormer_sepnorm.kernels.library import required_library
+from graphormer_sepnorm.kernels.library import library
 from graphormer_sepnorm.process import cores, processor
 
 MAX_PATH_LENGTH = 5  # Hugging Face's default; the same for both sides
@@ -159,11 +159,12 @@ def _interpreters(rows: list[Row]) -> dict[str | None, Path]:
 
 def _machine() -> dict[str, str]:
     """Return processor, cores, system, versions and the date, in words."""
+    forms = ("basic", "avx2", "avx512")
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
     return {
         "date": time.strftime("%Y-%m-%d"),
         "processor": processor(),
-        "kernels": ("basic", "avx2", "avx512")[required_library().form_in_use()],
+        "kernels": forms[compiled.form_in_use()] if (compiled := library()) else "torch",
         "cores": str(cores()),
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "packages": versions,

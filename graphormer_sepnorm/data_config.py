@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,8 +63,9 @@ class DataConfig(Options):
             with a SMILES column.
         header_row: Row with the column names in Excel, CSV and TSV files, starting with 1; null
             uses the first.
-        target_columns: Label columns, separated by commas; null uses the only numeric column, all
-            uses every numeric column. Missing labels are ignored by the loss and the metrics.
+        target_columns: Label columns, separated by commas, a name with commas in double quotes;
+            null uses the only numeric column, all uses every numeric column. Missing labels are
+            ignored by the loss and the metrics.
         weight_column: Column of sample weights for the training loss, 0 or more; null weights all
             rows equally. Metrics are not weighted, but rows of weight 0 are not used for the
             validation of an ensemble by folds.
@@ -275,7 +277,8 @@ def _as_names(option: str, given: Any) -> tuple[Any, ...] | str | None:
         return None if given == "none" else given
     if isinstance(given, str):
         bare = given[1:-1] if given.startswith("[") and given.endswith("]") else given
-        given = [name.strip().strip("'\"") for name in bare.split(",")]
+        names = re.split(r',(?=(?:[^"]*"[^"]*")*[^"]*$)', bare)  # not within double quotes
+        given = [re.sub(r"(?s)^(['\"])(.*)\1$", r"\2", name.strip()) for name in names]
     if not isinstance(given, Iterable | None):
         raise ConfigError(f"--data.{option} is {given!r}: give a list")
     return tuple(() if given is None else given) or None

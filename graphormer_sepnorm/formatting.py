@@ -35,10 +35,10 @@ def in_figure(text: str) -> str:
     return f" {text}" if text.startswith("_") else text
 
 
-def decimals_of(value: float, digits: int = 4) -> int:
-    """Return how many decimals show so many digits of a number."""
-    known = value and math.isfinite(value)
-    return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if known else digits
+def decimals_of(*values: float, digits: int = 4) -> int:
+    """Return how many decimals show so many digits of the largest number, and one of the others."""
+    first = sorted(-math.floor(math.log10(abs(v))) for v in values if v and math.isfinite(v))
+    return max(0, first[0] + digits - 1, min(6, first[-1])) if first else digits
 
 
 def four_digits(value: float) -> str:

@@ -251,13 +251,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 
 def _train(directory: Path, plan: Plan, stored: Plan | None, jobs: int | None) -> int:
-    """Check a plan, train what is not finished while no other command is at work, and report.
-
-    Raises:
-        ConfigError: Something in it cannot work, the data are not those of before, or another
-            command is or was at work there. Nothing has been started.
-        Interrupted: With what is finished.
-    """
+    """Check a plan, train what is not finished while no other command is at work, and report."""
     runs = plan.runs(directory)
     if stored is None:
         for run in runs[: len(plan.arms)]:  # the first of each arm

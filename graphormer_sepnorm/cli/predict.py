@@ -129,10 +129,10 @@ def _predict(arguments: list[str]) -> int | None:
     first, second = (*arguments, "")[:2]
     if first in VERBS:
         return VERBS[first][1](arguments[1:])
-    if second in VERBS:
+    if second in VERBS and not first.startswith("-"):
         raise ConfigError(f"the subcommand comes first: predict.py {second} {first}")
     others = ("train", "fit", "test", "validate", "pretrain", "compare", "crossvalidate", "pool")
-    if closest(first, [*VERBS, *others], 0.75) and not Path(first).exists():
+    if first.isalpha() and closest(first, [*VERBS, *others], 0.75) and not Path(first).exists():
         raise ConfigError(
             f"{first} is no model{did_you_mean(first, VERBS)}: the subcommands of predict.py are "
             f"{', '.join(VERBS)}, and train.py trains, tests and compares"

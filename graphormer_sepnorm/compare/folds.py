@@ -267,7 +267,7 @@ def results_text(results: Mapping[str, Any]) -> str:
     ]
     rows, models = [["", *header]], (*results["networks"], *results["baselines"])
     means = [[one["metrics"].get(m.name, {}).get("mean", 0) for one in models] for m in shown]
-    digits = [decimals_of(max(map(abs, column), default=0)) for column in means]
+    digits = [decimals_of(float(np.median(np.nan_to_num(np.abs(one))))) for one in means]
     for one in models:
         cells = [f"  {one['name']}"]
         for metric, decimals in zip(shown, digits, strict=True):
@@ -296,7 +296,7 @@ def results_text(results: Mapping[str, Any]) -> str:
     rows = [["", f"{task.main.label} difference", "95 % interval", "p", "verdict"]]
     for one in results["differences"]:
         if found := one["metrics"].get(task.main.name):
-            decimals = decimals_of(max(abs(found["low"]), abs(found["high"])), 3)
+            decimals = decimals_of(found["low"], found["high"], digits=3)
             change = signed(found["mean"], decimals)
             ends = interval(found["low"], found["high"], decimals)
             title = f"  {one['model']} against {one['baseline']}"

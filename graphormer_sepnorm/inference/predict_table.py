@@ -227,10 +227,6 @@ def _evaluation(reader: TableReader, task: Task, names: Sequence[str]) -> Evalua
 
     Columns that are called like targets are theirs, in whatever order they are named; others stand
     for all targets, in their order. Classes of which a molecule is of one have one column.
-
-    Raises:
-        DataError: There is no such column, there are fewer or more of them, or one is called like a
-            target elsewhere.
     """
     own = "all" in reader.columns and (task.one_of or len(task.targets) == 1)
     if names == EVERY_TARGET and not own:

@@ -3,7 +3,7 @@
 #include "tiles.h"
 
 /* GELU x Phi(x) (Hendrycks & Gimpel 2016). Phi(x) - 1/2 is x times a quotient of polynomials in x^2,
- * fitted so that no value up to 5.5 is off by more than 2e-8; beyond, Phi stays where it is there. */
+ * fitted so that no value up to 5.5 is off by more than 2e-8; beyond, Phi is taken for 0 or 1. */
 INLINE floats gelu(floats x) {
     const floats near = larger(-larger(-x, all_equal(-5.5f)), all_equal(-5.5f)), u = near * near;
     floats above = 6.53074858e-6f + u * 2.2215962e-8f, below = 7.86103982e-5f + u * 1.19539954e-6f;
@@ -11,7 +11,7 @@ INLINE floats gelu(floats x) {
     above = 4.76161828e-3f + u * above, below = 2.93987081e-2f + u * below;
     above = 3.51423499e-2f + u * above, below = 0.254752394f + u * below;
     above = 0.398941985f + u * above, below = 1 + u * below;
-    return x * (0.5f + near * above / below);
+    return x * choose(x < all_equal(-5.5f), all_equal(0), 0.5f + near * above / below);
 }
 
 INLINE void finish_body(float *rows, const float *residual, int64_t count, int activated) {

@@ -175,7 +175,8 @@ class Layer(nn.Module):
             bond_rows = cast(int, config.bond_rows)
             self.local = BondMessages(bond_rows, width, rings, config.bond_states)
         self.ffn_norm = make_norm(config.norm, width, first=not attends)
-        self.ffn = FeedForward(width, config.ffn_width)
+        ends = Linear(width, config.ffn_width), Linear(config.ffn_width, width)
+        self.ffn = FeedForward(ends[0], nn.GELU(), ends[1])
 
     def forward(
         self,

@@ -98,23 +98,33 @@ class Linear(nn.Linear):
 
 
 class FeedForward(nn.Sequential):
-    """Two linear layers with GELU between them, of packed rows ``[R, C]``.
+    """A linear layer, GELU and a linear layer, of packed rows ``[R, C]``.
 
     Without gradients, GELU and the residual need no pass of their own on a CPU, unless a hook or
     another module in place of these wants to see what is between.
     """
 
-    def __init__(self, width: int, inner: int) -> None:
-        super().__init__(Linear(width, inner), nn.GELU(), Linear(inner, width))
-
     def forward(self, rows: Tensor, residual: Tensor | None = None) -> Tensor:
         """Return what the rows become, and the residual, if there is one, added: ``[R, C]``."""
-        first, second = cast(Linear, self[0]), cast(Linear, self[2])
-        usual = all(type(part) in (Linear, nn.GELU) and not part._forward_hooks for part in self)
-        if torch.is_grad_enabled() or not usual or not _fits(rows, first.weight):
+        if torch.is_grad_enabled() or not self._needs_fewer_passes(rows, residual):
             return dropout(super().forward(rows), 0.0, residual)
-        inner = _products(rows.contiguous(), first.weight, first.bias, True, activated=True)
-        return _products(inner, second.weight, second.bias, True, residual)
+        first, _, second = cast(Any, self)
+        rows, weight = rows.contiguous(), first.weight.contiguous()
+        inner = _products(rows, weight, first.bias, True, activated=True)
+        return _products(inner, second.weight.contiguous(), second.bias, True, residual)
+
+    def _needs_fewer_passes(self, rows: Tensor, residual: Tensor | None) -> bool:
+        if [type(part) for part in self] != [Linear, nn.GELU, Linear]:
+            return False
+        first, gelu, second = cast(Any, self)
+        return (
+            not any(part._forward_hooks or part._forward_pre_hooks for part in self)
+            and gelu.approximate == "none"
+            and _fits(rows, first.weight)
+            and second.weight.dtype == first.weight.dtype
+            and second.weight.shape == first.weight.shape[::-1]
+            and (residual is None or (residual.shape, residual.dtype) == (rows.shape, rows.dtype))
+        )
 
 
 class _LinearFunction(torch.autograd.Function):

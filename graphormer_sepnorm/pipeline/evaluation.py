@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -183,4 +184,5 @@ def _final_predictions(
 
 
 def _digits(value: float) -> str:
-    return "undefined" if math.isnan(value) else four_digits(value)
+    text = four_digits(value) if sys.stdout.isatty() else f"{value:.6g}"
+    return "undefined" if math.isnan(value) else text

@@ -68,12 +68,13 @@ def _look_at_smiles(
     """Raise a DataError if the column of SMILES, if there is one, has numbers, or is `empty`."""
     if at is None:
         return
+    row = None
     for row in rows:
         try:
             empty |= not math.isnan(parse_number(row.cells[at]))
         except ValueError:
             return
-    if empty:
+    if empty and row:
         raise DataError(
             f"{reader.name}: no row has SMILES in column {readable(reader.columns[at])!r}: name "
             f"their column with {layout.options}smiles_column"

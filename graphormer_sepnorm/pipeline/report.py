@@ -179,7 +179,7 @@ def compared_with_baselines(outcome: Outcome, metric: Metric, unit: str = "") ->
     best = int(np.argmax([change * one.mean for one in found]))
     name, difference = names[best][0].upper() + names[best][1:], found[best]
     p = float(holm([one.p_value for one in found])[best])
-    decimals = decimals_of(max(abs(difference.low), abs(difference.high)), 3)
+    decimals = decimals_of(difference.low, difference.high, digits=3)
     size = (
         f"{metric.label} {metric.shown(abs(difference.mean), unit, decimals)} "
         f"{'higher' if difference.mean > 0 else 'lower'}, {CONFIDENCE:.0%} interval "

@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from graphormer_sepnorm.config import TrainerConfig, flat, save_config
@@ -20,7 +19,6 @@ from graphormer_sepnorm.errors import GraphormerError
 from graphormer_sepnorm.formatting import StatusLine, clock, four_digits
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.process import ENDS_WITH_STDIN, KILLED_BY_ITS_COMMAND, answered_by, cores
-from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.runs.plan import DATA_FILES, RunSpec
 
 FIT = (sys.executable, "-m", "graphormer_sepnorm.cli.train", "fit")
@@ -267,16 +265,10 @@ def _progress(spec: RunSpec) -> tuple[float, str]:
         if record and rows:
             step, epoch = (max(int(row.get(of, 0)) for row in rows) for of in ("step", "epoch"))
             share = min(1.0, step / record.planned_steps) if record.planned_steps else 0.0
-            epochs = _epochs(spec.directory)
+            epochs = spec.config.trainer.max_epochs or -1  # -1: something else ends it
             of = f"{min(epoch + 1, epochs)} of {epochs}" if epochs > 0 else f"{epoch + 1}"
             return share, f"epoch {of}"
     return 0.0, ""
-
-
-@cache
-def _epochs(run: Path) -> int:
-    """Return how many epochs a run has; -1: something else ends it."""
-    return RunDirectory(run).configuration()["trainer"]["max_epochs"] or -1
 
 
 class Display:
@@ -312,7 +304,7 @@ class Display:
 
     def started(self, spec: RunSpec) -> None:
         """Show that a process of the run starts."""
-        self._at_work[spec.name] = spec, [(time.monotonic(), 0.0)]
+        self._at_work[spec.name] = spec, [(time.monotonic(), _progress(spec)[0])]
         self._waiting -= 1
         self.say(f"{spec.name}: {'continued' if spec.begun else 'started'}")
 

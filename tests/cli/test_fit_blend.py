@@ -117,8 +117,8 @@ def test_evaluating_the_checkpoint_gives_the_same(blended: Fitted, capsys) -> No
         line = rf"^{split}_{shown} +(\S+)  \(network alone (\S+)\)$"
         found = re.search(line, out, re.MULTILINE)
         assert found is not None
-        assert float(found[1]) == pytest.approx(result[name], rel=5e-4)
-        assert float(found[2]) == pytest.approx(result["network"][name], rel=5e-4)
+        assert float(found[1]) == pytest.approx(result[name], rel=1e-5)
+        assert float(found[2]) == pytest.approx(result["network"][name], rel=1e-5)
         assert re.search(rf"^{split}_loss +[\d.]+$", out, re.MULTILINE)
 
 
@@ -266,7 +266,7 @@ def test_graphs_without_smiles_cannot_be_blended(tmp_path, capsys, monkeypatch, 
     metric = main_metric(blended)
     value = re.search(rf"^{metric} +(\S+)$", out, re.MULTILINE)
     assert value is not None
-    assert float(value[1]) == pytest.approx(blended.summary["network"][metric], rel=5e-4)
+    assert float(value[1]) == pytest.approx(blended.summary["network"][metric], rel=1e-5)
 
 
 @pytest.mark.slow

@@ -128,7 +128,7 @@ def test_mistakes_are_one_line(trained: Fitted, tmp_path: Path, capsys) -> None:
 def test_evaluation_takes_up_the_inputs(trained: Fitted, capsys) -> None:
     words = ["test", str(trained.run), "--data.root", str(trained.folder / "root")]
     assert train(words) == 0
-    assert f"{trained.summary['test_mae']:#.4g}" in capsys.readouterr().out
+    assert f"{trained.summary['test_mae']:.6g}" in capsys.readouterr().out
     said = refused(capsys, train, *words, "--data.descriptors", "null")
     assert "was trained with the descriptors" in said
     assert "has none" in said
@@ -198,7 +198,7 @@ def test_trees_take_the_columns_too(tmp_path: Path, monkeypatch, capsys) -> None
     assert made.values[:, 0] == pytest.approx(written, rel=1e-4, abs=1e-5)
     capsys.readouterr()
     assert train(["test", str(run), "--data.root", str(tmp_path / "root")]) == 0
-    assert f"{result['test_mae']:#.4g}  (network alone" in capsys.readouterr().out
+    assert f"{result['test_mae']:.6g}  (network alone" in capsys.readouterr().out
     assert predict(["info", str(run)]) == 0
     assert "with T of a table" in capsys.readouterr().out
     checkpoint = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)

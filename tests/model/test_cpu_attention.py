@@ -201,45 +201,51 @@ def test_what_is_not_a_number_stays_it(batch):
     assert output[1].isfinite().all()  # another graph
 
 
-def eight_tokens(copies: int) -> tuple[GraphBatch, AttentionBlock, int]:
-    """Blocks of graphs of seven atoms, whose values can be unit vectors of eight channels."""
-    graphs = [graph(7, [(i, i + 1) for i in range(6)])] * copies
+def tokens_of(tokens: int, copies: int) -> tuple[GraphBatch, AttentionBlock, int]:
+    """Blocks of graphs of one size, whose values can be unit vectors."""
+    graphs = [graph(tokens - 1, [(i, i + 1) for i in range(tokens - 2)])] * copies
     _, vocabulary = stored(graphs)
     batch = batch_of(graphs, vocabulary)
     return batch, batch.blocks[0], 2 + len(batch.type_distance)
 
 
 @needs_kernels
-def test_dropped_attention_weights():
+@pytest.mark.parametrize(("tokens", "channels"), [(8, 8), (24, 24), (31, 32)])
+def test_dropped_attention_weights(tokens, channels):
     """With unit vectors as values the output is the weights, so the mask can be read from it."""
-    batch, block, types = eight_tokens(copies=400)
+    copies = 3200 // tokens
+    batch, block, types = tokens_of(tokens, copies)
     rows = block.rows.numel()
-    unit = torch.eye(8).repeat(400, 1)
-    projected = torch.randn(rows, 24)
-    projected[block.rows.flatten(), 16:] = unit
+    unit = torch.eye(tokens, channels).repeat(copies, 1)
+    projected = torch.randn(rows, 3 * channels)
+    projected[block.rows.flatten(), 2 * channels :] = unit
     projected.requires_grad_()
     table = torch.randn(types, 1, requires_grad=True)
-    biases = pair_bias(table, [block], 8)
-    weights = attend(projected, batch, biases, 1, 0.0)[block.rows]  # [400, 8, 8]
+    biases = pair_bias(table, [block], channels)
+
+    def attended(dropout: float) -> Tensor:
+        return attend(projected, batch, biases, 1, dropout)[block.rows]
+
+    weights = attended(0.0)[..., :tokens]  # [copies, tokens, tokens]
     torch.manual_seed(1)
-    dropped = attend(projected, batch, biases, 1, 0.2)[block.rows]
+    dropped = attended(0.2)[..., :tokens]
     mask = (dropped / weights).detach()
     kept = mask > 0.5
     assert torch.allclose(mask[kept], torch.tensor(1.25), rtol=1e-4)
     assert not dropped[~kept].any()
     assert abs(kept.float().mean() - 0.8) < 5 * (0.16 / kept.numel()) ** 0.5
     torch.manual_seed(1)
-    again = attend(projected, batch, biases, 1, 0.2)[block.rows]
+    again = attended(0.2)[..., :tokens]
     assert torch.equal(again, dropped)
-    other = attend(projected, batch, biases, 1, 0.2)[block.rows]
+    other = attended(0.2)[..., :tokens]
     assert abs(((other > 0) == kept).float().mean() - 0.68) < 0.01  # 0.8^2 + 0.2^2
 
     # Backward: the same mask.
-    slope = torch.randn(400, 8, 8)
+    slope = torch.randn(copies, tokens, tokens)
     quick = torch.autograd.grad((dropped * slope).sum(), [projected, table])
-    query, key, value = projected[block.rows].split(8, -1)
-    logits = query @ key.transpose(1, 2) * 8**-0.5 + table[block.pair_type, 0]
-    plain = (logits.softmax(-1) * kept * 1.25) @ value
+    query, key, value = projected[block.rows].split(channels, -1)
+    logits = query @ key.transpose(1, 2) * channels**-0.5 + table[block.pair_type, 0]
+    plain = ((logits.softmax(-1) * kept * 1.25) @ value)[..., :tokens]
     exact = torch.autograd.grad((plain * slope).sum(), [projected, table])
     for fast, slow in zip(quick, exact, strict=True):
         assert relative_error(fast, slow) < 1e-4

@@ -13,6 +13,7 @@ from reference.models import (
     stored,
 )
 from torch.nn import functional
+from torch.testing import assert_close
 
 from graphormer_sepnorm.kernels.library import library, switched_off
 from graphormer_sepnorm.model import ops
@@ -65,7 +66,7 @@ def test_gradients_of_some_parts_and_without_a_bias(wanted, biased):
         )
 
     for fast, plain in zip(gradients(linear), gradients(functional.linear), strict=True):
-        torch.testing.assert_close(fast, plain, rtol=1e-5, atol=1e-4)
+        assert_close(fast, plain, rtol=1e-5, atol=1e-4)
 
 
 def test_a_row_does_not_depend_on_the_others():
@@ -82,18 +83,14 @@ def test_the_number_of_threads_changes_nothing():
 
 def test_rows_and_gradients_need_not_lie_in_order():
     rows, weight, bias = (one.detach() for one in arguments(40, 24, 40))
-    torch.testing.assert_close(
-        linear(rows.T[:, :24].T[:, :24], weight, bias), linear(rows[:24], weight, bias)
-    )
-    torch.testing.assert_close(
-        linear(rows, weight.T.contiguous().T, bias), linear(rows, weight, bias)
-    )
-    torch.testing.assert_close(
+    assert_close(linear(rows.T[:, :24].T[:, :24], weight, bias), linear(rows[:24], weight, bias))
+    assert_close(linear(rows, weight.T.contiguous().T, bias), linear(rows, weight, bias))
+    assert_close(
         linear(rows, weight, torch.stack([bias, 2 * bias], 1)[:, 1]), linear(rows, weight, 2 * bias)
     )
     spread = rows.requires_grad_()
     linear(spread, weight, bias).sum().backward()  # its gradient has strides of zero
-    torch.testing.assert_close(spread.grad, weight.sum(0).expand(40, -1), rtol=1e-5, atol=1e-5)
+    assert_close(spread.grad, weight.sum(0).expand(40, -1), rtol=1e-5, atol=1e-5)
 
 
 def test_what_is_not_a_number_stays_so_in_its_row_alone():
@@ -130,7 +127,8 @@ def test_a_feed_forward_network_without_gradients_is_the_same_in_fewer_passes(
     rows, inner, monkeypatch
 ):
     torch.manual_seed(7)
-    ffn, given, residual = FeedForward(24, inner), torch.randn(rows, 24) * 9, torch.randn(rows, 24)
+    ffn = FeedForward(Linear(24, inner), torch.nn.GELU(), Linear(inner, 24))
+    given, residual = torch.randn(rows, 24) * 9, torch.randn(rows, 24)
     given[0, 0] = 1e4  # GELU is 0 there, or the number itself
     with torch.no_grad():
         exact = residual.double() + ffn.double()(given.double())
@@ -139,18 +137,38 @@ def test_a_feed_forward_network_without_gradients_is_the_same_in_fewer_passes(
         quick, alone = ffn(given, residual), ffn(given)
     error, plain_error = ((one - exact).norm() / exact.norm() for one in (quick, plain))
     assert error < max(5e-7, 2 * float(plain_error))
-    torch.testing.assert_close(alone + residual, quick, rtol=1e-5, atol=1e-5)
+    assert_close(alone + residual, quick, rtol=1e-5, atol=1e-5)
     given[0, 0] = float("nan")
     with torch.no_grad():
         assert ffn(given).isnan()[:, 0].tolist() == [True] + [False] * (rows - 1)
 
 
-def test_hooks_see_what_is_inside_of_a_feed_forward_network():
-    ffn, seen = FeedForward(8, 8), []
-    ffn[1].register_forward_hook(lambda *_: seen.append(0))
+CHANGES = {
+    "hook": lambda ffn: ffn[0].register_forward_hook(lambda *given: given[2] + 1),
+    "pre-hook": lambda ffn: ffn[2].register_forward_pre_hook(lambda _, given: (given[0] * 2,)),
+    "tanh": lambda ffn: setattr(ffn[1], "approximate", "tanh"),
+    "a part more": lambda ffn: ffn.append(Linear(8, 8)),
+    "strides": lambda ffn: setattr(ffn[0].weight, "data", ffn[0].weight.data.T.contiguous().T),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_changed_in_a_feed_forward_network_counts_without_gradients_too(change):
+    ffn, rows = FeedForward(Linear(8, 8), torch.nn.GELU(), Linear(8, 8)), torch.randn(5, 8)
+    CHANGES[change](ffn)
     with torch.no_grad():
-        ffn(torch.ones(3, 8))
-    assert seen
+        assert_close(ffn(rows), torch.nn.Sequential.forward(ffn, rows))
+    assert ffn[:2](rows).shape == (5, 8)
+
+
+def test_parts_and_residuals_that_do_not_fit_are_for_torch():
+    ffn, rows = FeedForward(Linear(8, 40), torch.nn.GELU(), Linear(40, 8)), torch.randn(5, 8)
+    with torch.no_grad():
+        assert ffn(rows, torch.ones(8)).shape == (5, 8)
+        assert ffn(rows, torch.ones(5, 8).double()).dtype == torch.float64
+        ffn[2] = Linear(44, 8)
+        with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+            ffn(rows)
 
 
 @pytest.mark.parametrize("rows", [(5, 3), (5, 0), (5, 9), (3,), (2, 5, 3)])

@@ -160,7 +160,7 @@ def test_nothing_but_the_norms_changes():
     for name, mode in modes.items():
         assert model.get_submodule(name).training == mode
     norms = [module for module in model.modules() if isinstance(module, SepNorm)]
-    assert all(one.dtype == torch.bfloat16 for norm in norms for one in norm.parameters())
+    assert {one.dtype for norm in norms for one in norm.parameters()} == {torch.bfloat16}
     for norm in norms:
         assert [branch.eps for branch in norm.children()] == [model.config.layer_norm_eps] * 2
         assert all(branch.training == norm.training for branch in norm.children())

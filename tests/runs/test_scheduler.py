@@ -9,12 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from graphormer_sepnorm.config import FitConfig, TrainerConfig, save_config
+from graphormer_sepnorm.config import FitConfig, TrainerConfig
 from graphormer_sepnorm.runs import scheduler
 from graphormer_sepnorm.runs.directory import Record
 from graphormer_sepnorm.runs.locks import locked
@@ -311,7 +312,9 @@ def test_a_line_in_a_terminal(workplace: Workplace, monkeypatch, capsys) -> None
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     now = [1000.0]
     monkeypatch.setattr(scheduler.time, "monotonic", lambda: now[0])
-    runs = [workplace.run(arm) for arm in "abc"]
+    config = FitConfig(trainer=TrainerConfig(max_epochs=2))
+    runs = [replace(workplace.run(arm), config=config) for arm in "abc"]
+    runs[0].directory.mkdir(parents=True)
     display = Display([*runs, workplace.done("d")], "mae", "networks")
     lines = []
 
@@ -324,7 +327,6 @@ def test_a_line_in_a_terminal(workplace: Workplace, monkeypatch, capsys) -> None
 
     for run in runs[:2]:
         display.started(run)
-    save_config(FitConfig(trainer=TrainerConfig(max_epochs=2)), runs[0].files.configuration_file)
     look(5)
     known = {"dataset": "d", "dataset_fingerprint": "f", "metric": "mae", "seed": 0, "sessions": []}
     runs[0].files.write_record(Record(**known, planned_steps=48))

@@ -137,9 +137,10 @@ def _find_targets(
     if not found:
         found, which = free, "no column has labels"
         more = "; of two classes in words give --data.positive too, of more --data.task multiclass"
+    example = f'"{columns[found[0]]}"' if "," in columns[found[0]] else columns[found[0]]
     raise DataError(
         f"{where}: {which} ({listed([columns[at] for at in found])}): name them, for example "
-        f"--data.target_columns {shlex.quote(columns[found[0]])}{more}"
+        f"--data.target_columns {shlex.quote(example)}{more}"
     )
 
 
