@@ -105,7 +105,7 @@ def test_evaluating_reproduces_the_number_of_the_fit(verb, where, options, name,
     arguments = [str(run.directory / where), "--data.root", str(run.root)]
     assert main([verb, *arguments, *options.split()]) == 0
     captured = capsys.readouterr()
-    shown = f"{name.removeprefix('best_')}       {summary(run.directory)[name]:#.4g}\n"
+    shown = f"{name.removeprefix('best_')}       {summary(run.directory)[name]:.6g}\n"
     assert shown in captured.out
     assert captured.err == ""
     assert "--model.norm" in refused(capsys, main, verb, run.directory, "--model.norm=sharenorm")
