@@ -25,15 +25,15 @@ from benchmarks.molecules import FEW, MANY, Molecules, find_molecules
 from benchmarks.processes import REPOSITORY, Command, SideFailed, SideProcess, variables
 from benchmarks.report import text_of
 from benchmarks.rows import MATRIX_PRODUCT, ROWS, SUBSETS, Row, Side
-from graphormer_sepnorm.kernels.library import library
+from graphormer_sepnorm.kernels.library import FORMS, library
 from graphormer_sepnorm.process import cores, processor
 
 MAX_PATH_LENGTH = 5  # Hugging Face's default; the same for both sides
 BATCH_SIZE = 128
 PACKAGES = ("torch", "numpy", "rdkit", "torch-geometric", "lightning")
 # Variables that have a processor used as one with fewer instructions, by us and by the libraries.
-LIMITS = ["GRAPHORMER_KERNELS", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA"]
-LIMITS += ["ATEN_CPU_CAPABILITY"]
+LIMITS = ("GRAPHORMER_KERNELS", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA")
+LIMITS += ("ATEN_CPU_CAPABILITY",)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -159,12 +159,11 @@ def _interpreters(rows: list[Row]) -> dict[str | None, Path]:
 
 def _machine() -> dict[str, str]:
     """Return processor, cores, system, versions and the date, in words."""
-    forms = ("basic", "avx2", "avx512")
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
     return {
         "date": time.strftime("%Y-%m-%d"),
         "processor": processor(),
-        "kernels": forms[compiled.form_in_use()] if (compiled := library()) else "torch",
+        "kernels": FORMS[compiled.form_in_use()] if (compiled := library()) else "torch",
         "cores": str(cores()),
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "packages": versions,

@@ -10,6 +10,7 @@ from graphormer_sepnorm.formatting import (
     NONE,
     StatusLine,
     aligned,
+    decimals_of,
     four_digits,
     in_figure,
     interval,
@@ -38,6 +39,8 @@ def test_numbers_of_any_size_have_four_digits() -> None:
         **{7.63569e12: "7.636e+12", -3e5: "-300000", math.inf: "inf", math.nan: "nan"},
     }
     assert {value: four_digits(value) for value in shown} == shown
+    assert [*map(decimals_of, (1234.5, 12.3, 0.05, 0, math.nan))] == [0, 2, 5, 4, 4]
+    assert decimals_of(0.0004, 0.123, digits=3) == 4  # both ends of an interval have a sign
     assert METRICS["mae"].shown(2.5e-9, "M") == "2.500e-09 M"
     found = [number(2.5e-9, 12), number(-7.5e12, 0), number(0.05, 4)]
     assert found == ["2.5e-09", f"{MINUS}7.5e+12", "0.0500"]

@@ -14,7 +14,7 @@ INLINE floats gelu(floats x) {
     return x * choose(x < all_equal(-5.5f), all_equal(0), 0.5f + near * above / below);
 }
 
-INLINE void finish_body(float *rows, const float *residual, int64_t count, int activated) {
+INLINE int finish_body(float *rows, const float *residual, int64_t count, int activated) {
     int64_t i = 0;
     for (; i + LANES <= count; i += LANES) {
         floats value = load(rows + i);
@@ -22,27 +22,13 @@ INLINE void finish_body(float *rows, const float *residual, int64_t count, int a
         if (residual) value += load(residual + i);
         store(rows + i, value);
     }
-    if (i == count) return;
+    if (i == count) return 0;
     float last[LANES] = {0};
     memcpy(last, rows + i, sizeof(float) * (count - i));
     if (activated) store(last, gelu(load(last)));
     for (int64_t c = 0; i + c < count; c++) rows[i + c] = last[c] + (residual ? residual[i + c] : 0);
+    return 0;
 }
 
-#if defined(__x86_64__)
-AVX512 static void finish_avx512(float *rows, const float *residual, int64_t count, int activated) {
-    finish_body(rows, residual, count, activated);
-}
-AVX2 static void finish_avx2(float *rows, const float *residual, int64_t count, int activated) {
-    finish_body(rows, residual, count, activated);
-}
-#endif
-
-void finish(float *rows, const float *residual, int64_t count, int activated) {
-#if defined(__x86_64__)
-    const int form = chosen_form();
-    if (form == AVX512_FORM) return finish_avx512(rows, residual, count, activated);
-    if (form == AVX2_FORM) return finish_avx2(rows, residual, count, activated);
-#endif
-    finish_body(rows, residual, count, activated);
-}
+EXPORT_FOR_EACH_PROCESSOR(finish, (float *rows, const float *residual, int64_t count, int activated),
+                          (rows, residual, count, activated))

@@ -445,10 +445,10 @@ FORM(attention_backward)
     }                                                                                           \
     EXPORT int name(const Attention *a, int64_t first, int64_t last) {                          \
         const int form = chosen_form();                                                         \
-        int small = 0;                                                                          \
-        for (int64_t graph = first; graph < last; graph++) small |= is_between(a, graph, 0, 16); \
         if (form == BASIC_FORM) return name##_body(a, first, last, INT64_MAX);                  \
         if (form == AVX2_FORM) return name##_avx2(a, first, last, INT64_MAX);                   \
+        int small = 0;                                                                          \
+        for (int64_t graph = first; graph < last; graph++) small |= is_between(a, graph, 0, 16); \
         return (small && name##_avx2(a, first, last, 16)) || name##_of_sixteen(a, first, last); \
     }
 #else

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from graphormer_sepnorm.errors import ConfigError
 
 # Compiled forms, from the one that any processor has: C numbers them so.
-_FORMS = ("basic", "avx2", "avx512")
+FORMS = ("basic", "avx2", "avx512")
 # Of its file, the last two on Windows.
 _SUFFIXES = (".so", ".pyd", ".dll")
 
@@ -78,17 +78,17 @@ def _chosen() -> ctypes.CDLL | None:
 @lru_cache(maxsize=1)
 def _load() -> ctypes.CDLL | None:
     wanted = _wanted()
-    if wanted not in ("auto", "plain", *_FORMS):
-        raise ConfigError(f"GRAPHORMER_KERNELS={wanted}: give plain, {', '.join(_FORMS)} or auto")
+    if wanted not in ("auto", "plain", *FORMS):
+        raise ConfigError(f"GRAPHORMER_KERNELS={wanted}: give plain, {', '.join(FORMS)} or auto")
     file = newest_library(Path(__file__).parent)
     compiled = load_library(file, file.parent) if file else None
-    if compiled is not None and wanted in _FORMS:
+    if compiled is not None and wanted in FORMS:
         has = compiled.best_form()
-        if _FORMS.index(wanted) > has:
+        if FORMS.index(wanted) > has:
             raise ConfigError(
-                f"GRAPHORMER_KERNELS={wanted}: this processor has {_FORMS[has]}; give auto"
+                f"GRAPHORMER_KERNELS={wanted}: this processor has {FORMS[has]}; give auto"
             )
-        compiled.limit_form(_FORMS.index(wanted))
+        compiled.limit_form(FORMS.index(wanted))
     return compiled
 
 

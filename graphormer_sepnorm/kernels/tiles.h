@@ -47,7 +47,7 @@ typedef struct {
 void any_strip(const Strip *s, int64_t count, int64_t vectors);
 
 /* Apply GELU to `count` outputs, if they are `activated`, and add the residual, unless it is NULL. */
-void finish(float *rows, const float *residual, int64_t count, int activated);
+int finish(float *rows, const float *residual, int64_t count, int activated);
 
 /* Floats of a row of a panel, for the `columns` from its first one on. */
 INLINE int64_t panel_width(int64_t columns, int64_t vectors) {

@@ -14,21 +14,14 @@ MOLECULES = [Chem.MolFromSmiles(text) for text in ("CCO", "c1ccccc1")]
 VALUES = [np.array([-0.5, 0.0, 1.0]), np.full(6, -0.25)]
 
 
-def hexadecimal(color):
-    return "#" + "".join(f"{int(255 * part):02X}" for part in color)
-
-
 def test_every_atom_has_the_color_of_its_contribution():
     for molecule, values in zip(MOLECULES, VALUES, strict=True):
-        root = ET.fromstring(draw_contributions(molecule, values, 1.0))
-        ellipses = root.findall(f".//{SVG}ellipse")
-        found = {
-            int(one.get("class").removeprefix("atom-")): re.search(
-                "fill:(#......)", one.get("style")
-            )[1]
-            for one in ellipses
-        }
-        assert found == {n: hexadecimal(color_of(value, 1.0)) for n, value in enumerate(values)}
+        found, root = {}, ET.fromstring(draw_contributions(molecule, values, 1.0))
+        for one in root.findall(f".//{SVG}ellipse"):
+            fill = re.search("fill:(#......)", one.get("style"))[1]
+            found[int(one.get("class").removeprefix("atom-"))] = fill
+        colors = ("".join(f"{int(255 * p):02X}" for p in color_of(value, 1.0)) for value in values)
+        assert found == {n: f"#{color}" for n, color in enumerate(colors)}
 
 
 def test_colors_go_from_white_to_full_and_no_further():

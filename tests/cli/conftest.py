@@ -23,7 +23,6 @@ from graphormer_sepnorm.pipeline import calibrate
 from graphormer_sepnorm.pipeline import fit as learning_curve
 from graphormer_sepnorm.resources import sample_path
 from graphormer_sepnorm.runs import scheduler
-from graphormer_sepnorm.runs.directory import RunDirectory
 
 DRAW = learning_curve.draw_learning_curve
 
@@ -49,10 +48,6 @@ def small_sample(tmp_path_factory: pytest.TempPathFactory) -> Callable[[pytest.M
     return take
 
 
-def _draw_nothing(run: RunDirectory, *_: str) -> None:
-    run.learning_curve_file.touch()
-
-
 @pytest.fixture(autouse=True, scope="module")
 def _runs_take_a_moment(small_sample: Callable[[pytest.MonkeyPatch], None]) -> Iterator[None]:
     """Trees are few, little is kept, nothing is drawn, ensembles need not import torch again."""
@@ -65,7 +60,8 @@ def _runs_take_a_moment(small_sample: Callable[[pytest.MonkeyPatch], None]) -> I
         patch.setattr(calibrate, "MOST_TOKENS", 500)
         patch.setattr(scheduler, "subprocess", FORKING)
         # A learning curve is a tenth of such a run.
-        patch.setattr(learning_curve, "draw_learning_curve", _draw_nothing)
+        name = "draw_learning_curve"
+        patch.setattr(learning_curve, name, lambda run, *_: run.learning_curve_file.touch())
         yield
 
 

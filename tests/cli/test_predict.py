@@ -178,6 +178,7 @@ nothing to predict                       {model}
 fit is no model                          fit {model} CCO
 'explain'                                explian {model} CCO
 predict.py info                          {model} info
+there is no file x.csv                   --evaluate y {model} -i x.csv
 SMILES in column 'X'                     {model} -i {numbers}
 give molecules or a table, not both      {model} CCO -i {table}
 did you mean -i                          {model} {table}

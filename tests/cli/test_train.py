@@ -174,6 +174,12 @@ def test_a_table_without_smiles_is_refused_at_the_first_look(
     assert named in refused(capsys, main, verb, "-c", "table", *words)
 
 
+def test_a_header_alone_is_no_table_without_smiles(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("smiles,y\n")
+    words = ["-c", "table", "--data.table", tmp_path / "a.csv", "--data.target_columns", "y"]
+    assert "has no rows" in refused(capsys, main, "fit", *words, "--output", tmp_path / "out")
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [

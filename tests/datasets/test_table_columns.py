@@ -79,7 +79,7 @@ def test_all_columns_of_numbers_can_be_targets(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "a.csv", rows, 'mol_id,smiles,name,"a, b",c,row')
     splits = load(path, target_columns=("all",), **SPLIT)
     assert splits.task.targets == ("a, b", "c")  # no ids and no words
-    assert load(path, target_columns="a, b", **SPLIT).task.targets == ("a, b",)
+    assert load(path, target_columns='"a, b"', units="m", **SPLIT).task.targets == ("a, b",)
     assert load(path, target_columns=("all",), units=("m", "s"), **SPLIT).task.units == ("m", "s")
     with pytest.raises(ConfigError, match="3 units for 2 target columns"):
         load(path, target_columns=("all",), units=("m", "s", "kg"), **SPLIT)

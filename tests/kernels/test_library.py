@@ -40,9 +40,9 @@ def in_a_new_process(form: str) -> str:
     """What `library` says where the environment asks for a form: the form, plain or the error."""
     program = """
 from graphormer_sepnorm.errors import GraphormerError
-from graphormer_sepnorm.kernels.library import _FORMS, library
+from graphormer_sepnorm.kernels.library import FORMS, library
 try:
-    print("plain" if library() is None else _FORMS[library().form_in_use()])
+    print("plain" if library() is None else FORMS[library().form_in_use()])
 except GraphormerError as error:
     print(error)
 """

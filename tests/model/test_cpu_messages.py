@@ -125,10 +125,6 @@ def test_the_number_of_threads_changes_nothing():
     assert_threads_change_nothing(lambda: output_and_gradients(message_sums, of_sums))
 
 
-def scaled_plainly(messages, update, log_degree, plain, by_degree):
-    return messages + update * (plain + log_degree * by_degree)
-
-
 def scaled(messages, update, *scaling):
     return scaled_sum(update, *scaling, messages)
 
@@ -147,6 +143,9 @@ def scaling_arguments(rows: int, width: int, dtype=torch.float32) -> list[Tensor
 
 @pytest.mark.parametrize(("rows", "width"), [(1, 8), (3, 10), (65, 33), (500, 80)])
 def test_messages_and_an_update_that_is_scaled_by_degree(rows, width):
+    def scaled_plainly(messages, update, log_degree, plain, by_degree):
+        return messages + update * (plain + log_degree * by_degree)
+
     truth = output_and_gradients(scaled_plainly, scaling_arguments(rows, width, torch.float64))
     fast = output_and_gradients(scaled, scaling_arguments(rows, width))
     assert len(fast) == len(truth) == 5

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from graphormer_sepnorm.kernels.library import _FORMS, library
+from graphormer_sepnorm.kernels.library import FORMS, library
 from graphormer_sepnorm.model.norms import MaskedBatchNorm, NormArm, make_norm
 from reference.models import randomize
 
@@ -15,7 +15,7 @@ from reference.models import randomize
 def compiled_forms() -> tuple[str, ...]:
     """The compiled forms that this processor can run, the best one last."""
     compiled = library()
-    return () if compiled is None else _FORMS[: compiled.best_form() + 1]
+    return () if compiled is None else FORMS[: compiled.best_form() + 1]
 
 
 def output_and_gradients(

@@ -84,9 +84,6 @@ def find_columns(
         for name in (wanted, config.column_of_split, config.id_column)
     )
     extra = tuple(find_column(columns, name, where) for name in config.descriptor_columns or ())
-    # Names are separated by commas, which one may have.
-    own = [one for one in columns if [part.strip() for part in one.split(",")] == [*targets]]
-    targets = own[:1] or targets
     if targets and (tuple(targets) != (ALL,) or ALL in columns or config.task == "multiclass"):
         found = tuple(find_column(columns, name, where) for name in targets)
     else:
