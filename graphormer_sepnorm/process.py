@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import itertools
 import os
 import platform
@@ -12,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
@@ -42,6 +44,16 @@ def command(name: str) -> str:
     """
     installed = Path(sys.argv[0]).name.startswith("graphormer-")
     return f"graphormer-{name}" if installed else f"python {name}.py"
+
+
+def load_library(name: str) -> None:
+    """Load a large library, and look for no garbage among its objects, which all stay."""
+    gc.disable()
+    try:
+        import_module(name)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def resuming(directory: Path) -> str:
@@ -83,13 +95,6 @@ def end_with_the_command() -> None:
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
-
-
-def name_and_version() -> str:
-    """Return what ``--version`` says."""
-    from graphormer_sepnorm import __version__
-
-    return f"graphormer_sepnorm {__version__}"
 
 
 _RANKS = ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK", "JSM_NAMESPACE_RANK")

@@ -1,6 +1,7 @@
 """What this process is called by, which of several it is, and that it gives memory back."""
 
 import ast
+import gc
 import platform
 import subprocess
 import sys
@@ -109,6 +110,19 @@ print(sorted({HEAVY} & sys.modules.keys()))
     for (words, part), (status, answer) in zip((HELP | slips).items(), answers, strict=True):
         assert part in answer, words
         assert (status, answer.count("\n")) == (2, 1) if words in slips else status == 0, words
+
+
+def test_no_garbage_is_looked_for_while_a_library_is_loaded_nor_among_its_objects(monkeypatch):
+    def fails(name):
+        assert not gc.isenabled()
+        raise ImportError(name)
+
+    monkeypatch.setattr(process, "import_module", fails)
+    with pytest.raises(ImportError, match="torch"):
+        process.load_library("torch")
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > 0
+    gc.unfreeze()
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has malloc_trim")

@@ -15,12 +15,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy.special import expit, logit
 
-from graphormer_sepnorm.baselines.features import (
-    COUNTED,
-    RawFeatures,
-    compute_features,
-    raw_features,
-)
+from graphormer_sepnorm.baselines.features import COUNTED, compute_features, raw_features
 from graphormer_sepnorm.baselines.kernel import Kernel
 from graphormer_sepnorm.baselines.trees import BoostedTrees
 from graphormer_sepnorm.chem.descriptors import compute_descriptors
@@ -126,21 +121,16 @@ class Blend:
             values, mean = (one / one.sum(axis=-1, keepdims=True) for one in (values, mean))
         return mean, values.std(axis=0, ddof=1) if len(values) > 1 else None
 
-    def pair_of_smiles(
-        self, smiles: Sequence[str], own: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return what trees and kernel predict for many molecules, by several processes."""
-        return self._pair(compute_features(smiles, names=self.trees.columns.descriptors), own)
-
     def pair_of(
         self, molecules: Sequence[Any], own: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return what trees and kernel predict for molecules, with their columns of a table."""
-        return self._pair(raw_features(molecules, self.trees.columns.descriptors), own)
+        """Return what trees and kernel predict for molecules, with their columns of a table.
 
-    def _pair(
-        self, raw: RawFeatures, own: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray | None]:
+        SMILES are computed by several processes where they are many.
+        """
+        text = len(molecules) > 0 and isinstance(molecules[0], str)
+        names = self.trees.columns.descriptors
+        raw = (compute_features if text else raw_features)(molecules, names=names)
         trees = self.trees.predict(self.trees.columns.of(raw.with_columns(own)))
         return trees, None if self.kernel is None else self.kernel.predict(raw.substructures)
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from rdkit import Chem, rdBase
-from rdkit.Chem import Descriptors
 
 from graphormer_sepnorm.errors import DataError
 
@@ -23,10 +22,17 @@ LEFT_OUT = frozenset({"qed", "Ipc", "AvgIpc"})
 _NOT_FOR_TREES = re.compile("^fr_|^Chi|^Kappa|^Hall|^Phi|EState|BCUT|BertzCT|SPS|BalabanJ")
 
 
+def _functions() -> dict[str, Any]:
+    """What computes each descriptor of a molecule; loaded when there is a model with any."""
+    from rdkit.Chem import Descriptors
+
+    return dict(Descriptors.descList)
+
+
 @cache
 def descriptor_names() -> tuple[str, ...]:
     """Return the names of the descriptors that this release of RDKit computes, in its order."""
-    return tuple(name for name, _ in Descriptors.descList if name not in LEFT_OUT)
+    return tuple(name for name in _functions() if name not in LEFT_OUT)
 
 
 @cache
@@ -54,10 +60,10 @@ def compute_descriptors(
     Raises:
         DataError: This release of RDKit has no such descriptor.
     """
-    known: dict[str, Any] = dict(Descriptors.descList)
+    wanted = descriptor_names() if names is None else names
+    known = _functions() if wanted else {}
     # These four begin with the same computation, and take what it was for this molecule if asked.
     known |= {name: partial(known[name], force=0) for name in known if "EStateIndex" in name}
-    wanted = descriptor_names() if names is None else names
     missing = [name for name in wanted if name not in known]
     if missing:
         raise DataError(

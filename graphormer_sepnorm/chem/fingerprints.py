@@ -1,16 +1,18 @@
-"""Fingerprints as arrays, for models that take vectors."""
+"""Fingerprints: the substructures of molecules as bits, as numbers and as counts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rdkit import Chem
+from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator, rdReducedGraphs
-from scipy.sparse import csr_array, hstack
 
-# Environments reach two bonds far (ECFP4) and are hashed to so many columns.
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+# Environments reach two bonds far (ECFP4) and are hashed to so many bits.
 RADIUS, ENVIRONMENTS = 2, 2048
 # Substructures that are counted without hashing to columns: Morgan environments of elements, and of
 # pharmacophore features; pairs of atoms.
@@ -29,14 +31,15 @@ _COLUMNS = {"morgan": ENVIRONMENTS, "feature morgan": 1024, "atom pairs": 2048}
 HASHED, REDUCED = sum(_COLUMNS.values()), 315
 
 
-def morgan_counts(molecules: Sequence[Chem.Mol | None]) -> csr_array:
-    """Return how often each environment occurs (Morgan or ECFP; Rogers and Hahn 2010).
+def morgan_bits(molecules: Sequence[Chem.Mol | None]) -> np.ndarray:
+    """Return which environments there are (Morgan or ECFP; Rogers and Hahn 2010), 64 in a number.
 
-    float64 ``[molecules, ENVIRONMENTS]``, sparse: a molecule has a few dozen environments. None for
-    one that RDKit does not take, as a few of ogbg-molhiv: it has nothing.
+    uint64 ``[molecules, ENVIRONMENTS / 64]``. None for one that RDKit does not take, as a few of
+    ogbg-molhiv: it has nothing.
     """
-    keys = [_keys(SUBSTRUCTURES["morgan"], molecule or Chem.Mol()) for molecule in molecules]
-    return _hashed("morgan", keys)
+    make, none = SUBSTRUCTURES["morgan"].GetFingerprint, Chem.Mol()
+    bits = [DataStructs.BitVectToBinaryText(make(molecule or none)) for molecule in molecules]
+    return np.frombuffer(b"".join(bits), np.uint64).reshape(len(bits), ENVIRONMENTS // 64)
 
 
 def substructures(molecules: Sequence[Chem.Mol | None]) -> Substructures:
@@ -61,19 +64,20 @@ def _keys(generator: Any, molecule: Chem.Mol) -> np.ndarray:
 def hashed_counts(found: Substructures) -> csr_array:
     """Return how often substructures occur, hashed to columns, those of a kind after the other.
 
-    float64 ``[molecules, HASHED]``, sparse; the first `ENVIRONMENTS` are those of `morgan_counts`.
+    float64 ``[molecules, HASHED]``, sparse: a molecule has a few dozen of a kind.
     """
-    return csr_array(hstack([_hashed(kind, found[kind]) for kind in _COLUMNS], format="csr"))
+    from scipy.sparse import csr_array, hstack  # slow to load, and networks need no counts
 
-
-def _hashed(kind: str, keys: Sequence[np.ndarray]) -> csr_array:
-    """Return how often substructures of a kind occur, given those of each molecule."""
-    hashes = np.concatenate([np.empty(0, np.int64), *keys]) >> _TIMES
-    if kind == "atom pairs":  # codes, most of whose low bits are alike
-        hashes = ((hashes * 0x9E3779B1) & 0xFFFFFFFF) >> 8
-    columns = (hashes % _COLUMNS[kind]).astype(np.int32)
-    rows = np.repeat(np.arange(len(keys), dtype=np.int32), [len(own) for own in keys])
-    return csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(keys), _COLUMNS[kind]))
+    counts = []
+    for kind, width in _COLUMNS.items():
+        hashes = np.concatenate([np.empty(0, np.int64), *found[kind]]) >> _TIMES
+        if kind == "atom pairs":  # codes, most of whose low bits are alike
+            hashes = ((hashes * 0x9E3779B1) & 0xFFFFFFFF) >> 8
+        columns = (hashes % width).astype(np.int32)
+        shape = len(found[kind]), width
+        rows = np.repeat(np.arange(shape[0], dtype=np.int32), [len(own) for own in found[kind]])
+        counts.append(csr_array((np.ones(len(rows)), (rows, columns)), shape=shape))
+    return csr_array(hstack(counts, format="csr"))
 
 
 def reduced_graphs(molecules: Sequence[Chem.Mol | None]) -> np.ndarray:

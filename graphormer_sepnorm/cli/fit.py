@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,9 +18,11 @@ _show = partial(print, flush=True)
 
 def fit(words: list[str], verb: str = "fit") -> None:
     """Run ``train.py fit`` or ``pretrain`` with the words after the verb."""
-    directory, words = _take_resumed(words)
-    if directory is not None:
-        _continue(directory, words)
+    parser = OneLineParser(prog="train.py fit", add_help=False)
+    parser.add_argument("--resume", type=Path)
+    found, words = parser.parse_known_args(words)
+    if found.resume is not None:
+        _continue(found.resume.expanduser(), words)
         return
     defaults = {"data.dataset": "pretraining"} if verb == "pretrain" else None
     request = parse(verb, words, defaults)
@@ -78,14 +79,6 @@ def evaluate(verb: str, words: list[str]) -> None:
     split = "validation" if verb == "validate" else "test"
     print(evaluate_checkpoint(request.config, model, split, request.predictions), flush=True)
     _end_processes()
-
-
-def _take_resumed(words: Sequence[str]) -> tuple[Path | None, list[str]]:
-    """Return the directory that ``--resume`` names, and the other words."""
-    parser = OneLineParser(prog="train.py fit", add_help=False)
-    parser.add_argument("--resume", type=Path)
-    found, others = parser.parse_known_args(words)
-    return found.resume and found.resume.expanduser(), others
 
 
 def _end_processes() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import warnings
 
+from graphormer_sepnorm.process import load_library
+
 # (start of the message as a regular expression, category)
 _KNOWN_WARNINGS: list[tuple[str, type[Warning]]] = [
     # torch 2.13 deprecates what Lightning 2.6 calls on every run:
@@ -41,7 +43,7 @@ def silence_known_noise(trains: bool = True) -> None:
         warnings.filterwarnings("ignore", message=message, category=category)
     if not trains:
         return
-    import lightning.pytorch  # noqa: F401  (sets the levels of its loggers when it is imported)
+    load_library("lightning.pytorch")  # sets the levels of its loggers when it is imported
 
     # INFO of Lightning is "GPU available: ..." and tips for other products; its warnings stay.
     for name in ("lightning.pytorch", "lightning.fabric"):

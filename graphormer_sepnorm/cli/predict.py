@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphormer_sepnorm import __version__
 from graphormer_sepnorm.cli import explain
 from graphormer_sepnorm.cli.main import OneLineParser, check_least, run
 from graphormer_sepnorm.cli.table_verbs import (
@@ -28,7 +29,7 @@ from graphormer_sepnorm.cli.table_verbs import (
 from graphormer_sepnorm.errors import ConfigError, closest, did_you_mean
 from graphormer_sepnorm.formatting import aligned, four_digits
 from graphormer_sepnorm.metrics import metrics_of
-from graphormer_sepnorm.process import command, name_and_version
+from graphormer_sepnorm.process import command
 from graphormer_sepnorm.runs.directory import RunDirectory, find_checkpoint
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def _parser() -> OneLineParser:
         description=DESCRIPTION.format(models=", ".join(model_names()) or "none"),
         epilog=EXAMPLES,
     )
-    parser.add_argument("--version", action="version", version=name_and_version())
+    parser.add_argument("--version", action="version", version=f"graphormer_sepnorm {__version__}")
     what = "file to write; - (default) writes CSV to standard output"
     add_table(parser, what, "-", molecules=True)
     values = ", ".join(metric.label for metric in metrics_of("regression"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.errors import ConfigError, Interrupted
 from graphormer_sepnorm.pipeline.first_look import look_at_columns, look_at_device
-from graphormer_sepnorm.process import command
+from graphormer_sepnorm.process import command, load_library
 from graphormer_sepnorm.runs.directory import find_checkpoint
 from graphormer_sepnorm.tables.opening import FORMATS
 
@@ -75,7 +75,7 @@ def add_computing(parser: argparse._ActionsContainer) -> None:
 
 
 def checked_job(options: argparse.Namespace, **more: Any) -> TableJob:
-    """Return what is to be done with a table, before anything heavy is imported.
+    """Return what is to be done with a table, and load torch if nothing is wrong with it.
 
     Args:
         options: As they were given.
@@ -97,6 +97,7 @@ def checked_job(options: argparse.Namespace, **more: Any) -> TableJob:
         with job.opened() as reader:
             named = () if job.evaluate == EVERY_TARGET else job.evaluate
             look_at_columns(reader, job.layout, named)
+    load_library("torch")
     return job
 
 

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
+from graphormer_sepnorm import __version__
 from graphormer_sepnorm.cli.compare import compare, crossvalidate, pool
 from graphormer_sepnorm.cli.fit import evaluate, fit
 from graphormer_sepnorm.cli.main import run
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
-from graphormer_sepnorm.process import end_with_the_command, name_and_version
+from graphormer_sepnorm.process import end_with_the_command
 
 # Verb -> its line in --help, and what runs it: takes the words after it, may return an exit status.
 VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
@@ -63,7 +64,7 @@ def _train(arguments: list[str]) -> int | None:
         print(HELP.format(subcommands=subcommands, configs=", ".join(config_names())), end="")
         return 0
     if arguments[0] == "--version":
-        print(name_and_version())
+        print(f"graphormer_sepnorm {__version__}")
         return 0
     verb = arguments[0]
     if verb in ("predict", "info", "embed", "explain"):

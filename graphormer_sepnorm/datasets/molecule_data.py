@@ -204,11 +204,6 @@ class MoleculeData:
         first = len(self.splits.extra_inputs.descriptors)
         return np.asarray(self.store.extra[self.indices(split)][:, first:])
 
-    def missing_inputs(self) -> list[str]:
-        """Say which extra inputs are missing, and which are constant."""
-        _, factors = self.extra_scaling()
-        return self.splits.extra_inputs.in_report(np.asarray(self.store.extra), factors)
-
     def weight_scale(self) -> float:
         """The factor that brings the weights of the training graphs to a mean of 1.
 

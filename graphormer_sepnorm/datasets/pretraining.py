@@ -17,7 +17,7 @@ from filelock import FileLock
 
 from graphormer_sepnorm.chem.descriptors import compute_descriptors, descriptor_names
 from graphormer_sepnorm.chem.features import OF_SMILES, get_featurizer
-from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS, morgan_counts
+from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS, SUBSTRUCTURES
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, is_smiles, parse_smiles
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs, in_chunks
 from graphormer_sepnorm.datasets.splits import DatasetSplits
@@ -145,7 +145,7 @@ def _of_chunk(smiles: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     parsed = [parse_smiles(text).molecule for text in smiles]
     used = [one if one is not None and one.GetNumAtoms() <= MAX_ATOMS else None for one in parsed]
     counts = np.zeros((len(smiles), ENVIRONMENTS), np.uint8)
-    known = [one is not None for one in used]
-    found = morgan_counts([one for one in used if one is not None]).toarray()
-    counts[known] = np.minimum(found, 255)
+    for row, one in zip(counts, used, strict=True):
+        if one is not None:
+            row[:] = SUBSTRUCTURES["morgan"].GetCountFingerprintAsNumPy(one).clip(max=255)
     return compute_descriptors(used), counts

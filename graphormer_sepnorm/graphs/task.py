@@ -210,11 +210,6 @@ class Task:
             if value
         }
 
-    def class_1(self, target: str) -> str:
-        """Say which class the probability of a target is of."""
-        name = dict(zip(self.targets, self.ones, strict=False)).get(target)
-        return f"{name} (class 1)" if name else "class 1"
-
     def values_of(self, outputs: Tensor, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
         """Return what the outputs of a model mean: values, or probabilities of class 1.
 

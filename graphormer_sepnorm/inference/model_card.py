@@ -54,9 +54,8 @@ def _facts(checkpoint: dict[str, Any], file: Path | None) -> Facts:
     yield from _training(checkpoint)
     if file is not None and file.parent.name == CHECKPOINTS:
         yield from _run(facts, file)
-    featurizer, packages = facts["featurizer"], facts.get("packages", {})
-    yield "featurizer", featurizer or "none: it takes graphs, not SMILES"
-    yield "made with", ", ".join(f"{name} {version}" for name, version in packages.items())
+    yield "featurizer", facts["featurizer"] or "none: it takes graphs, not SMILES"
+    yield "made with", ", ".join(map(" ".join, facts.get("packages", {}).items()))
 
 
 def _targets(facts: dict[str, Any]) -> Facts:
@@ -68,7 +67,8 @@ def _targets(facts: dict[str, Any]) -> Facts:
     for target, unit, labels in zip(task.targets, task.units, summary, strict=True):
         text = f"{target} [{unit}]" if unit else target
         if task.kind == "binary":
-            text += f", probability of {task.class_1(target)}"
+            word = dict(zip(task.targets, task.ones, strict=False)).get(target)
+            text += ", probability of " + (f"{word} (class 1)" if word else "class 1")
         if labels:
             text += f"; {labels['labels']:,} labels from {labels['min']:.4g} to "
             text += f"{labels['max']:.4g}, mean {labels['mean']:.4g}"

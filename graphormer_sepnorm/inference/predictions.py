@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from graphormer_sepnorm.chem.fingerprints import morgan_counts
+from graphormer_sepnorm.chem.fingerprints import morgan_bits
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.tables.columns import free_name
@@ -173,7 +173,7 @@ def estimate_uncertainty(
     nearest = None
     if uncertainty is not None:
         if uncertainty.neighbors is not None:
-            inputs = inputs._replace(fingerprints=morgan_counts(molecules))
+            inputs = inputs._replace(fingerprints=morgan_bits(molecules))
         nearest = uncertainty.nearest(inputs, neighbors)
         values = arrays["values"] = uncertainty.calibrated(inputs.values)
         expected = uncertainty.expected(inputs, nearest)

@@ -139,7 +139,7 @@ def _blend(
         pair = predicted["test"], by_kernel["test"]
         if len(pair[0]) < len(test.values):  # some were not sampled, or have no label
             assert data.splits.smiles is not None
-            pair = blend.pair_of_smiles(data.splits.smiles["test"], data.own_columns("test"))
+            pair = blend.pair_of(data.splits.smiles["test"], data.own_columns("test"))
         test = _combined(blend, test, pair)
     validation = task.evaluate_learned(labels, unseen.values)
     return dataclasses.replace(blend, validation=validation), unseen, test

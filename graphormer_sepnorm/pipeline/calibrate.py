@@ -9,9 +9,8 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
-from graphormer_sepnorm.chem.fingerprints import morgan_counts
+from graphormer_sepnorm.chem.fingerprints import morgan_bits
 from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.files import write_json
@@ -124,8 +123,8 @@ def _measured(module: Described, data: MoleculeData, unseen: Predicted, keep: st
     )
 
 
-def _fingerprints(data: MoleculeData, indices: np.ndarray) -> csr_array:
-    return morgan_counts([parse_smiles(text).molecule for text in data.splits.smiles_of(indices)])
+def _fingerprints(data: MoleculeData, indices: np.ndarray) -> np.ndarray:
+    return morgan_bits([parse_smiles(text).molecule for text in data.splits.smiles_of(indices)])
 
 
 def _test(

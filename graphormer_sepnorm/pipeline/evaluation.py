@@ -172,7 +172,7 @@ def _final_predictions(
         if smiles is None:
             return values, "these are of the network alone: a blend takes SMILES"
         blend = Blend.from_plain(checkpoint[BLEND])
-        others = blend.others(*blend.pair_of_smiles(smiles[split], data.own_columns(split)))
+        others = blend.others(*blend.pair_of(smiles[split], data.own_columns(split)))
         # Of classes the log-odds of each network are blended.
         stacked = blend.stacking is not None
         networks = on_split(module, data, split, values).networks if stacked else values[None]

@@ -9,8 +9,8 @@ import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.data_config import ALL
 from graphormer_sepnorm.datasets.catalog import PRETRAINING, TABLE, dataset_of
 from graphormer_sepnorm.datasets.user_table.find_columns import find_columns, looks_like_smiles
@@ -25,6 +25,9 @@ from graphormer_sepnorm.tables.columns import (
 )
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.reader import Layout, Row, TableReader
+
+if TYPE_CHECKING:
+    from graphormer_sepnorm.config import FitConfig  # loads YAML, which predictions do not need
 
 
 def look_at_training(config: FitConfig, table: bool = True) -> None:

@@ -39,7 +39,8 @@ def report_data(data: MoleculeData, run: RunDirectory, fine_tuned: bool) -> str:
     assert report is not None
     known = data.fit_vocabulary().atoms.seen[0]
     found = (new_elements(data, split, known, fine_tuned)[1] for split in SPLITS[1:])
-    lines = [*filter(None, found), *data.missing_inputs()]
+    missing = data.splits.extra_inputs.in_report(data.store.extra, data.extra_scaling()[1])
+    lines = [*filter(None, found), *missing]
     report = dataclasses.replace(report, warnings=(*lines, *report.warnings))
     write_json(run.data_report_file, report.to_plain())
     report.write_splits(run.splits_file)

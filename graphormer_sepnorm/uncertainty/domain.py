@@ -15,8 +15,7 @@ from functools import cached_property
 from typing import NamedTuple, Self
 
 import numpy as np
-import scipy  # whose parts are loaded when they are needed
-from scipy.sparse import csr_array
+import torch
 
 from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS
 from graphormer_sepnorm.errors import CheckpointError
@@ -161,15 +160,15 @@ def _first_border(
     What they have in excess has to be certain too: beyond some of forty borders a few errors are
     large by chance. None and 0: there is no such border.
     """
+    from scipy.special import stdtrit  # slow to load, and not for predictions
+
     for border in borders:
         outside = beyond(border)
         count = int(outside.sum())
         if FEWEST <= count <= MOST * len(errors):
             larger = float(errors[outside].sum() / max(usual[outside].sum(), 1e-300))
             excess = errors[outside] - usual[outside]
-            by_chance = (
-                scipy.special.stdtrit(count - 1, _CERTAIN) * excess.std(ddof=1) / math.sqrt(count)
-            )
+            by_chance = stdtrit(count - 1, _CERTAIN) * excess.std(ddof=1) / math.sqrt(count)
             if larger >= LARGER and excess.mean() > by_chance:
                 return border, round(larger, 2)
     return None, 0.0
@@ -232,29 +231,30 @@ class Neighbors:
     @classmethod
     def of(
         cls,
-        fingerprints: csr_array,
+        fingerprints: np.ndarray,
         numbers: np.ndarray,
         smiles: Sequence[str] = (),
         labels: np.ndarray | None = None,
     ) -> Self:
-        """Make a sketch of fingerprints by `morgan_counts`, ``[m, ENVIRONMENTS]``, and the rest."""
-        there = csr_array(fingerprints > 0)
-        arrays = there.indices.astype(np.int16), np.diff(there.indptr).astype(np.int16)
+        """Make a sketch of fingerprints by `morgan_bits` and the rest."""
+        there = np.unpackbits(fingerprints.view(np.uint8), axis=1, bitorder="little")
+        arrays = there.nonzero()[1].astype(np.int16), there.sum(axis=1, dtype=np.int16)
         return cls(*arrays, np.asarray(numbers, np.int32), tuple(smiles), labels)
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     @cached_property
-    def _by_environment(self) -> csr_array:
-        starts = np.cumsum([0, *self.sizes], dtype=np.int64)
-        ones = np.ones(len(self.environments), np.float32)
-        parts = ones, self.environments.astype(np.int32), starts
-        return csr_array(csr_array(parts, shape=(len(self), ENVIRONMENTS)).T)
+    def _words(self) -> np.ndarray:
+        """The fingerprints, uint64 ``[ENVIRONMENTS / 64, m]``: 64 environments of all molecules."""
+        there = np.zeros((len(self), ENVIRONMENTS), np.uint8)
+        there[np.repeat(np.arange(len(self)), self.sizes), self.environments] = 1
+        packed = np.packbits(there, axis=1, bitorder="little").view(np.uint64)
+        return np.ascontiguousarray(packed.T)
 
     def nearest(
         self,
-        fingerprints: csr_array,
+        fingerprints: np.ndarray,
         count: int,
         groups: np.ndarray | None = None,
         own_groups: np.ndarray | None = None,
@@ -266,10 +266,14 @@ class Neighbors:
         """
         count = min(count, len(self))
         parts = [(np.empty((0, count)), np.empty((0, count), np.int64))]
-        for start in range(0, len(np.diff(fingerprints.indptr)), _AT_ONCE):
-            some = csr_array(fingerprints[start : start + _AT_ONCE] > 0, dtype=np.float32)
-            common = csr_array(some @ self._by_environment).toarray()
-            union = np.diff(some.indptr)[:, None] + self.sizes - common
+        for start in range(0, len(fingerprints), _AT_ONCE):
+            some = fingerprints[start : start + _AT_ONCE]
+            common = np.zeros((len(some), len(self)), np.int16)
+            for own, stored in zip(some.T, self._words, strict=True):
+                common += np.bitwise_count(own[:, None] & stored)
+            union = (
+                np.bitwise_count(some).sum(axis=1, dtype=np.int16)[:, None] + self.sizes - common
+            )
             shared = np.divide(common, union, out=np.zeros(common.shape), where=union > 0)
             if groups is not None and own_groups is not None:
                 shared[groups[start : start + _AT_ONCE, None] == own_groups] = -1
@@ -305,17 +309,17 @@ class Cloud:
         center = center.astype(np.float32)
         return cls(center, axes, ((tokens - center) @ axes).astype(np.float16))
 
-    @cached_property
-    def _tree(self) -> scipy.spatial.KDTree:
-        return scipy.spatial.KDTree(self.points.astype(np.float64))
-
     def distance(self, tokens: np.ndarray) -> np.ndarray:
         """Return the mean distance of ``[n, C]`` to the nearest five points; nan: not finite."""
         found = np.full(len(tokens), np.nan)
         finite = np.isfinite(tokens).all(axis=1)
-        count = min(_NEAREST, len(self.points))
-        each, _ = self._tree.query((tokens[finite] - self.center) @ self.axes, k=count)
-        found[finite] = np.reshape(each, (-1, count)).mean(axis=1)
+        projected = torch.from_numpy((tokens[finite] - self.center) @ self.axes).double()
+        points, means = torch.from_numpy(self.points).double(), []
+        for some in projected.split(_AT_ONCE):
+            distance = torch.cdist(some, points, compute_mode="donot_use_mm_for_euclid_dist")
+            nearest = distance.topk(min(_NEAREST, len(points)), largest=False)
+            means.append(nearest.values.mean(dim=1))
+        found[finite] = torch.cat(means)
         return found
 
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
 
 from graphormer_sepnorm.files import typed
 from graphormer_sepnorm.metrics import Kind
@@ -39,18 +38,18 @@ class Inputs(NamedTuple):
         spread: ``[n, T]``, standard deviation over the networks of an ensemble.
         apart: ``[n, T]``, distance between networks and trees of a blend; nan: no trees.
         distance: ``[n]``, of [CLS] from training molecules, see `TokenDistance`.
-        fingerprints: By `morgan_counts`.
+        fingerprints: By `morgan_bits`.
     """
 
     values: np.ndarray
     spread: np.ndarray | None = None
     apart: np.ndarray | None = None
     distance: np.ndarray | None = None
-    fingerprints: csr_array | None = None
+    fingerprints: np.ndarray | None = None
 
     def take(self, rows: np.ndarray) -> Inputs:
         """Return some of the molecules."""
-        return Inputs(*(None if part is None else part[rows] for part in self))  # type: ignore[index]
+        return Inputs(*(None if part is None else part[rows] for part in self))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)

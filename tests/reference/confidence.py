@@ -5,9 +5,8 @@ from typing import Literal
 
 import numpy as np
 from rdkit import Chem
-from scipy.sparse import csr_array
 
-from graphormer_sepnorm.chem.fingerprints import morgan_counts
+from graphormer_sepnorm.chem.fingerprints import morgan_bits
 from graphormer_sepnorm.uncertainty.domain import Neighbors, TokenDistance
 from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 
@@ -20,8 +19,8 @@ TRAINED = [
 ]
 
 
-def fingerprints(smiles: list[str]) -> csr_array:
-    return morgan_counts([Chem.MolFromSmiles(text) for text in smiles])
+def fingerprints(smiles: list[str]) -> np.ndarray:
+    return morgan_bits([Chem.MolFromSmiles(text) for text in smiles])
 
 
 @cache
