@@ -249,8 +249,7 @@ class Neighbors:
         """The fingerprints, uint64 ``[ENVIRONMENTS / 64, m]``: 64 environments of all molecules."""
         there = np.zeros((len(self), ENVIRONMENTS), np.uint8)
         there[np.repeat(np.arange(len(self)), self.sizes), self.environments] = 1
-        packed = np.packbits(there, axis=1, bitorder="little").view(np.uint64)
-        return np.ascontiguousarray(packed.T)
+        return np.ascontiguousarray(np.packbits(there, axis=1, bitorder="little").view(np.uint64).T)
 
     def nearest(
         self,
@@ -317,8 +316,7 @@ class Cloud:
         points, means = torch.from_numpy(self.points).double(), []
         for some in projected.split(_AT_ONCE):
             distance = torch.cdist(some, points, compute_mode="donot_use_mm_for_euclid_dist")
-            nearest = distance.topk(min(_NEAREST, len(points)), largest=False)
-            means.append(nearest.values.mean(dim=1))
+            means.append(distance.topk(min(_NEAREST, len(points)), largest=False)[0].mean(dim=1))
         found[finite] = torch.cat(means)
         return found
 
