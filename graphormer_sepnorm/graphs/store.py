@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import cannot_be_written, read_json, sha256_of
@@ -178,8 +179,6 @@ class GraphStore:
         key = {**key, "structure_version": STRUCTURE_VERSION, "max_path_length": max_path_length}
         if _problem(directory, key) is None:
             return cls(**_load(directory), max_path_length=max_path_length)
-        from filelock import FileLock  # not for predictions, which start faster without it
-
         try:
             directory.parent.mkdir(parents=True, exist_ok=True)
             # Processes that need the same store at the same time wait for the first and open its.

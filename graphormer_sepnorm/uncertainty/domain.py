@@ -32,7 +32,7 @@ _UNTRIED = 0.01
 
 # Molecules of a sketch: 100 bytes each, and their SMILES. Of more that many are sampled.
 MOST_KEPT = 40_000
-_AT_ONCE = 128
+_AT_ONCE, _PAIRS = 128, 120_000  # compared at once: molecules, and pairs that a core's cache holds
 # Two different similarities are further apart than that many times the number of stored molecules.
 _TIE = 1e-11
 # In the mean error of neighbors they count by similarity to this power, and the mean error of all
@@ -265,8 +265,9 @@ class Neighbors:
         """
         count = min(count, len(self))
         parts = [(np.empty((0, count)), np.empty((0, count), np.int64))]
-        for start in range(0, len(fingerprints), _AT_ONCE):
-            some = fingerprints[start : start + _AT_ONCE]
+        rows = min(_AT_ONCE, max(1, _PAIRS // max(1, len(self))))
+        for start in range(0, len(fingerprints), rows):
+            some = fingerprints[start : start + rows]
             common = np.zeros((len(some), len(self)), np.int16)
             for own, stored in zip(some.T, self._words, strict=True):
                 common += np.bitwise_count(own[:, None] & stored)
@@ -275,7 +276,7 @@ class Neighbors:
             )
             shared = np.divide(common, union, out=np.zeros(common.shape), where=union > 0)
             if groups is not None and own_groups is not None:
-                shared[groups[start : start + _AT_ONCE, None] == own_groups] = -1
+                shared[groups[start : start + rows, None] == own_groups] = -1
             distance = _TIE * np.arange(len(self)) - shared
             best = np.argpartition(distance, min(count, len(self) - 1), axis=1)[:, :count]
             order = np.argsort(np.take_along_axis(distance, best, axis=1), axis=1)
