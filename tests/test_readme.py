@@ -17,7 +17,6 @@ import pytest
 from reference.processes import REPOSITORY, module_of, run_python
 
 from graphormer_sepnorm.cli import options
-from graphormer_sepnorm.cli.fit import _take_resumed
 from graphormer_sepnorm.resources import sample_path
 
 DOCS = REPOSITORY / "docs"
@@ -114,8 +113,9 @@ def understand(words, reference):
         verb = "fit"
     elif verb in ("test", "validate"):
         words = words[1:]
-    if verb == "fit":
-        _, words = _take_resumed(words)
+    if "--resume" in words:
+        at = words.index("--resume")
+        del words[at : at + 2]
     options.parse(verb, words)
 
 
