@@ -14,7 +14,6 @@ from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.pipeline.label_transform import choose_logarithms
 
 TASK = Task("regression", ("a", "b", "c"), ("h", "", "nM"), "mae", shifts=(0.0, None, 0.5))
 CHAINS = [f"{'C' * length}{end}" for length in range(1, 31) for end in ("O", "N", "F", "S", "Cl")]
@@ -40,13 +39,6 @@ def test_there_and_back_by_the_formulas() -> None:
     assert plain.in_units(labels[:, :1]).tolist()[0] == [2.0]
     assert plain.logarithmic == ()
     assert "shifts" not in plain.to_plain()
-
-
-def test_metrics_are_in_units() -> None:
-    labels, values = np.array([[2.0, 1.0, 3.0]]), np.array([[4.0, 1.5, 3.0]])
-    found = TASK.evaluate_learned(TASK.as_learned(labels), TASK.as_learned(values))
-    assert found["mae_a"] == pytest.approx(2.0)
-    assert found == pytest.approx(TASK.evaluate(labels, values), nan_ok=True)
 
 
 @pytest.fixture(scope="module")
@@ -124,13 +116,6 @@ def test_an_explanation_is_of_the_logarithm(run: Fitted) -> None:
     whole = one.baseline + one.contributions.sum() + one.rest
     assert whole == pytest.approx(one.value)
     assert one.prediction == pytest.approx(float(model.predict("CCCO").values[0, 0]))
-
-
-@pytest.mark.parametrize(("column", "chosen"), [("half_life", ["half_life"]), ("size", [])])
-def test_what_is_not_skewed_stays(column: str, chosen: list[str], tmp_path: Path) -> None:
-    options = {"target_columns": column, "label_transform": "auto", "split": "random"}
-    data = MoleculeDataModule(table=str(skewed(tmp_path)), root=str(tmp_path), **options)
-    assert choose_logarithms(data)[0] == chosen
 
 
 def test_zeros_get_a_shift_and_negatives_are_refused(tmp_path: Path, capsys) -> None:

@@ -1,7 +1,7 @@
 """Graphs and a small store that the tests of structure and of batches share."""
 
-import numpy as np
 import pytest
+from reference import models
 from reference.molecules import TIED, molecule
 from torch_geometric.data import Data
 
@@ -19,5 +19,4 @@ def given() -> list[Data]:
 
 @pytest.fixture(scope="session")
 def stored(given: list[Data]) -> tuple[GraphStore, GraphVocabulary]:
-    store = GraphStore.from_graphs(given, 5)
-    return store, GraphVocabulary.fit(store, np.arange(store.num_graphs))
+    return models.stored(given)

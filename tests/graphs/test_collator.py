@@ -43,22 +43,3 @@ def test_blocks(stored, ids, attention_blocks):
     assert len(batch.blocks) == min(attention_blocks, len(ids))
     assert seen == order
     assert len(unpad) == len(ids) + sum(sizes)
-
-
-@pytest.mark.parametrize("ids", [range(9), [2, 1, 4], [1], [8, 0, 8, 3, 5]])
-@pytest.mark.parametrize("attention_blocks", [1, 3])
-def test_bonds(stored, given, ids, attention_blocks):
-    store, vocabulary = stored
-    batch = Collator(store, vocabulary, attention_blocks)(list(ids))
-    expected, first = [], len(ids)
-    for number in ids:
-        data = given[number]
-        bonds = data.edge_index.T.tolist(), data.edge_attr.tolist()
-        for (source, target), codes in zip(*bonds, strict=True):
-            expected.append((first + source, first + target, codes))
-        first += len(data.x)
-    found = [
-        (source, target, store.bond_kinds[kind].tolist())
-        for source, target, kind in batch.bonds.T.tolist()
-    ]
-    assert sorted(found) == sorted(expected)
