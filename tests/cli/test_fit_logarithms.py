@@ -1,13 +1,12 @@
 """Labels that are learned as logarithms: what is chosen, and that all results are in units."""
 
-import csv
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
-from tiny_run import BLENDED, Fitted, fit, fitted, predicted_as_written, write_csv
+from tiny_run import BLENDED, Fitted, fit, fitted, predicted_as_written, read_csv, write_csv
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
@@ -101,9 +100,7 @@ def test_the_checkpoint_is_tested_in_units(run: Fitted, capsys, tmp_path: Path) 
     words = ["--evaluate", "half_life", "--evaluate", "size", "-o", str(out)]
     assert predict([str(run.run), "-i", str(table), *words]) == 0
     said = capsys.readouterr()
-    with out.open(newline="") as file:
-        rows = [*csv.DictReader(file)]
-    pairs = [(float(row["half_life"]), float(row["pred_half_life"])) for row in rows]
+    pairs = [(float(row["half_life"]), float(row["pred_half_life"])) for row in read_csv(out)]
     error = np.mean([abs(label - value) for label, value in pairs])
     assert f"{error:#.4g}"[:5] in said.out + said.err
 

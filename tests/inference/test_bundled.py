@@ -1,10 +1,10 @@
 """The models that come with the package: small, no traces of a machine, as their cards say."""
 
-import csv
 import re
 import zipfile
 
 import pytest
+from reference.tables import write_csv
 
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.cli.train import main as train
@@ -55,10 +55,8 @@ def test_esol_has_the_error_that_its_card_states(data_source, tmp_path, capsys):
     splits = load_table(DataConfig(table=f"{data_source}/moleculenet/esol.csv"))
     rows = zip(splits.smiles["test"], splits.test, strict=True)
     source = tmp_path / "test.csv"
-    with source.open("w", newline="") as handle:
-        writer = csv.writer(handle)
-        writer.writerow(["smiles", "y"])
-        writer.writerows([smiles, float(graph.y)] for smiles, graph in rows)
+    lines = [(smiles, float(graph.y)) for smiles, graph in rows]
+    write_csv(source, [("smiles", "y"), *lines])
     arguments = ["esol", "-i", str(source), "-o", str(tmp_path / "out.csv"), "--evaluate", "y"]
     assert main([*arguments, "--device", "cpu", "--quiet"]) == 0
     said = capsys.readouterr().out

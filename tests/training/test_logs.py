@@ -1,11 +1,11 @@
 """``metrics.csv`` is written at once; it can be cut and continued."""
 
-import csv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback, Trainer
+from reference.tables import read_csv
 
 from graphormer_sepnorm.training.callbacks import LogTraining, MetricsFile
 
@@ -20,8 +20,8 @@ def test_the_rate_that_is_logged_is_that_of_the_step(tmp_path: Path, train: Call
     logger = MetricsFile(tmp_path)
     options = {"log_every_n_steps": 1, "accumulate_grad_batches": 2}
     train(Meet(), LogTraining(logger), logger=logger, **options)
-    with (tmp_path / "metrics.csv").open(newline="") as file:
-        rates = [row["learning_rate"] for row in csv.DictReader(file) if row["learning_rate"]]
+    rows = read_csv(tmp_path / "metrics.csv")
+    rates = [row["learning_rate"] for row in rows if row["learning_rate"]]
     assert [float(rate) for rate in rates] == had
     assert len(had) == 6
     assert had[0] < had[1] > had[-1]
