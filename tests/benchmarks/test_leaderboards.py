@@ -1,11 +1,11 @@
 """Leaderboards: by the published split and metric, and by nothing else."""
 
-import csv
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from reference.tables import write_csv
 
 from benchmarks import leaderboards
 from benchmarks.leaderboards import main, published, result_rows, rows_of, tasks_of
@@ -15,8 +15,7 @@ CHAINS = [f"{'C' * length}{end}" for length in range(1, 14) for end in ("O", "N"
 
 def write(path: Path, header: str, rows: list[tuple[object, ...]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([header.split(","), *rows])
+    write_csv(path, [header.split(","), *rows])
 
 
 @pytest.fixture

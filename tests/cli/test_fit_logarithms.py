@@ -1,20 +1,18 @@
 """Labels that are learned as logarithms: what is chosen, and that all results are in units."""
 
-import csv
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
-from tiny_run import BLENDED, Fitted, fit, fitted, predicted_as_written, write_csv
+from tiny_run import BLENDED, Fitted, fit, fitted, predicted_as_written, read_csv, write_csv
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.pipeline.label_transform import choose_logarithms
 
 TASK = Task("regression", ("a", "b", "c"), ("h", "", "nM"), "mae", shifts=(0.0, None, 0.5))
 CHAINS = [f"{'C' * length}{end}" for length in range(1, 31) for end in ("O", "N", "F", "S", "Cl")]
@@ -40,13 +38,6 @@ def test_there_and_back_by_the_formulas() -> None:
     assert plain.in_units(labels[:, :1]).tolist()[0] == [2.0]
     assert plain.logarithmic == ()
     assert "shifts" not in plain.to_plain()
-
-
-def test_metrics_are_in_units() -> None:
-    labels, values = np.array([[2.0, 1.0, 3.0]]), np.array([[4.0, 1.5, 3.0]])
-    found = TASK.evaluate_learned(TASK.as_learned(labels), TASK.as_learned(values))
-    assert found["mae_a"] == pytest.approx(2.0)
-    assert found == pytest.approx(TASK.evaluate(labels, values), nan_ok=True)
 
 
 @pytest.fixture(scope="module")
@@ -109,9 +100,7 @@ def test_the_checkpoint_is_tested_in_units(run: Fitted, capsys, tmp_path: Path) 
     words = ["--evaluate", "half_life", "--evaluate", "size", "-o", str(out)]
     assert predict([str(run.run), "-i", str(table), *words]) == 0
     said = capsys.readouterr()
-    with out.open(newline="") as file:
-        rows = [*csv.DictReader(file)]
-    pairs = [(float(row["half_life"]), float(row["pred_half_life"])) for row in rows]
+    pairs = [(float(row["half_life"]), float(row["pred_half_life"])) for row in read_csv(out)]
     error = np.mean([abs(label - value) for label, value in pairs])
     assert f"{error:#.4g}"[:5] in said.out + said.err
 
@@ -124,13 +113,6 @@ def test_an_explanation_is_of_the_logarithm(run: Fitted) -> None:
     whole = one.baseline + one.contributions.sum() + one.rest
     assert whole == pytest.approx(one.value)
     assert one.prediction == pytest.approx(float(model.predict("CCCO").values[0, 0]))
-
-
-@pytest.mark.parametrize(("column", "chosen"), [("half_life", ["half_life"]), ("size", [])])
-def test_what_is_not_skewed_stays(column: str, chosen: list[str], tmp_path: Path) -> None:
-    options = {"target_columns": column, "label_transform": "auto", "split": "random"}
-    data = MoleculeDataModule(table=str(skewed(tmp_path)), root=str(tmp_path), **options)
-    assert choose_logarithms(data)[0] == chosen
 
 
 def test_zeros_get_a_shift_and_negatives_are_refused(tmp_path: Path, capsys) -> None:

@@ -5,17 +5,7 @@ from predict_tables import SMILES, interrupted, table, table_of_many
 from tiny_run import refused
 
 from graphormer_sepnorm.cli.predict import main
-from graphormer_sepnorm.inference.table_job import Shard
 from graphormer_sepnorm.tables.opening import open_table
-
-
-@pytest.mark.parametrize("of", [1, 2, 3, 7, 16])
-@pytest.mark.parametrize("total", [0, 1, 4, 51])
-def test_shards_are_disjoint_and_complete(total, of):
-    shards = [Shard(number, of).rows(total, 4) for number in range(1, of + 1)]
-    assert [row for shard in shards for row in shard] == [*range(total)]
-    assert all(shard.start % 4 == 0 for shard in shards if shard)
-    assert max(map(len, shards)) - min(map(len, shards)) <= 2 * 4 - 1
 
 
 @pytest.mark.parametrize("format", ["csv", "sdf", "parquet"])

@@ -1,11 +1,10 @@
 """What runs that take a moment are asked for and leave, and what is said of a mistake."""
 
 import contextlib
-import csv
 import gzip
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from reference.molecules import sample_rows as sample_rows
+from reference.tables import read_csv as read_csv
+from reference.tables import write_csv as write_csv
 
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
@@ -37,19 +38,6 @@ class Run:
     out: str
     err: str
     warnings: list[str]
-
-
-def write_csv(path: Path, rows: Sequence[Sequence[object]]) -> Path:
-    """Write a table; the first row is its header."""
-    with path.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-        csv.writer(file).writerows(rows)
-    return path
-
-
-def read_csv(path: Path) -> list[dict[str, str]]:
-    """The rows of a table, by the names of its columns."""
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def fit(folder: Path, table: Path, *more: str, config: str = "table_regression") -> int:

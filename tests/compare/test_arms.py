@@ -10,12 +10,6 @@ from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.runs.plan import Arm
 
 
-def test_norms_by_name_keep_the_name_that_was_given() -> None:
-    arms = parse_arms("sharenorm, sepnorm,bn+bn")
-    assert [arm.name for arm in arms] == ["sharenorm", "sepnorm", "bn+bn"]
-    assert arms[1].options == {"model.norm": "sepnorm"}
-
-
 def test_arms_of_a_file_have_their_options_by_full_names(tmp_path: Path) -> None:
     path = tmp_path / "arms.yaml"
     path.write_text(

@@ -1,11 +1,11 @@
 """What of the folds of several arms is compared with what, and what counts of unfinished ones."""
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from reference.tables import read_csv
 
 from graphormer_sepnorm.compare import folds
 from graphormer_sepnorm.compare.folds import collect, results_text
@@ -63,8 +63,8 @@ def test_a_repeat_that_is_not_whole_counts_by_its_folds_alone(tmp_path: Path, mo
     text = " ".join(results_text(found).split())
     assert "0.5000 ± 0.0000 (2)" in text
     assert "3 of 4" in text
-    with (tmp_path / "out_of_fold.csv").open(newline="") as file:
-        places = [(row["repeat"], int(row["row"])) for row in csv.DictReader(file)]
+    rows = read_csv(tmp_path / "out_of_fold.csv")
+    places = [(row["repeat"], int(row["row"])) for row in rows]
     assert places == [("0", row) for row in range(1, 13)] + [("1", row) for row in ROWS[0]]
     ((_, _, labels, _),) = drawn
     assert sorted(labels[:, 0]) == list(range(1, 13))
@@ -153,5 +153,4 @@ def test_a_baseline_of_fewer_targets_is_recorded_and_compared_with_nothing(lacki
     found = collect(plan, runs, tmp_path)
     assert len(found["differences"]) == (lacking == 1)
     assert [one["name"] for one in found["baselines"]] == ["forest"] * (lacking == 1)
-    with (tmp_path / "folds.csv").open(newline="") as file:
-        assert all(row["forest: test_mae"] for row in csv.DictReader(file))
+    assert all(row["forest: test_mae"] for row in read_csv(tmp_path / "folds.csv"))

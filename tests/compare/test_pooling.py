@@ -1,12 +1,12 @@
 """What several comparisons say together: which files are read, and which arms are the same."""
 
-import csv
 import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from example_results import binary, regression, written
+from reference.tables import read_csv, write_csv
 
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.compare.pooling import errors_of, pool
@@ -27,11 +27,8 @@ def cross_validation(directory: Path, values: dict[str, list[float]]) -> Path:
         directory / "summary.json",
         {"task": {"kind": "regression", "targets": ["y"], "units": [""], "metric": "mae"}},
     )
-    with (directory / "folds.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["arm", "repeat", "fold", "test_mae"])
-        for norm, errors in values.items():
-            writer.writerows([norm, 0, fold, error] for fold, error in enumerate(errors))
+    rows = [[norm, 0, *one] for norm, errors in values.items() for one in enumerate(errors)]
+    write_csv(directory / "folds.csv", [["arm", "repeat", "fold", "test_mae"], *rows])
     return directory
 
 
@@ -54,8 +51,7 @@ def test_comparisons_and_cross_validations_are_pooled(tmp_path: Path, capsys) ->
     assert found["SepNorm vs ShareNorm"][0] == pooled(settings, ["shared-ln"], ["bn+ln"])
     assert not train(["pool", *map(str, (first, second, third)), "-o", str(tmp_path / "p.csv")])
     said = capsys.readouterr().out
-    with (tmp_path / "p.csv").open(newline="") as file:
-        [row] = csv.DictReader(file)
+    [row] = read_csv(tmp_path / "p.csv")
     change = found["SepNorm vs ShareNorm"][0].percent[0]
     assert float(row["change_percent"]) == pytest.approx(change)
     assert f"{change:.1f}".replace("-", "\N{MINUS SIGN}") in said

@@ -1,11 +1,11 @@
 """Labels of a table: numbers, bounds, words for classes, and what nothing can be learned from."""
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from reference.tables import read_csv
 from table_files import (
     RINGS,
     SPLIT,
@@ -44,8 +44,7 @@ def test_a_label_that_cannot_be_used_costs_only_itself(tmp_path: Path) -> None:
     assert report.invalid[0].reason == "b is 'high': not a number, nor true or false"
     assert "3 of 'b', in rows that are used" in " ".join(report_text(report).split())
     report.write_invalid(tmp_path / "bad.csv")
-    with (tmp_path / "bad.csv").open(newline="") as file:
-        listed = {row["row"]: row["reason"] for row in csv.DictReader(file)}
+    listed = {row["row"]: row["reason"] for row in read_csv(tmp_path / "bad.csv")}
     assert [*listed] == ["4", "6", "7", "13", "14"]
     used = [reason.endswith("; the other labels of the row are used") for reason in listed.values()]
     assert used == [True, True, True, False, False]

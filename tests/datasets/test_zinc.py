@@ -62,15 +62,6 @@ def test_subset_follows_the_index_files(tiny_zinc: Path) -> None:
     assert values == [[p / 2 for p in positions] for positions in ZINC_INDICES.values()]
 
 
-def test_missing_files_without_a_network(tmp_path: Path, network_attempts: list[str]) -> None:
-    message = failure("zinc-subset", tmp_path)
-    assert network_attempts == ["www.dropbox.com"]
-    assert f"zinc-subset: no raw files in {tmp_path / 'ZINC' / 'raw'}" in message
-    assert "tests have no network" in message
-    for name in ("train.pickle", "val.pickle", "test.pickle", "molecules.zip", "test.index"):
-        assert name in message
-
-
 def test_download_is_put_in_place(tiny_zinc: Path, tmp_path_factory, monkeypatch) -> None:
     served = tiny_zinc / "ZINC" / "raw"
 

@@ -5,12 +5,21 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from reference.molecules import graph
+from reference import models
+from reference.molecules import TIED, graph, molecule
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.batch import Collator
 from graphormer_sepnorm.graphs.loading import EpochBatches, bounded, in_order, make_loader
 from graphormer_sepnorm.graphs.store import GraphStore
+
+SMILES = ["CCO", "N", TIED["benzene"], "CC(C)Cl", "C.C", "CC#N", TIED["caffeine"], "O", "C=C"]
+
+
+@pytest.fixture(scope="module")
+def stored():
+    """Graphs whose target is their number."""
+    return models.stored([molecule(smiles, y) for y, smiles in enumerate(SMILES)])
 
 
 @pytest.mark.parametrize("batch_size", range(2, 21))

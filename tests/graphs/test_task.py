@@ -13,13 +13,6 @@ from graphormer_sepnorm.metrics import METRICS
 MEAN, STD = np.array([1.0, -2.0]), np.array([0.5, 10.0])
 
 
-def test_standardized_values_get_their_units_back() -> None:
-    task = Task("regression", ("a", "b"), ("eV", ""), "mae")
-    values = task.values_of(torch.tensor([[0.0, 0.0], [2.0, -1.0]]), MEAN, STD)
-    assert values.dtype == np.float64
-    assert values.tolist() == [[1.0, -2.0], [2.0, -12.0]]
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [

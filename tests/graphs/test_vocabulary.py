@@ -1,7 +1,5 @@
 """Codes seen in training have rows, all others row 0."""
 
-import json
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,14 +9,6 @@ from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
 
 CODES = np.array([[6, -1], [8, 2**60], [6, 3]])
-
-
-def test_each_column_has_rows_of_its_own():
-    vocabulary = Vocabulary.fit(CODES)
-    assert vocabulary.seen == ((6, 8), (-1, 3, 2**60))
-    assert vocabulary.num_rows == 6
-    assert vocabulary.rows(CODES).tolist() == [[1, 3], [2, 5], [1, 4]]
-    assert vocabulary.rows(CODES).dtype == np.int64
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -46,13 +36,6 @@ def test_only_the_training_graphs_count():
     assert vocabulary.atoms.seen == ((6, 8), (0, 1, 2, 3))
     assert vocabulary.bonds.seen == ((1, 2), (0,))
     assert GraphVocabulary.fit(store, np.array([2])).bonds.seen == ((3,), (0,))
-
-
-def test_plain_form_goes_through_json():
-    store = GraphStore.from_graphs([molecule("CC=O")], 5)
-    vocabulary = GraphVocabulary.fit(store, np.array([0]))
-    again = GraphVocabulary.from_plain(json.loads(json.dumps(vocabulary.to_plain())))
-    assert again == vocabulary
 
 
 def test_only_the_first_column_says_the_element():

@@ -1,6 +1,5 @@
 """What is computed in another way on a GPU gives what the plain way gives; tried on a CPU."""
 
-import numpy as np
 import pytest
 import torch
 from reference.models import VARIANTS, name_of, relative_error, small_model, stored
@@ -10,8 +9,7 @@ from torch.nn.functional import embedding
 from graphormer_sepnorm.graphs.batch import FIRST_ATOM_PAIR, TOKEN_PAIR
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
 from graphormer_sepnorm.model import attention_ops
-from graphormer_sepnorm.model.attention_ops import look_up_spread, plain_attention
-from graphormer_sepnorm.model.layers import BiasMixing
+from graphormer_sepnorm.model.attention_ops import look_up_spread
 
 SMILES = ("CCO", "c1ccccc1C(=O)O", "N", TIED["caffeine"], "C.CC(C)Cl", "C1CC1N")
 SHAPE = BatchShape(60, ((6, 20),))
@@ -100,34 +98,3 @@ def test_a_gpu_looks_up_spread_with_the_same_gradients_and_a_cpu_does_not(
     largest = max(float(gradient.abs().max()) for gradient in results[0][1:])
     for one, other in zip(*results, strict=True):
         assert float((one - other).detach().abs().max()) < 1e-12 * largest
-
-
-def test_bias_is_mixed_as_the_formula_says():
-    mixing = BiasMixing(3).double()
-    torch.nn.init.normal_(mixing.weight)
-    bias = torch.randn(4, 3, 5, 5, dtype=torch.float64, requires_grad=True)
-    padding = torch.zeros(4, 3, 5, 5, dtype=torch.bool)
-    padding[1:, :, :, 3:] = True
-    (mixed,) = mixing([bias.masked_fill(padding, float("-inf"))])
-    truth = np.einsum("hg,bgij->bhij", mixing.weight.detach(), bias.detach())
-    assert torch.isneginf(mixed).equal(padding)
-    torch.testing.assert_close(mixed[~padding].detach(), torch.from_numpy(truth)[~padding])
-    slope = torch.randn_like(bias)
-    mixed.masked_fill(padding, 0).backward(slope)
-    kept = slope.masked_fill(padding, 0).numpy()
-    given = bias.detach().masked_fill(padding, 0).numpy()
-    expected = np.einsum("bhij,bgij->hg", kept, given)
-    torch.testing.assert_close(mixing.weight.grad, torch.from_numpy(expected))
-
-
-def test_attention_by_torchs_own_function_is_the_plain_one():
-    query, key, value = torch.randn(3, 4, 7, 8, dtype=torch.float64).requires_grad_()
-    bias = torch.randn(4, 7, 7, dtype=torch.float64, requires_grad=True)
-    slope = torch.randn(4, 7, 8, dtype=torch.float64)
-    results = []
-    for attention in (plain_attention, torch.nn.functional.scaled_dot_product_attention):
-        output = attention(query, key, value, bias, 0.0)
-        gradients = torch.autograd.grad((output * slope).sum(), [query, key, value, bias])
-        results.append([output, *gradients])
-    for plain, scaled in zip(*results, strict=True):
-        torch.testing.assert_close(plain, scaled)

@@ -15,7 +15,7 @@ from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.model.config import ReadoutName
-from graphormer_sepnorm.model.graphormer import Graphormer, count_parameters, log_odds
+from graphormer_sepnorm.model.graphormer import Graphormer, log_odds
 
 SMILES = ("CCO", "c1ccccc1", "N")
 # Of three numbers the second has no factor.
@@ -77,19 +77,6 @@ def test_other_numbers_than_the_model_reads(given, width):
     message = rf"^the model reads 3 extra features .* holds \[3, {width}\]: give extra"
     with pytest.raises(ConfigError, match=message):
         model(replace(batch, extra=torch.zeros(3, width)))
-
-
-def test_all_else_is_as_without() -> None:
-    """Names, initial values and what is read."""
-    plain, joined = (
-        Graphormer(small_config(atom_rows=20, bond_rows=5, extra_inputs=count)) for count in (0, 3)
-    )
-    names = {name for name in joined.state_dict() if not name.startswith("extra_readout.")}
-    assert plain.state_dict().keys() == names
-    for name in names:
-        assert torch.equal(plain.state_dict()[name], joined.state_dict()[name]), name
-    own = count_parameters(joined) - count_parameters(plain)
-    assert own == 12 * 12 + (3 * 12 + 12) + (12 * 12 + 12)
 
 
 def test_dropout_of_the_graph_is_as_without(given: tuple[GraphBatch, GraphVocabulary]) -> None:

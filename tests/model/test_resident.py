@@ -113,15 +113,6 @@ def test_paths_found_beforehand_are_those_of_the_batch(graphs, shape, monkeypatc
     assert truth[6:].any()  # rings of six atoms, and longer paths
 
 
-def test_filler_rows_are_marked_and_harmless(graphs):
-    batch = graphs[2].batch(torch.tensor(CHOSEN), ROOMY)
-    atoms = int(graphs[0].num_atoms(np.array(CHOSEN)).sum())
-    assert batch.real_atoms.tolist() == [True] * atoms + [False] * (60 - atoms)
-    by_atom = batch.atom_rows, batch.in_degree, batch.ring_sizes, batch.graph_of_atom
-    for part in (*by_atom, batch.unpad[5:]):
-        assert not part[atoms:].any()
-
-
 @settings(deadline=None, max_examples=50)
 @given(
     st.lists(st.integers(1, 30), min_size=4, max_size=60),

@@ -23,6 +23,10 @@ def fingerprints(smiles: list[str]) -> np.ndarray:
     return morgan_bits([Chem.MolFromSmiles(text) for text in smiles])
 
 
+def sketch_of(smiles: list[str]) -> Neighbors:
+    return Neighbors.of(fingerprints(smiles), np.arange(len(smiles)))
+
+
 @cache
 def confidence(
     kind: Literal["regression", "binary"] = "regression",

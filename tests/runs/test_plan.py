@@ -1,6 +1,5 @@
 """What many runs are planned to be, how that is stored, and how it goes on."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,22 +38,6 @@ def test_runs_of_a_comparison_are_planned_seed_by_seed(tmp_path: Path) -> None:
     assert plan.configuration["members"] == ["networks"]
 
 
-def test_runs_of_a_cross_validation_are_planned_fold_by_fold(tmp_path: Path) -> None:
-    base = BASE.with_options({"data.split_seed": 7, "seed_everything": 4, "ensemble": 2})
-    plan = Plan(base, ONE_MODEL, (4, 5), "", folds=2)
-    runs = plan.runs(tmp_path)
-    assert [run.name for run in runs] == [f"repeat {r} fold {f}" for r in (0, 1) for f in (0, 1)]
-    last = runs[3]
-    assert last.directory == tmp_path / "repeat1" / "fold1"
-    data = last.config.data
-    assert (data.folds, data.fold, data.split_seed, last.seed) == (2, 1, 8, 5)
-    assert last.config.ensemble == 2
-    runs = replace(plan, arms=norms("sharenorm", "bn+bn"), baseline="bn+bn").runs(tmp_path)
-    assert [run.name for run in runs[:2]] == ["sharenorm repeat 0 fold 0", "bn+bn repeat 0 fold 0"]
-    assert (runs[1].arm, runs[1].repeat, runs[1].fold) == ("bn+bn", 0, 0)
-    assert runs[1].directory == tmp_path / "bn+bn" / "repeat0" / "fold0"
-
-
 def test_plans_are_stored(tmp_path: Path) -> None:
     base = BASE.with_options({"model.betas": [0.9, 0.99], "data.target_columns": ["a", "b"]})
     arms = (*norms("sharenorm"), Arm("deep", {"model.layers": 24, "data.split": "random"}))
@@ -88,29 +71,10 @@ def test_arms_that_cannot_be_compared(arms: tuple[Arm, ...], names: list[str]) -
     assert all(name in str(error.value) for name in names)
 
 
-def test_arms_and_seeds_can_be_added() -> None:
-    begun = comparison("sharenorm", "sepnorm")
-    more = begun.with_more(begun.base, norms("bn+bn", "sepnorm"), (1, 5))
-    assert [arm.name for arm in more.arms] == ["sharenorm", "sepnorm", "bn+bn"]
-    assert more.seeds == (0, 1, 5)
-    # However it is written.
-    assert begun.with_more(begun.base, (Arm("sepnorm", {"model.norm": "bn+ln"}),), ()) == begun
-
-
-def test_options_that_differ_are_refused_with_both_values() -> None:
-    begun = comparison("sharenorm", "sepnorm")
+def test_options_of_an_arm_that_differ_are_refused_with_both_values() -> None:
     wide = Arm("sepnorm", {"model.width": 8, "model.norm": "sepnorm"})
-    for options, arms, named in (
-        ({"model.layers": 3}, (), "--model.layers is 3 here and 2 in compare.yaml"),
-        ({"data.units": "m"}, (), r"--data.units is \['m'\] here and None in"),
-        ({}, (wide,), "'sepnorm': --model.width is 8 here and 80 in"),
-        ({}, norms("bn+ln"), "'sepnorm' and 'bn\\+ln'"),
-    ):
-        with pytest.raises(ConfigError, match=named):
-            begun.with_more(BASE.with_options(options), arms, ())
-    cross = Plan(BASE, ONE_MODEL, (0,), "", folds=5)
-    with pytest.raises(ConfigError, match="--seed_everything is 5 here and 0"):
-        cross.with_more(BASE.with_options({"seed_everything": 5}), (), (5,))
+    with pytest.raises(ConfigError, match=r"'sepnorm': --model\.width is 8 here and 80 in"):
+        comparison("sharenorm", "sepnorm").with_more(BASE, (wide,), ())
 
 
 def test_data_may_lie_elsewhere_later() -> None:

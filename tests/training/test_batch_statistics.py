@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
+from tiny_graphs import Noted
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.graphs.loading import EpochBatches, make_loader
@@ -129,15 +130,8 @@ def test_fixed_statistics_are_constants_in_training() -> None:
     assert int(norm.num_batches_tracked) == 0
 
 
-class Statistics(Callback):
-    """Keeps BatchNorm's running statistics after every step."""
-
-    def __init__(self) -> None:
-        self.values: list[list[torch.Tensor]] = []
-
-    def on_train_batch_end(self, trainer: Trainer, module: Any, *_: Any) -> None:
-        norms = batch_norms(module.model)
-        self.values.append([norm.running_mean.clone() for norm in norms])
+def statistics_of(trainer: Trainer, module: Any) -> list[torch.Tensor]:
+    return [norm.running_mean.clone() for norm in batch_norms(module.model)]
 
 
 def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
@@ -148,7 +142,7 @@ def test_the_last_share_of_the_steps_has_fixed_statistics(train, make_data, loss
     """Ten steps, the last four of them: from what is measured for the weights after six."""
     recorders = []
     for share in (0.0, 0.4):
-        loss, statistics = losses(), Statistics()
+        loss, statistics = losses(), Noted(statistics_of)
         train(loss, statistics, model={"norm": "bn+bn", "frozen_bn_fraction": share})
         recorders.append((loss.values, statistics.values))
     (plain, moving), (with_fixed, fixed) = recorders
@@ -167,7 +161,7 @@ def test_the_last_share_of_the_steps_has_fixed_statistics(train, make_data, loss
                 measure_batch_norm(module.model, data.statistics_batches(2048))
                 trainer.should_stop = True
 
-    statistics = Statistics()
+    statistics = Noted(statistics_of)
     train(MeasureAfterSix(), statistics, model={"norm": "bn+bn"}, data=data)
     assert same(statistics.values[5], fixed[6])
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
-from tiny_graphs import NO_DROPOUT, STILL
+from tiny_graphs import NO_DROPOUT, STILL, Noted
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError
@@ -20,17 +20,10 @@ from graphormer_sepnorm.training.module import GraphormerModule
 def test_every_batch_of_every_epoch_seed_and_process_has_its_own_dropout(
     make_module: Callable, make_data: Callable, make_trainer: Callable
 ) -> None:
-    class Seeds(Callback):
-        def __init__(self) -> None:
-            self.values: list[int] = []
-
-        def on_train_batch_end(self, *_: Any) -> None:
-            self.values.append(torch.initial_seed())
-
     class SecondProcess(GraphormerModule):
         global_rank = 1
 
-    seeds = Seeds()
+    seeds = Noted(lambda *_: torch.initial_seed())
     for seed, kind in ((0, GraphormerModule), (1, GraphormerModule), (0, SecondProcess)):
         module = make_module(seed=seed)
         module.__class__ = kind

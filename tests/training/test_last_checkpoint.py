@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from lightning.pytorch import Callback, Trainer
+from tiny_graphs import Noted
 
 from graphormer_sepnorm.training import checkpoints
 from graphormer_sepnorm.training.checkpoints import LastCheckpoint, StopAtOnce
@@ -21,15 +22,9 @@ class Clock:
     def monotonic(self) -> float:
         return self.now
 
-
-class Tick(Callback):
-    """Lets time pass."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-
-    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
-        self.clock.now += self.clock.per_step
+    def tick(self, *_: Any) -> None:
+        """Let the time of a step pass."""
+        self.now += self.per_step
 
 
 @pytest.fixture
@@ -61,7 +56,7 @@ def test_short_epochs_do_not_write_a_checkpoint_each(
 ):
     clock = Clock(seconds_per_epoch)
     monkeypatch.setattr(checkpoints, "time", clock)
-    train(Tick(clock), LastCheckpoint(tmp_path / "last.ckpt", minutes), max_epochs=4)
+    train(Noted(clock.tick), LastCheckpoint(tmp_path / "last.ckpt", minutes), max_epochs=4)
     assert saved_steps == expected
 
 

@@ -4,35 +4,31 @@ import re
 from typing import Any
 
 import pytest
-from lightning.pytorch import Callback, Trainer
+from lightning.pytorch import Trainer
+from tiny_graphs import Noted
 
 from graphormer_sepnorm import formatting
 from graphormer_sepnorm.training.callbacks import TrainingProgress
 from graphormer_sepnorm.training.checkpoints import checkpoint_callbacks, step_in_epoch
 
 
-class StepLosses(Callback):
-    """Notes the loss of every optimizer step, as the log files have it."""
-
-    def __init__(self) -> None:
-        self.values: list[float] = []
-
-    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
-        if step_in_epoch(trainer) is not None:
-            self.values.append(float(pl_module.step_loss))
+def loss_of_step(trainer: Trainer, module: Any) -> float | None:
+    """The loss of an optimizer step that has ended, as the log files have it."""
+    return None if step_in_epoch(trainer) is None else float(module.step_loss)
 
 
 @pytest.mark.parametrize("accumulated", [1, 3])
 def test_the_loss_is_that_of_the_step(accumulated, train, monkeypatch, capsys) -> None:
     monkeypatch.setattr(formatting, "LOG_SECONDS", 0)
-    noted = StepLosses()
+    noted = Noted(loss_of_step)
     options = {"accumulate_grad_batches": accumulated, "enable_progress_bar": True}
     train(noted, TrainingProgress("mae"), model={"dropout": 0.0}, max_epochs=1, **options)
     lines = capsys.readouterr().err.splitlines()
     shown = [float(found[1]) for line in lines if (found := re.search(r" loss ([\d.]+)", line))]
     # A line for each step, and one at the end.
-    assert len(noted.values) == -(-5 // accumulated)
-    assert shown == [pytest.approx(value, abs=1e-4) for value in [*noted.values, noted.values[-1]]]
+    losses = [value for value in noted.values if value is not None]
+    assert len(losses) == -(-5 // accumulated)
+    assert shown == [pytest.approx(value, abs=1e-4) for value in [*losses, losses[-1]]]
 
 
 @pytest.mark.parametrize(("decides", "shown"), [("mae", True), ("loss", False), ("last", False)])

@@ -1,5 +1,6 @@
 """Graphs small enough to train on in a moment, and how the tests train on them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,6 +25,17 @@ class StopAfter(Callback):
     def on_train_epoch_end(self, trainer: Trainer, *_: Any) -> None:
         if trainer.global_step == self.steps:
             raise KeyboardInterrupt
+
+
+class Noted(Callback):
+    """Notes after every training step what a function says of the trainer and the module."""
+
+    def __init__(self, say: Callable[[Trainer, Any], Any]) -> None:
+        self.say = say
+        self.values: list[Any] = []
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
+        self.values.append(self.say(trainer, pl_module))
 
 
 def path_graphs(count: int, seed: int, targets: int = 1) -> list[Data]:

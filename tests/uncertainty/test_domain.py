@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
-from reference.confidence import TRAINED, fingerprints
+from reference.confidence import TRAINED, fingerprints, sketch_of
 
 from graphormer_sepnorm.uncertainty import domain
 from graphormer_sepnorm.uncertainty.calibration import entropy, log_loss
@@ -17,10 +17,6 @@ def tanimoto(first: str, others: list[str]) -> np.ndarray:
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
     made = [generator.GetFingerprint(Chem.MolFromSmiles(text)) for text in (first, *others)]
     return np.array(DataStructs.BulkTanimotoSimilarity(made[0], made[1:]))
-
-
-def sketch_of(smiles: list[str]) -> Neighbors:
-    return Neighbors.of(fingerprints(smiles), np.arange(len(smiles)))
 
 
 def test_the_nearest_are_those_of_rdkit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from reference.checkpoints import make_checkpoint
-from reference.confidence import TRAINED, confidence, fingerprints
+from reference.confidence import TRAINED, confidence, fingerprints, sketch_of
 from scipy.special import softmax
 
 from graphormer_sepnorm.errors import ConfigError
@@ -16,7 +16,7 @@ from graphormer_sepnorm.inference.checkpoint import CONFIDENCE, KEY
 from graphormer_sepnorm.inference.model_card import describe
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.uncertainty.calibration import Calibration, tempered
-from graphormer_sepnorm.uncertainty.domain import Neighbors, TokenDistance
+from graphormer_sepnorm.uncertainty.domain import TokenDistance
 from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 
 NEW = ["CCCO", "c1ccccc1CN", "OC1CCCC1", "C1CC"]
@@ -150,7 +150,7 @@ def test_targets_count_for_the_domain_by_their_deviation() -> None:
     residuals[:, 0] = np.where(np.array(smiles) == "[Na+]", 4.0, 0.1)
     inputs = Inputs(np.zeros(residuals.shape), fingerprints=fingerprints(smiles))
     folds, std = np.arange(len(smiles)) % 5, np.array([1.0, 1000.0])
-    made = Uncertainty.fit("regression", residuals, inputs, folds, std, _sketch(TRAINED))
+    made = Uncertainty.fit("regression", residuals, inputs, folds, std, sketch_of(TRAINED))
     assert made.domain.border == 0.65
     mean = (residuals / std).mean(axis=1)
     assert made.domain.larger == pytest.approx(mean[-25:].mean() / mean.mean(), abs=0.01)
@@ -159,7 +159,7 @@ def test_targets_count_for_the_domain_by_their_deviation() -> None:
 def test_the_error_of_a_neighbor_is_that_of_the_same_molecule_if_it_was_tried() -> None:
     labels = np.array([[1.0], [-2.0], [4.0]])
     inputs = Inputs(np.zeros((3, 1)), fingerprints=fingerprints(["CO", "CCO", "CCCO"]))
-    sketch, own = _sketch(["CCCO", "CN", "CO"]), np.array([2, 1, 0])
+    sketch, own = sketch_of(["CCCO", "CN", "CO"]), np.array([2, 1, 0])
     given = ("regression", labels, inputs, np.arange(3), np.ones(1), sketch)
     made = Uncertainty.fit(*given, own, np.array([2, -1, 0]))
     np.testing.assert_array_equal(made.errors, [[4.0], [np.nan], [1.0]])
@@ -175,7 +175,7 @@ def test_errors_of_neighbors_make_an_interval_wide() -> None:
     residuals = np.where(wrong, 5.0, 0.1) * random.standard_normal((len(smiles), 1))
     inputs = Inputs(np.zeros((len(smiles), 1)), fingerprints=fingerprints(smiles))
     folds, places = np.tile(np.arange(len(smiles) // 2) % 5, 2), np.arange(len(smiles))
-    given = ("regression", -residuals, inputs, folds, np.ones(1), _sketch(smiles), folds, places)
+    given = ("regression", -residuals, inputs, folds, np.ones(1), sketch_of(smiles), folds, places)
     made = Uncertainty.fit(*given)
     new = fingerprints(["Cc1ccc(CN)c(C)c1", "CCCCOCO"])
     inputs = Inputs(np.zeros((2, 1)), fingerprints=new)
@@ -185,10 +185,6 @@ def test_errors_of_neighbors_make_an_interval_wide() -> None:
     # Whatever number of neighbors is named.
     assert many.rows.shape[1] > few.rows.shape[1]
     np.testing.assert_array_equal(made.expected(inputs, many), expected)
-
-
-def _sketch(smiles: list[str]) -> Neighbors:
-    return Neighbors.of(fingerprints(smiles), np.arange(len(smiles)))
 
 
 def model(kind: Any = "regression", **options: Any) -> dict[str, Any]:
@@ -233,7 +229,7 @@ def test_far_molecules_have_wide_intervals_and_say_so() -> None:
     labels = (distance**2 * random.uniform(0.9, 1.1, 34))[:, None]
     parts = [np.concatenate([part] * 4) for part in (labels, inputs.values, distance)]
     inputs = Inputs(parts[1], distance=parts[2], fingerprints=fingerprints(TRAINED * 4))
-    sketch = _sketch(TRAINED)
+    sketch = sketch_of(TRAINED)
     folds = np.arange(4 * 34) % 5
     made = Uncertainty.fit(
         "regression", parts[0], inputs, folds, np.ones(1), sketch, tokens=measure
