@@ -11,37 +11,36 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-import matplotlib as mpl
-import torch
-from matplotlib.figure import Figure
-
 from benchmarks.molecules import find_molecules
-from benchmarks.processes import Command, variables
-from benchmarks.sides import ours
-from benchmarks.sides.protocol import Options, Work
+from benchmarks.processes import REPOSITORY, Command, variables
 from graphormer_sepnorm.files import replacing
 
 RESIDUES, BATCH, ROUNDS = (1, 2, 4, 8, 16, 32), 32, 5
 ROWS = (100, 1_000, 10_000, 30_000)
-WORKS: dict[str, Callable[[Options], Work]] = {
-    "SMILES to batches": ours.smiles_to_batches,
-    "forward pass": ours.forward,
-    "training step": ours.train,
-}
+PREDICT = [sys.executable, str(REPOSITORY / "predict.py"), "esol", "--overwrite", "--jobs", "1"]
 
 
 def sizes(folder: Path) -> dict[str, list[tuple[int, float]]]:
     """Return atoms of a molecule, and milliseconds that it takes, for each kind of work."""
-    found: dict[str, list[tuple[int, float]]] = {name: [] for name in WORKS}
+    import torch
+
+    from benchmarks.sides import ours
+
+    torch.set_num_threads(1)
+    works = {
+        "SMILES to batches": ours.smiles_to_batches,
+        "forward pass": ours.forward,
+        "training step": ours.train,
+    }
+    found: dict[str, list[tuple[int, float]]] = {name: [] for name in works}
     for residues in RESIDUES:
         smiles = folder / "chains.smi"
         smiles.write_text("\n".join(["N" + "C(Cc1ccccc1)C(=O)N" * residues] * BATCH))
         options = {"smiles": str(smiles), "batch_size": BATCH, "max_path_length": 5, "dropout": 0.1}
-        for name, make in WORKS.items():
+        for name, make in works.items():
             run, times = make(options).run, []
             assert run is not None
             for _ in range(ROUNDS + 1):
@@ -54,12 +53,14 @@ def sizes(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def numbers(folder: Path) -> list[tuple[int, float, float]]:
-    """Return rows of a table, seconds of the command and its peak memory in MB."""
+    """Return rows of a table, seconds of the command and its peak memory in MB.
+
+    It comes before torch is loaded: the system counts this process's memory as the command's.
+    """
     found, molecules = [], find_molecules()
     for rows in ROWS:
-        table = molecules.write(folder, rows)["table"]
-        words = ["esol", "-i", table, "-o", str(folder / "out.csv"), "--overwrite", "--jobs", "1"]
-        command = Command([*ours.PREDICT, *words], variables(1), folder / "log")
+        files = ["-i", molecules.write(folder, rows)["table"], "-o", str(folder / "out.csv")]
+        command = Command([*PREDICT, *files], variables(1), folder / "log")
         found.append((rows, median(command.round() for _ in range(3)), command.peak / 1e6))
         print(f"predict.py,{rows} rows,{found[-1][1]:.2f} s,{found[-1][2]:.0f} MB", flush=True)
     return found
@@ -67,15 +68,20 @@ def numbers(folder: Path) -> list[tuple[int, float, float]]:
 
 def main() -> None:
     """Measure, print and draw."""
-    torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
         of_number, of_size = numbers(Path(scratch)), sizes(Path(scratch))
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
     mpl.rcParams |= {"font.size": 8, "axes.spines.top": False, "axes.spines.right": False}
     figure = Figure((7.2, 2.7), layout="constrained")
     left, right = figure.subplots(1, 2)
     for name, points in of_size.items():
         left.loglog(*zip(*points, strict=True), "o-", label=name)
     left.set(xlabel="atoms of a molecule", ylabel="milliseconds a molecule")
+    left.set_xticks([1 + 11 * residues for residues in RESIDUES], minor=False)
+    left.xaxis.set_major_formatter("{x:.0f}")
+    left.minorticks_off()
     left.legend(frameon=False)
     rows, seconds, memory = zip(*of_number, strict=True)
     right.loglog(rows, seconds, "o-", color="C3", label="seconds")
