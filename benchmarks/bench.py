@@ -43,7 +43,11 @@ def main(arguments: list[str] | None = None) -> None:
     pythons = _interpreters(rows)
     molecules = find_molecules()
     limits = [f"{name}={os.environ[name]}" for name in LIMITS if name in os.environ]
-    words = [*limits, "python", "-m", "benchmarks.bench", *(arguments or sys.argv[1:])]
+    given = list(arguments or sys.argv[1:])
+    if "--output" in given:  # a path of this machine
+        at = given.index("--output")
+        del given[at : at + 2]
+    words = [*limits, "python", "-m", "benchmarks.bench", *given]
     result: dict[str, Any] = {
         "command": shlex.join(words),
         "machine": _machine(),
