@@ -43,10 +43,9 @@ def main(arguments: list[str] | None = None) -> None:
     pythons = _interpreters(rows)
     molecules = find_molecules()
     limits = [f"{name}={os.environ[name]}" for name in LIMITS if name in os.environ]
-    given = list(arguments or sys.argv[1:])
-    if "--output" in given:  # a path of this machine
-        at = given.index("--output")
-        del given[at : at + 2]
+    of_machine = argparse.ArgumentParser(add_help=False)
+    of_machine.add_argument("--output")  # a path that is here only
+    given = of_machine.parse_known_args(arguments)[1]
     words = [*limits, "python", "-m", "benchmarks.bench", *given]
     result: dict[str, Any] = {
         "command": shlex.join(words),

@@ -50,12 +50,13 @@ def load_library(name: str) -> None:
     """Load a large library, and look for no garbage among its objects, which all stay."""
     if name in sys.modules:
         return
+    again = gc.enable if gc.isenabled() else gc.disable
     gc.disable()
     try:
         import_module(name)
     finally:
         gc.freeze()
-        gc.enable()
+        again()
 
 
 def resuming(directory: Path) -> str:

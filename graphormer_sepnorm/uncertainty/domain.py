@@ -271,9 +271,8 @@ class Neighbors:
             common = np.zeros((len(some), len(self)), np.int16)
             for own, stored in zip(some.T, self._words, strict=True):
                 common += np.bitwise_count(own[:, None] & stored)
-            union = (
-                np.bitwise_count(some).sum(axis=1, dtype=np.int16)[:, None] + self.sizes - common
-            )
+            sizes = np.bitwise_count(some).sum(axis=1, dtype=np.int16)
+            union = sizes[:, None] + self.sizes - common
             shared = np.divide(common, union, out=np.zeros(common.shape), where=union > 0)
             if groups is not None and own_groups is not None:
                 shared[groups[start : start + rows, None] == own_groups] = -1
