@@ -52,13 +52,14 @@ gpu-check: $(STAMP)
 	$(BIN)/python -m benchmarks.gpu --check --output gpu_check.json $(GPU_CHECK)
 
 # torch goes first and by its exact version: so pip takes the build that is offered for this
-# machine (a CPU build where there is one) and the rest is resolved around it.
+# machine (a CPU build where there is one) and the rest is resolved around it. Python compiles what
+# is imported; pip would take a minute for 20,000 files.
 $(STAMP): pyproject.toml constraints.txt $(wildcard graphormer_sepnorm/kernels/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit("Python >= 3.11 is needed, this is " + sys.version.split()[0] + "; choose another one with: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
 	@echo "Setting up .venv: about 2 GB, a few minutes; once."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
-	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
+	@$(BIN)/python -m pip install --quiet --no-compile "$$(grep '^torch==' constraints.txt)"
+	@$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[test]'
 	@touch $@
 
 # The site, from the Markdown files and docstrings, in build/site; a broken link is an error.

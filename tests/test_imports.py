@@ -255,6 +255,7 @@ def test_trees_and_kernel_are_trained_without_lightning(tmp_path):
     (tmp_path / "t.csv").write_text("\n".join(["smiles,y", *rows]))
     options = ["-c", "table", f"--data.table={tmp_path / 't.csv'}", "--data.split=random"]
     options += [f"--data.root={tmp_path}", f"--output={tmp_path / 'run'}", "--members=kernel,trees"]
+    options += ["--ensemble=2"]
     loaded = loaded_by(f"from {OURS}cli.train import main; assert main(['fit', *{options}]) == 0")
     assert "sklearn" in loaded
     assert loaded & {"lightning", "torch_geometric", "torchmetrics", "transformers"} == set()

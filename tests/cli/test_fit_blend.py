@@ -179,13 +179,17 @@ def test_the_best_baseline_is_named_and_whether_it_is_better(metric, means, p, w
 
 
 @pytest.mark.parametrize(
-    ("kind", "metric", "targets"), [("regression", "mae", 1), ("binary", "auroc", 2)]
+    ("kind", "metric", "targets", "tables", "most"),
+    # By chance more than `most` in 5 and in 2 of 100; AUROC takes its time.
+    [("regression", "mae", 1, 40, 4), ("binary", "auroc", 2, 12, 2)],
 )
-def test_equal_models_are_seldom_told_apart(kind: Any, metric: str, targets: int) -> None:
+def test_equal_models_are_seldom_told_apart(
+    kind: Any, metric: str, targets: int, tables: int, most: int
+) -> None:
     """Three others that are as good: in one of twenty tables at most one seems better or worse."""
     names = tuple(map(str, range(targets)))
     task, significant = Task(kind, names, ("",) * targets, metric), 0
-    for seed in range(40):
+    for seed in range(tables):
         random = np.random.default_rng(seed)
         labels = random.standard_normal((150, targets))
         noise = random.standard_normal((5, 150, targets))
@@ -196,7 +200,7 @@ def test_equal_models_are_seldom_told_apart(kind: Any, metric: str, targets: int
         others = dict(zip("abc", values[1:], strict=True))
         found = compare(task, labels, values[0], others)
         significant += not words_of(task.main, found).startswith("No significant")
-    assert significant <= 4
+    assert significant <= most
 
 
 def test_a_model_that_is_better_is_found() -> None:
