@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from typing import ClassVar
 
 TERMINAL_SECONDS, LOG_SECONDS = 1.0, 30.0
 PATIENCE_SECONDS = 2.0  # what takes less needs no line
@@ -132,8 +133,11 @@ class StatusLine:
     """A line on stderr: rewritten on a terminal; in a log file a line now and then.
 
     Attributes:
+        quiet: Of all of them: nothing is shown.
         terminal: Whether stderr is one.
     """
+
+    quiet: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.terminal = sys.stderr.isatty()
@@ -142,7 +146,7 @@ class StatusLine:
 
     def is_due(self) -> bool:
         """Whether the last text was not shown a moment ago."""
-        return time.monotonic() >= self._next
+        return time.monotonic() >= self._next and not self.quiet
 
     def show(self, text: str) -> None:
         """Replace the last text."""

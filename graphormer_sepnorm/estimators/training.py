@@ -17,9 +17,11 @@ import torch
 from graphormer_sepnorm.config import DataConfig, FitConfig, refuse_shape
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import ConfigError, Interrupted
+from graphormer_sepnorm.formatting import StatusLine
 from graphormer_sepnorm.inference.batching import usable_device
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.pipeline.fit import fit
+from graphormer_sepnorm.process import load_library
 from graphormer_sepnorm.values import is_number
 
 # Parameter -> the option that it is.
@@ -90,9 +92,13 @@ def trained(config: FitConfig, splits: DatasetSplits) -> dict[str, Any]:
         # Warnings of this package stay, they are of its own loggers.
         for category in (UserWarning, FutureWarning, DeprecationWarning):
             warnings.filterwarnings("ignore", category=category, module=r"(lightning|torch)\b")
+        if "networks" in config.members:
+            load_library("lightning.pytorch")  # sets the levels of its loggers when it is imported
         for logger in (logging.getLogger(f"lightning.{part}") for part in ("pytorch", "fabric")):
             stack.callback(logger.setLevel, logger.level)
             logger.setLevel(logging.ERROR)
+        stack.callback(setattr, StatusLine, "quiet", StatusLine.quiet)
+        StatusLine.quiet = not config.trainer.enable_progress_bar
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="graphormer-"))
         batches = {name: getattr(config.data, name) for name in _OF_DATA}
         data = DataConfig(dataset="sample", root=folder, **batches)

@@ -1,7 +1,5 @@
 """An estimator of scikit-learn and the command train the same model."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -11,8 +9,9 @@ from graphormer_sepnorm import GraphormerRegressor, Predictor
 from graphormer_sepnorm.cli.train import main as train
 
 
-def test_the_recipe_for_tables_gives_the_model_of_the_command(tmp_path: Path):
+def test_the_recipe_for_tables_gives_the_model_of_the_command(tmp_path, monkeypatch, capfd):
     """Networks by folds, blended, with intervals; its backbone decides the shape."""
+    monkeypatch.setattr("graphormer_sepnorm.formatting.LOG_SECONDS", 0)  # all progress there is
     smiles = [row[0] for row in sample_rows(60)]
     labels = np.array([float(row[1]) for row in sample_rows(60)])
     rows = [["smiles", "y", "part"], *([text, y, "train"] for text, y in sample_rows(60))]
@@ -23,7 +22,9 @@ def test_the_recipe_for_tables_gives_the_model_of_the_command(tmp_path: Path):
     assert train([*words, "--members", "networks,trees,kernel", "-o", str(tmp_path / "run")]) == 0
     own = {"ensemble": 2, "members": ["networks", "trees", "kernel"]}
     model = GraphormerRegressor("table", max_epochs=1, device="cpu", options=own)
+    assert "baselines: " in capfd.readouterr().err
     values, low, high = model.fit(smiles, labels).predict(smiles, return_interval=0.8)
+    assert capfd.readouterr() == ("", "")
     command = Predictor.load(tmp_path / "run", "cpu").configure(0.8).predict(smiles)
     np.testing.assert_allclose(values, command.values[:, 0], rtol=1e-5)
     np.testing.assert_allclose(low, command.low[:, 0], rtol=1e-4)
