@@ -1,6 +1,10 @@
 """The scripts in examples/ run and say what they promise."""
 
+import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +40,26 @@ def test_predict_and_train(tmp_path: Path) -> None:
     assert any(re.fullmatch(r"test_mae \d+\.\d\d", line) for line in said)
     assert re.fullmatch(r"  CCO +penalized_logp -?\d+\.\d\d", said[trained])
     assert (tmp_path / "model.ckpt").is_file()
+
+
+@pytest.mark.slow
+def test_notebook(tmp_path: Path) -> None:
+    """Its code with fewer molecules, in a process where nothing has been imported."""
+    cells = json.loads((EXAMPLES / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = "\n".join("".join(one["source"]) for one in cells if one["cell_type"] == "code")
+    for whole, part in (("head(1000)", "head(100)"), ("=200", "=20"), ("epochs=10", "epochs=1")):
+        assert whole in code
+        code = code.replace(whole, part)
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "MPLBACKEND": "agg"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"intervals hold \d+% of the values", done.stdout)
+    assert (tmp_path / "model.ckpt").is_file()
+    outputs = [one["outputs"] for one in cells if one["cell_type"] == "code"]
+    assert all(each.get("name") != "stderr" for of in outputs for each in of)
 
 
 @pytest.mark.slow
