@@ -80,10 +80,6 @@ class Featurizer:
         """Return words for the first column of each atom, in the order of the graph's atoms."""
         raise NotImplementedError
 
-    def label_of(self, value: Hashable) -> str:
-        """Return the word of `atom_labels` for a value of the first table of atoms."""
-        return str(value)
-
     def remarks(self, molecule: Chem.Mol) -> str:
         """Return what is lost of a molecule on the way, in one line; empty where nothing is."""
         return ""

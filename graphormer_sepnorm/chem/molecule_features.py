@@ -98,8 +98,5 @@ class _Molecule1(Featurizer):
     def atom_labels(self, molecule: Chem.Mol) -> list[str]:
         return [atom.GetSymbol() for atom in molecule.GetAtoms()]
 
-    def label_of(self, value: Hashable) -> str:
-        return Chem.GetPeriodicTable().GetElementSymbol(value) if isinstance(value, int) else OTHER
-
 
 MOLECULE_1 = _Molecule1()

@@ -21,7 +21,7 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import BLEND, CONFIDENCE, KEY, read_checkpoint
 from graphormer_sepnorm.pipeline.decisions import explaining, interruptible
 from graphormer_sepnorm.pipeline.predicted import on_split
-from graphormer_sepnorm.pipeline.report import elements_unseen, of_split
+from graphormer_sepnorm.pipeline.report import prediction_columns
 from graphormer_sepnorm.pipeline.resume import stored_model
 from graphormer_sepnorm.runs.directory import find_checkpoint
 from graphormer_sepnorm.tables.columns import is_word_for
@@ -122,19 +122,17 @@ def evaluate_checkpoint(config: FitConfig, model: str, split: str, predictions: 
         for metric, value in found.items():
             name = f"{split}_{metric}"
             rows[name] = f"{_digits(value)}  (network alone {rows[name]})"
-    unseen, line = elements_unseen(module, data, split)
     of_members = split == "validation" and module.facts.get("member_folds")
     same = data.splits.fingerprint == module.facts.get("dataset_fingerprint")
     another = data.table_options is not None and not same
     if predictions is not None:
-        _keep(predictions, of_split(data, split, final, unseen))
+        _keep(predictions, prediction_columns(data, data.indices(split), final))
     text = [
         f"checkpoint  {file}",
         f"{split:<10}  {len(data.indices(split)):,} molecules of {data.splits.name}",
         aligned([*rows.items()]),
         note,
         _MEMBERS if of_members else "",
-        line,
         _ANOTHER_TABLE if another else "",
         "" if predictions is None else f"{'predicted':<10}  {predictions}",
     ]

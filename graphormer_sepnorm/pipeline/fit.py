@@ -42,13 +42,7 @@ from graphormer_sepnorm.pipeline.decisions import (
 )
 from graphormer_sepnorm.pipeline.label_transform import choose_logarithms
 from graphormer_sepnorm.pipeline.predicted import Outcome, Predicted, on_split, out_of_sample
-from graphormer_sepnorm.pipeline.report import (
-    elements_unseen,
-    of_split,
-    prediction_columns,
-    report_data,
-    report_fit,
-)
+from graphormer_sepnorm.pipeline.report import prediction_columns, report_data, report_fit
 from graphormer_sepnorm.pipeline.resume import Resumed
 from graphormer_sepnorm.process import is_first_process, resuming
 from graphormer_sepnorm.runs.directory import RunDirectory
@@ -180,8 +174,7 @@ class _Fit:
         run = RunDirectory(directory)
         begins = resumed is None or (resumed.checkpoint is None and not run.members.is_dir())
         if begins and data.splits.report is not None:  # a table may have been corrected meanwhile
-            fine_tuned = self.module.backbone is not None
-            self.show(report_data(data, run, fine_tuned=fine_tuned))
+            self.show(report_data(data, run))
         if begins and self.learned_as:
             self.show(self.learned_as)
         return directory
@@ -376,8 +369,7 @@ class _Fit:
         module, data = self.module, self.data
         values = outcome.network.predictions if outcome.test is None else outcome.test.values
         if values is not None:
-            unseen, outcome.new_elements = elements_unseen(module, data, "test")
-            columns = of_split(data, "test", values, unseen, outcome.columns)
+            columns = prediction_columns(data, data.indices("test"), values, outcome.columns)
             write_columns(self.files.test_predictions_file, columns)
         if outcome.interrupted:
             return

@@ -100,7 +100,6 @@ class Outcome:
         quality: Of the uncertainty on the test split, by the names of targets that have labels.
         columns: Of the test molecules: ends of intervals, similarity, distance of [CLS].
         outside: Which test molecules are outside the domain: bool ``[n]``.
-        new_elements: A line on test molecules with elements that training lacks, or nothing.
         interrupted: What was interrupted; empty: nothing, and the run is finished.
     """
 
@@ -120,7 +119,6 @@ class Outcome:
     quality: dict[str, Any] = field(default_factory=dict)
     columns: dict[str, np.ndarray] = field(default_factory=dict)
     outside: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
-    new_elements: str = ""
     interrupted: str = ""
 
     def model(self, device: str | None = None) -> Predictor:

@@ -13,7 +13,6 @@ import numpy as np
 from graphormer_sepnorm.baselines.evaluation import NAMES
 from graphormer_sepnorm.compare.statistics import CONFIDENCE, holm
 from graphormer_sepnorm.datasets.molecule_data import MoleculeData
-from graphormer_sepnorm.datasets.splits import SPLITS
 from graphormer_sepnorm.datasets.user_table.report import report_text
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.formatting import aligned, decimals_of, four_digits, interval, listed
@@ -21,7 +20,6 @@ from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.predictor import LEVEL
 from graphormer_sepnorm.metrics import LAST, Metric, metrics_of
-from graphormer_sepnorm.pipeline.new_elements import new_elements
 from graphormer_sepnorm.pipeline.predicted import Outcome
 from graphormer_sepnorm.process import command
 from graphormer_sepnorm.runs.directory import RunDirectory
@@ -30,18 +28,15 @@ from graphormer_sepnorm.uncertainty.quality import in_words, summarized
 from graphormer_sepnorm.uncertainty.uncertainty import Uncertainty
 
 
-def report_data(data: MoleculeData, run: RunDirectory, fine_tuned: bool) -> str:
+def report_data(data: MoleculeData, run: RunDirectory) -> str:
     """Store the report on a user's table in the run directory; return it as text.
 
     With it are stored the split of every row and the rows that cannot be used, with reasons.
     """
     report = data.splits.report
     assert report is not None
-    known = data.fit_vocabulary().atoms.seen[0]
-    found = (new_elements(data, split, known, fine_tuned)[1] for split in SPLITS[1:])
     missing = data.splits.extra_inputs.in_report(data.store.extra, data.extra_scaling()[1])
-    lines = [*filter(None, found), *missing]
-    report = dataclasses.replace(report, warnings=(*lines, *report.warnings))
+    report = dataclasses.replace(report, warnings=(*missing, *report.warnings))
     write_json(run.data_report_file, report.to_plain())
     report.write_splits(run.splits_file)
     run.invalid_rows_file.unlink(missing_ok=True)  # of an earlier attempt
@@ -66,8 +61,6 @@ def report_fit(outcome: Outcome, module: Described) -> str:
         text.append(f"  {task.of_all.label} of the blend on {outcome.evaluated_on}: {value}")
     compared = compared_with_baselines(outcome, task.of_all, task.unit_of(main))
     text += [f"  {line}" for line in (outcome.left_out, compared) if line]
-    if outcome.new_elements:
-        text.append(f"\n{outcome.new_elements}")
     if f"test_{main.name}" in summary and task.tells_targets_apart:
         text += _target_tables(outcome, task)
     if outcome.uncertainty is not None:
@@ -215,18 +208,6 @@ def _uncertainty(outcome: Outcome, uncertainty: Uncertainty, task: Task) -> str:
     return "\n".join([*lines, f"domain      {words}"])
 
 
-def elements_unseen(
-    module: Described, data: MoleculeData, split: str
-) -> tuple[dict[int, str], str]:
-    """Return which molecules of a split have elements that the model never saw, and a line on it.
-
-    By their positions in the split; the line is empty where there are none.
-    """
-    training = module.facts.get("training_summary") or {}
-    known = training.get("elements", module.vocabulary.atoms.seen[0])
-    return new_elements(data, split, known, bool(module.facts.get("from_pretrained")))
-
-
 def prediction_columns(
     data: MoleculeData,
     indices: np.ndarray,
@@ -258,22 +239,6 @@ def prediction_columns(
         for name, column in zip(splits.task.targets, values.T, strict=True):
             columns[f"{what}_{name}"] = _cells(column)
     return columns | {name: _cells(column) for name, column in (more or {}).items()}
-
-
-def of_split(
-    data: MoleculeData,
-    split: str,
-    predictions: np.ndarray,
-    unseen: Mapping[int, str],
-    more: Mapping[str, np.ndarray] | None = None,
-) -> dict[str, list[Any]]:
-    """Return `prediction_columns` of a split, and ``new_elements``.
-
-    That is which of a molecule's elements training lacks (`elements_unseen`), so that `predict.py`
-    gives no value, or a warning.
-    """
-    columns = prediction_columns(data, data.indices(split), predictions, more)
-    return columns | {"new_elements": [unseen.get(number, "") for number in columns["number"]]}
 
 
 def _cells(values: np.ndarray) -> list[str]:

@@ -22,7 +22,7 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import Kind
 from graphormer_sepnorm.tables.columns import free_name, parse_class
 
-_COLUMNS = ("number", "row", "split", "smiles", "file", "line", "reason", "new_elements")
+_COLUMNS = ("number", "row", "split", "smiles", "file", "line", "reason")
 _EXAMPLES = 10  # of molecules in several rows, or splits
 _SAME = 1e-6  # relative difference up to which two labels are the same
 _SPLIT_WORDS = {"train": "training", "validation": "validation", "test": "test"}
