@@ -1,4 +1,4 @@
-"""The statistics of a comparison: runs of several arms, folds of two models, or molecules.
+"""The statistics of a comparison: runs of several arms, or folds of two models.
 
 Every difference is treatment minus baseline, so for an error a negative one is an improvement.
 Arms are compared by the logarithms of their errors, so that differences are ratios of errors.
@@ -7,7 +7,7 @@ Arms are compared by the logarithms of their errors, so that differences are rat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,8 +24,6 @@ CONFIDENCE = 0.95  # of all intervals
 TYPICAL_SD = 0.033
 EXACT_UP_TO = 20
 DRAWS = 99_999
-# Parts of the molecules that a jackknife leaves out in turn.
-_PARTS = 50
 
 # Relative to the values compared: far above what summation in float64 loses, far below what a
 # metric can mean.
@@ -360,28 +358,6 @@ def fold_difference(
     mean, sd = mean_sd(differences)
     error = (0.0 if sd <= _ROUNDING * scale.max() else sd) * math.sqrt(1 / n + test / train)
     return MeanDifference(**_t_test(mean, error, n - 1))
-
-
-def jackknifed(value: Callable[[np.ndarray], float], molecules: int) -> MeanDifference:
-    """Evaluate a difference of two models over molecules, as of an area under the ROC curve.
-
-    By the jackknife that leaves out a part of the molecules at a time (Shao and Wu 1989, Annals of
-    Statistics 17:1176-1197). Of a mean of no more losses than parts it is the paired t-test.
-
-    Args:
-        value: The difference over some of the molecules, bool ``[n]``; nan: undefined.
-        molecules: How many there are, n.
-
-    Returns:
-        Interval and p-value are nan where the difference is not defined without a part.
-    """
-    parts = np.random.default_rng(0).permutation(molecules) % _PARTS
-    whole = value(parts >= 0)
-    without = np.array([value(parts != part) for part in np.unique(parts)])
-    count = len(without)
-    # Of the jackknife, from its standard deviation.
-    error = (count - 1) / math.sqrt(count) * mean_sd(without)[1] if count > 1 else math.nan
-    return MeanDifference(**_t_test(whole, error, count - 1))
 
 
 def sign_flip_p(differences: ArrayLike) -> float:

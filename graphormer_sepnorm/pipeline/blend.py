@@ -1,4 +1,4 @@
-"""Baselines of a run: what they reach, the blend of network and trees, and which of them is better.
+"""Baselines of a run: what they reach, and the blend of network and trees.
 
 n molecules · T targets.
 """
@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphormer_sepnorm.baselines.evaluation import NAMES, baselines_of, shares
-from graphormer_sepnorm.compare.statistics import MeanDifference, jackknifed
+from graphormer_sepnorm.baselines.evaluation import NAMES, baselines_of
 from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError
-from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.pipeline.predicted import Outcome, Predicted
 from graphormer_sepnorm.training.described import Described
 
@@ -50,7 +47,7 @@ def add_baselines(
     baselines: bool,
     members: Collection[str],
 ) -> None:
-    """Fit all baselines or members of the blend alone, blend the networks with these, and compare.
+    """Fit all baselines or members of the blend alone, and blend the networks with these.
 
     `outcome` has the predictions of the networks; it gets those of the blend, and the baselines.
     """
@@ -59,24 +56,14 @@ def add_baselines(
     try:
         found = baselines_of(data, tuple(NAMES) if baselines else blended)
         (outcome.baselines, outcome.left_out, fitted), unseen = found, outcome.unseen
-        if unseen is None or fitted is None:
+        if unseen is None or fitted is None or not blended:
             return
         rows = fitted.rows["validation"]
         # Rows of their table are indices of the store: the splits follow one another in both.
         unseen = unseen.take(np.searchsorted(unseen.indices, rows))
         where = "validation molecules" if data.member_folds is None else "molecules out of fold"
         outcome.evaluated_on = f"{len(rows):,} {where}"
-        made, test = None, outcome.test
-        if blended:
-            made, unseen, test = _blend(outcome, module, data, fitted, unseen, blended)
-        others = {
-            one.name: fitted.predictions[model]["validation"]
-            for one in outcome.baselines
-            for model, name in NAMES.items()
-            if one.comparable and one.name.startswith(name)
-        }
-        labels = fitted.labels["validation"]
-        outcome.differences = compare(module.task, labels, unseen.values, others)
+        made, unseen, test = _blend(outcome, module, data, fitted, unseen, blended)
         if made is not None:
             outcome.blend, outcome.unseen, outcome.test = made, unseen, test
     except GraphormerError as error:
@@ -152,29 +139,3 @@ def _combined(
     values, spread = blend.combined(predicted.networks, others)
     gap = blend.apart(predicted.values, others, pair)
     return dataclasses.replace(predicted, values=values, spread=spread, gap=gap)
-
-
-def compare(
-    task: Task, labels: np.ndarray, values: np.ndarray, others: Mapping[str, np.ndarray]
-) -> dict[str, MeanDifference]:
-    """Compare predictions ``[n, T]`` with those of others for the same molecules.
-
-    Returns:
-        How much higher `Task.of_all` of each other is, by its name, with its interval; none
-        where it is undefined.
-    """
-    metric, differences = task.of_all, {}
-    for name, predicted in others.items():
-        theirs = shares(predicted) if task.one_of else predicted
-
-        def higher_by(rows: np.ndarray, theirs: np.ndarray = theirs) -> float:
-            ours, other = (
-                task.evaluate_learned(labels[rows], one[rows], [metric])[metric.name]
-                for one in (values, theirs)
-            )
-            return other - ours
-
-        difference = jackknifed(higher_by, len(labels))
-        if math.isfinite(difference.mean):
-            differences[name] = difference
-    return differences

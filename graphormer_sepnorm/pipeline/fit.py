@@ -310,8 +310,7 @@ class _Fit:
         known = known and len(data.numbers.validated) > 0
         whole = tested.predictions is not None or not len(data.indices("test"))
         calibrated = config.keep != "none" and known and whole
-        compared = config.baselines or self.blended
-        if out_of_fold is None and known and (compared or calibrated):
+        if out_of_fold is None and known and (self.blended or calibrated):
             outcome.unseen = out_of_sample(module, data)
         if tested.predictions is not None and (self.blended or calibrated):
             outcome.test = on_split(module, data, "test", tested.predictions)
@@ -319,7 +318,7 @@ class _Fit:
         earlier = [checkpoint.pop(name, None) for name in (BLEND, CONFIDENCE)]
         try:
             outcome.interrupted = "the baselines"
-            if compared:
+            if config.baselines or self.blended:
                 given = {"baselines": config.baselines, "members": config.members}
                 add_baselines(outcome, module, data, **given)
             self._summarize_blend(outcome)

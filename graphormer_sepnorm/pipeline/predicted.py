@@ -23,7 +23,6 @@ from graphormer_sepnorm.uncertainty.uncertainty import Inputs, Uncertainty
 if TYPE_CHECKING:
     from graphormer_sepnorm.baselines.blend import Blend
     from graphormer_sepnorm.baselines.evaluation import Baseline
-    from graphormer_sepnorm.compare.statistics import MeanDifference
 
 _PARTS = 5
 
@@ -93,9 +92,7 @@ class Outcome:
         blend: Of network and trees; None: the predictions are those of the networks alone.
         baselines: Their metrics.
         left_out: What they leave out, in words.
-        evaluated_on: The molecules that the blend was fitted on and models are compared on.
-        differences: How much higher `Task.of_all` of each comparable baseline is there than that of
-            the predictions, by its name.
+        evaluated_on: The molecules that the blend was fitted on.
         uncertainty: Of the model; None where it is not known.
         quality: Of the uncertainty on the test split, by the names of targets that have labels.
         columns: Of the test molecules: ends of intervals, similarity, distance of [CLS].
@@ -114,7 +111,6 @@ class Outcome:
     baselines: list[Baseline] = field(default_factory=list)
     left_out: str = ""
     evaluated_on: str = ""
-    differences: dict[str, MeanDifference] = field(default_factory=dict)
     uncertainty: Uncertainty | None = None
     quality: dict[str, Any] = field(default_factory=dict)
     columns: dict[str, np.ndarray] = field(default_factory=dict)

@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 
 from graphormer_sepnorm.baselines.evaluation import NAMES
-from graphormer_sepnorm.compare.statistics import CONFIDENCE, holm
 from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.datasets.user_table.report import report_text
 from graphormer_sepnorm.files import write_json
-from graphormer_sepnorm.formatting import aligned, decimals_of, four_digits, interval, listed
+from graphormer_sepnorm.formatting import aligned, decimals_of, four_digits, listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.predictor import LEVEL
-from graphormer_sepnorm.metrics import LAST, Metric, metrics_of
+from graphormer_sepnorm.metrics import LAST, metrics_of
 from graphormer_sepnorm.pipeline.predicted import Outcome
 from graphormer_sepnorm.process import command
 from graphormer_sepnorm.runs.directory import RunDirectory
@@ -59,8 +58,8 @@ def report_fit(outcome: Outcome, module: Described) -> str:
     if outcome.blend is not None and "epochs" in summary:
         value = task.of_all.shown(outcome.blend.validation[task.of_all.name])
         text.append(f"  {task.of_all.label} of the blend on {outcome.evaluated_on}: {value}")
-    compared = compared_with_baselines(outcome, task.of_all, task.unit_of(main))
-    text += [f"  {line}" for line in (outcome.left_out, compared) if line]
+    if outcome.left_out:
+        text.append(f"  {outcome.left_out}")
     if f"test_{main.name}" in summary and task.tells_targets_apart:
         text += _target_tables(outcome, task)
     if outcome.uncertainty is not None:
@@ -158,32 +157,6 @@ def _best_validation(outcome: Outcome, task: Task) -> str:
     name = "loss" if selected.kind is None else selected.name
     chosen = four_digits(tested.validation.get(f"validation_{name}", math.nan))
     return f"best validation {selected.label} {chosen}, with it {of_all.label} {value}"
-
-
-def compared_with_baselines(outcome: Outcome, metric: Metric, unit: str = "") -> str:
-    """Return a sentence on whether the best baseline is better than the model, if there is one.
-
-    By molecules that none was trained on, never by the test split: who chooses by that has no test
-    any more.
-    """
-    if not outcome.differences:
-        return ""
-    change = 1 if metric.higher_is_better else -1
-    names, found = zip(*outcome.differences.items(), strict=True)
-    best = int(np.argmax([change * one.mean for one in found]))
-    name, difference = names[best][0].upper() + names[best][1:], found[best]
-    p = float(holm([one.p_value for one in found])[best])
-    decimals = decimals_of(difference.low, difference.high, digits=3)
-    size = (
-        f"{metric.label} {metric.shown(abs(difference.mean), unit, decimals)} "
-        f"{'higher' if difference.mean > 0 else 'lower'}, {CONFIDENCE:.0%} interval "
-        f"of the difference {interval(difference.low, difference.high, decimals)}, on "
-        f"{outcome.evaluated_on}, not on the test split"
-    )
-    if not p <= 1 - CONFIDENCE:
-        return f"No significant difference from {names[best]}: {size}."
-    better = "better" if change * difference.mean > 0 else "worse"
-    return f"{name} is {better} than the model: {size}."
 
 
 def _uncertainty(outcome: Outcome, uncertainty: Uncertainty, task: Task) -> str:

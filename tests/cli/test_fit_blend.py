@@ -9,24 +9,16 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from scipy import stats
-from scipy.special import expit
 from tiny_run import BLENDED, Fitted, fit, fitted, predicted_as_written, summary
 
 from graphormer_sepnorm.baselines import blend as weighing
 from graphormer_sepnorm.baselines.blend import Stacking
-from graphormer_sepnorm.baselines.evaluation import MEAN, NAMES
+from graphormer_sepnorm.baselines.evaluation import NAMES
 from graphormer_sepnorm.cli.train import main as train
-from graphormer_sepnorm.compare.statistics import MeanDifference
 from graphormer_sepnorm.datasets.user_table.load import load_table
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import BLEND, CONFIDENCE, read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
-from graphormer_sepnorm.metrics import METRICS
-from graphormer_sepnorm.pipeline.blend import compare
-from graphormer_sepnorm.pipeline.predicted import Outcome
-from graphormer_sepnorm.pipeline.report import compared_with_baselines
 from graphormer_sepnorm.runs.directory import RunDirectory
 
 BOOSTING = "gradient boosting on Morgan fingerprints and descriptors"
@@ -151,69 +143,6 @@ def test_baselines_are_all_of_them_and_kept_with_every_metric(tmp_path: Path, ca
         assert re.search(rf"^  {one['name']} +{one['test']['mae']:#.4g}$", out, re.MULTILINE)
     assert "network" not in result
     assert BLEND not in read_checkpoint(tmp_path / "run")
-
-
-def words_of(metric: Any, differences: dict[str, MeanDifference]) -> str:
-    outcome: Any = Outcome(*[None] * 4, differences=differences)  # type: ignore[arg-type]
-    outcome.evaluated_on = "60 molecules"
-    return compared_with_baselines(outcome, metric, "m")
-
-
-@pytest.mark.parametrize(
-    ("metric", "means", "p", "words"),
-    [
-        ("mae", {"trees": -0.1}, 0.001, "Trees is better than the model: MAE 0.100 m lower"),
-        # Of two that are compared, one is by chance.
-        ("mae", {"trees": -0.1, "forest": 0.1}, 0.03, "No significant difference from trees"),
-        ("auroc", {"trees": -0.1, "forest": -0.2}, 0.001, "Trees is worse than the model: AUROC"),
-        ("mae", {MEAN: -0.1}, 0.001, "Mean of the training labels is better than the model"),
-        ("mae", {}, 0.001, ""),
-    ],
-)
-def test_the_best_baseline_is_named_and_whether_it_is_better(metric, means, p, words):
-    found = {
-        name: MeanDifference(mean=mean, low=mean - 0.05, high=mean + 0.05, p_value=p)
-        for name, mean in means.items()
-    }
-    assert words_of(METRICS[metric], found).startswith(words)
-
-
-@pytest.mark.parametrize(
-    ("kind", "metric", "targets", "tables", "most"),
-    # By chance more than `most` in 5 and in 2 of 100; AUROC takes its time.
-    [("regression", "mae", 1, 40, 4), ("binary", "auroc", 2, 12, 2)],
-)
-def test_equal_models_are_seldom_told_apart(
-    kind: Any, metric: str, targets: int, tables: int, most: int
-) -> None:
-    """Three others that are as good: in one of twenty tables at most one seems better or worse."""
-    names = tuple(map(str, range(targets)))
-    task, significant = Task(kind, names, ("",) * targets, metric), 0
-    for seed in range(tables):
-        random = np.random.default_rng(seed)
-        labels = random.standard_normal((150, targets))
-        noise = random.standard_normal((5, 150, targets))
-        values = labels + noise[0] + noise[1:]  # what is wrong with all, and with each
-        if kind == "binary":
-            labels, values = (labels > 0.5).astype(float), expit(values)
-        labels[:20, -1] = np.nan if targets > 1 else labels[:20, -1]
-        others = dict(zip("abc", values[1:], strict=True))
-        found = compare(task, labels, values[0], others)
-        significant += not words_of(task.main, found).startswith("No significant")
-    assert significant <= most
-
-
-def test_a_model_that_is_better_is_found() -> None:
-    random = np.random.default_rng(0)
-    labels = random.standard_normal((150, 1))
-    noise = random.standard_normal((2, 150, 1))
-    task = Task("regression", ("a",), ("",), "mae")
-    found = compare(task, labels, labels + noise[0], {"a": labels + noise[1] / 2})
-    by_hand = stats.ttest_rel(np.abs(noise[1, :, 0] / 2), np.abs(noise[0, :, 0]))
-    ends = by_hand.confidence_interval()
-    assert found["a"].mean == pytest.approx((ends.low + ends.high) / 2)
-    assert found["a"].high - found["a"].low == pytest.approx(ends.high - ends.low, rel=0.25)
-    assert words_of(task.main, found).startswith("A is better than the model: MAE 0.")
 
 
 def test_what_fails_costs_nothing_else(tmp_path: Path, capsys, caplog, monkeypatch) -> None:

@@ -20,7 +20,6 @@ from graphormer_sepnorm.compare.statistics import (
     contrast,
     fold_difference,
     holm,
-    jackknifed,
     log_errors,
     norm_effects,
     pooled,
@@ -287,23 +286,6 @@ def test_fold_difference_is_the_corrected_resampled_t_test(pairs, test, train):
     distribution = stats.t(n - 1, loc=mean, scale=error)
     assert (found.low, found.high) == pytest.approx(distribution.interval(0.95))
     assert found.p_value == pytest.approx(2 * stats.t.sf(abs(mean) / error, n - 1))
-
-
-def test_the_jackknife_of_a_mean_is_the_paired_t_test() -> None:
-    losses = np.random.default_rng(0).normal([[0.3], [0]], 1, (2, 40))
-    found = jackknifed(lambda rows: float(np.subtract(*losses[:, rows].mean(axis=1))), 40)
-    other = stats.ttest_rel(*losses)
-    assert found.mean == pytest.approx(np.subtract(*losses.mean(axis=1)))
-    assert found.p_value == pytest.approx(other.pvalue)
-    ends = other.confidence_interval(0.95)
-    assert (found.low, found.high) == pytest.approx((ends.low, ends.high))
-
-
-def test_what_is_undefined_without_a_part_is_not_resolved() -> None:
-    found = jackknifed(lambda rows: 1.0 if rows[0] else math.nan, 30)
-    assert math.isnan(found.p_value)
-    for one in (found, jackknifed(lambda rows: 1.0, 1)):
-        assert verdict(one, "lower") == "not significant"
 
 
 SIX = ("shared-ln", "shared-bn", "ln+ln", "ln+bn", "bn+ln", "bn+bn")
