@@ -60,14 +60,12 @@ def calibrate(
         )
         if data.member_folds is not None:  # no label is used for it
             uncertainty = uncertainty.of_mean(inputs, data.member_folds.count)
-    made = checkpoint | {CONFIDENCE: uncertainty.to_plain()}
+    checkpoint[CONFIDENCE] = uncertainty.to_plain()
     if uncertainty.neighbors is not None and uncertainty.neighbors.smiles:
-        sample = Predictor(made, "cpu").sample(uncertainty.neighbors.smiles)
-        made[KEY] = {**made[KEY], SAMPLE: sample}
-    # Last, so that an interruption leaves nothing of half a calibration.
+        sample = Predictor(checkpoint, "cpu").sample(uncertainty.neighbors.smiles)
+        checkpoint[KEY] = {**checkpoint[KEY], SAMPLE: sample}
     if test is not None and inputs is not None:
         _test(outcome, uncertainty, data, inputs, test)
-    checkpoint.update(made)
     outcome.uncertainty = uncertainty
     domain = uncertainty.domain
     assert domain is not None

@@ -22,7 +22,7 @@ from graphormer_sepnorm.datasets.logarithms import AUTO
 from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.training_graphs import MemberFolds
-from graphormer_sepnorm.errors import DataError, Interrupted
+from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import is_full, write_columns
 from graphormer_sepnorm.inference.checkpoint import (
     BLEND,
@@ -147,10 +147,7 @@ class _Fit:
             return None
         with interruptible(self.trainer, self._what_is_done):
             outcome = self._finish(*ended)
-            if self.module.has_network or not outcome.interrupted:
-                self.show(report_fit(outcome, self.module))
-            if outcome.interrupted:
-                raise Interrupted(f"{outcome.interrupted} interrupted; {self._what_is_done()}")
+            self.show(report_fit(outcome, self.module))
         return outcome
 
     def _begin(self) -> Path:
@@ -297,10 +294,7 @@ class _Fit:
             file.unlink(missing_ok=True)
 
     def _finish(self, tested: Tested, out_of_fold: Predicted | None) -> Outcome:
-        """Make what goes with the network, and store all of it.
-
-        Training is over, so that whatever happens here leaves its result as it is.
-        """
+        """Make what goes with the network, and store all of it when all is made."""
         config, module, data = self.config, self.module, self.data
         outcome = Outcome(
             self.files, self.selected, tested, dict(tested.summary), unseen=out_of_fold
@@ -316,25 +310,18 @@ class _Fit:
             outcome.test = on_split(module, data, "test", tested.predictions)
         checkpoint = read_checkpoint(tested.checkpoint)
         earlier = [checkpoint.pop(name, None) for name in (BLEND, CONFIDENCE)]
-        try:
-            outcome.interrupted = "the baselines"
-            if config.baselines or self.blended:
-                given = {"baselines": config.baselines, "members": config.members}
-                add_baselines(outcome, module, data, **given)
-            self._summarize_blend(outcome)
-            if outcome.blend is not None:
-                checkpoint[BLEND] = outcome.blend.to_plain()
-            outcome.interrupted = "the calibration"
-            if calibrated:
-                calibrate(outcome, module, data, config.keep, checkpoint)
-            outcome.interrupted = ""
-        except KeyboardInterrupt:
-            checkpoint.pop(CONFIDENCE, None)
+        if config.baselines or self.blended:
+            given = {"baselines": config.baselines, "members": config.members}
+            add_baselines(outcome, module, data, **given)
+        self._summarize_blend(outcome)
+        if outcome.blend is not None:
+            checkpoint[BLEND] = outcome.blend.to_plain()
+        if calibrated:
+            calibrate(outcome, module, data, config.keep, checkpoint)
         if any(earlier) or checkpoint.keys() & {BLEND, CONFIDENCE}:
             write_checkpoint(checkpoint, tested.checkpoint)
-        if module.has_network or not outcome.interrupted:
-            self._store_results(outcome)
-        self.finished = not outcome.interrupted
+        self._store_results(outcome)
+        self.finished = True
         return outcome
 
     def _summarize_blend(self, outcome: Outcome) -> None:
@@ -364,14 +351,12 @@ class _Fit:
             summary |= {name: own[name] for name in names if name in own} | {"network": network}
 
     def _store_results(self, outcome: Outcome) -> None:
-        """Write each test molecule; where nothing was interrupted, validation and summary too."""
+        """Write each test and validation molecule, and the summary."""
         module, data = self.module, self.data
         values = outcome.network.predictions if outcome.test is None else outcome.test.values
         if values is not None:
             columns = prediction_columns(data, data.indices("test"), values, outcome.columns)
             write_columns(self.files.test_predictions_file, columns)
-        if outcome.interrupted:
-            return
         unseen = outcome.unseen
         if unseen is None and module.has_network and len(data.numbers.validated):
             unseen = out_of_sample(module, data)

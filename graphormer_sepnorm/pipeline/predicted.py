@@ -97,7 +97,6 @@ class Outcome:
         quality: Of the uncertainty on the test split, by the names of targets that have labels.
         columns: Of the test molecules: ends of intervals, similarity, distance of [CLS].
         outside: Which test molecules are outside the domain: bool ``[n]``.
-        interrupted: What was interrupted; empty: nothing, and the run is finished.
     """
 
     run: RunDirectory
@@ -115,7 +114,6 @@ class Outcome:
     quality: dict[str, Any] = field(default_factory=dict)
     columns: dict[str, np.ndarray] = field(default_factory=dict)
     outside: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
-    interrupted: str = ""
 
     def model(self, device: str | None = None) -> Predictor:
         """Return the model, ready to predict."""

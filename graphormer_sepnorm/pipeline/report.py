@@ -48,7 +48,7 @@ def report_data(data: MoleculeData, run: RunDirectory) -> str:
 
 
 def report_fit(outcome: Outcome, module: Described) -> str:
-    """Return the result of a run, as far as there is one, as text."""
+    """Return the result of a run as text."""
     summary, task = outcome.summary, module.task
     main = task.main
     text = ["\nnothing is tested: there are no test molecules"]
