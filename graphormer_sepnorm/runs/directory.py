@@ -123,13 +123,6 @@ class RunDirectory:
         self.geometry_file = path / "geometry.json"  # kept by a comparison
 
     @property
-    def before_the_first_step(self) -> set[Path]:
-        """What it may hold when nothing is trained; without a step it is of no use."""
-        made = {self.configuration_file, self.record_file, self.metrics_file, self.tensorboard}
-        of_data = {self.data_report_file, self.splits_file, self.invalid_rows_file}
-        return made | of_data | {self.checkpoints, self.lock, self.members}
-
-    @property
     def tested(self) -> Path | None:
         """The checkpoint that counts: the best, or the last if nothing was validated."""
         return next((path for path in (self.best, self.last) if path.is_file()), None)

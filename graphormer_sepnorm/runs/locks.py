@@ -16,7 +16,7 @@ from filelock import lock_descriptor
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.process import is_first_process
-from graphormer_sepnorm.runs.directory import LOCK, RunDirectory
+from graphormer_sepnorm.runs.directory import LOCK
 
 log = logging.getLogger(__name__)
 
@@ -85,8 +85,8 @@ def locked(directory: Path, patience: float = _PATIENCE, name: str = LOCK) -> It
 class RunLock:
     """The directory of one run, which no other process takes until this context ends.
 
-    If it ends with an error before anything was trained, a new directory is removed again, so that
-    the next attempt has the same name.
+    If it ends with an error before anything was trained, a directory that was made is removed
+    again, so that the next attempt has the same name.
 
     Attributes:
         path: Of the directory; None until there is one.
@@ -162,21 +162,14 @@ class RunLock:
             )
 
     def discard(self) -> None:
-        """Remove a new directory again, if nothing is in it that is worth anything."""
-        if self._lock is None or self.worth_keeping:
-            return
-        assert self.path is not None
-        entries, known = set(self.path.iterdir()), RunDirectory(self.path).before_the_first_step
-        if entries <= known:
-            for entry in entries:
-                if entry.is_dir() and not entry.is_symlink():
-                    shutil.rmtree(entry, ignore_errors=True)
-                else:
-                    entry.unlink(missing_ok=True)
+        """Remove the folders that were made for it again, if nothing was trained in them."""
+        if self._made and not self.worth_keeping:
+            shutil.rmtree(self._made[0], ignore_errors=True)
+            with contextlib.suppress(OSError):  # something else is in one
+                for folder in self._made[1:]:
+                    folder.rmdir()
+            self._made = []
         self._release()
-        with contextlib.suppress(OSError):  # something is in it
-            for folder in self._made:
-                folder.rmdir()
 
     def _release(self) -> None:
         if self._lock is not None:
