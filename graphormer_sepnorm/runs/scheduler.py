@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -282,11 +281,11 @@ class Display:
 
     def __init__(self, specs: Sequence[RunSpec], metric: str, called: str = "runs") -> None:
         self._specs, self._metric, self._line = specs, METRICS[metric], StatusLine()
-        self._called = called
-        # By name, and when which share of its steps was seen to be taken, first of all its start.
-        self._at_work: dict[str, tuple[RunSpec, list[tuple[float, float]]]] = {}
+        self._called, self._began = called, time.monotonic()
+        # By name, with the share of their steps that was taken when their process started.
+        self._at_work: dict[str, tuple[RunSpec, float]] = {}
         self._waiting = sum(not spec.finished for spec in specs)
-        self._took: list[float] = []  # seconds of those that have finished since
+        self._taken = 0.0  # what processes that have ended took of the steps of their runs
         if self._waiting < len(specs):
             self.say(f"{self._done()} {called} are finished already")
 
@@ -304,14 +303,13 @@ class Display:
 
     def started(self, spec: RunSpec) -> None:
         """Show that a process of the run starts."""
-        self._at_work[spec.name] = spec, [(time.monotonic(), _progress(spec)[0])]
+        self._at_work[spec.name] = spec, _progress(spec)[0]
         self._waiting -= 1
         self.say(f"{spec.name}: {'continued' if spec.begun else 'started'}")
 
     def finished(self, spec: RunSpec, seconds: float) -> None:
         """Show what a run has come to, and how long its process took."""
-        del self._at_work[spec.name]
-        self._took.append(seconds)
+        self._taken += 1 - self._at_work.pop(spec.name)[1]
         parts, summary = [f"{spec.name}: finished ({self._done()})"], spec.files.summary() or {}
         for kind in ("best_validation", "test"):
             if (value := summary.get(f"{kind}_{self._metric.name}")) is not None:
@@ -329,26 +327,16 @@ class Display:
         """Show how far runs are, in a terminal; time has passed."""
         if not self._line.terminal:
             return
-        parts, now = [f"{self._called} {self._done()}"], time.monotonic()
-        epochs, lengths, begins = [], [], []
-        for spec, seen in self._at_work.values():
-            share, epoch = _progress(spec)
-            epochs += [(share, epoch)] * bool(epoch)
-            if share > seen[-1][1]:
-                seen.append((now, share))
-            lengths.append(0.0)
-            begins.append(seen[0][0])
-            if len(seen) > 2:  # what came before the first steps was no training
-                (since, before), (at, share) = seen[1], seen[-1]
-                lengths[-1] = at + (1 - share) * (at - since) / (share - before) - begins[-1]
+        parts = [f"{self._called} {self._done()}"]
+        found = [(*_progress(spec), before) for spec, before in self._at_work.values()]
+        epochs = [(share, epoch) for share, epoch, _ in found if epoch]
         parts += [min(epochs)[1]] if epochs else []  # of the last one
-        took = [*self._took, *filter(None, lengths)]
-        if took and lengths:
-            usual = statistics.fmean(took)
-            ends = (began + (own or usual) for began, own in zip(begins, lengths, strict=True))
-            left = [max(0.0, end - now) for end in ends]
-            left.append((sum(left) + self._waiting * usual) / len(left))
-            parts += [f"{clock(max(left))} left"] if max(left) >= 1 else []
+        # All that is left takes as long, for its share, as what was taken since the beginning.
+        taken = self._taken + sum(share - before for share, _, before in found)
+        left = self._waiting + sum(1 - share for share, *_ in found)
+        if taken > 0 and left > 0:
+            seconds = (time.monotonic() - self._began) * left / taken
+            parts.append(f"{clock(seconds)} left")
         with suppress(OSError):
             self._line.show(" · ".join(parts))
 
