@@ -5,7 +5,6 @@ B graphs of a batch · T targets.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import math
 import struct
@@ -86,7 +85,6 @@ class GraphormerModule(EvaluatedModule):
         checkpoint_path: str | Path,
         map_location: str = "cpu",
         weights_only: Literal[True] = True,
-        **options: Any,
     ) -> Self:
         """Build a module from a checkpoint, without data; of an ensemble, of its first member.
 
@@ -94,19 +92,15 @@ class GraphormerModule(EvaluatedModule):
             checkpoint_path: File, run directory, or name of a model that comes with the package.
             map_location: Device of the module.
             weights_only: Nothing but plain values and tensors is ever read.
-            **options: Instead of those of the checkpoint; of the network's, its dropouts alone.
 
         Raises:
-            CheckpointError: The file cannot be used, or has another network than is asked for.
+            CheckpointError: The file cannot be used.
         """
         checkpoint = read_checkpoint(checkpoint_path, map_location)
         known = (*ModelConfig.names(), "seed")
         stored = checkpoint.get("hyper_parameters", {})
-        stored = {name: value for name, value in stored.items() if name in known}
-        module = cls(**{**stored, **options}).to(map_location)
-        of_network = {name: options[name] for name in GraphormerConfig.names() if name in options}
-        network = GraphormerConfig(**checkpoint[KEY]["model"])
-        module.restore(checkpoint, dataclasses.replace(network, **plain(of_network)))
+        module = cls(**{name: value for name, value in stored.items() if name in known})
+        module.to(map_location).restore(checkpoint)
         return module
 
     def configure_model(self) -> None:

@@ -63,18 +63,6 @@ def test_checkpoint_knows_its_parts_and_is_plain(tmp_path: Path, train: Callable
     assert torch.equal(loaded.eval()(batch), module.eval()(batch))
 
 
-def test_options_in_place_of_those_of_a_checkpoint_reach_the_network(tmp_path, train):
-    _, _, trainer = train(max_epochs=1)
-    trainer.save_checkpoint(path := tmp_path / "a.ckpt", weights_only=False)
-    loaded = GraphormerModule.load_from_checkpoint(path, dropout=0.5, learning_rate=0.25)
-    assert loaded.hparams["learning_rate"] == 0.25
-    assert {layer.dropout for layer in loaded.model.layers} == {0.5}
-    assert loaded.facts["model"]["dropout"] == loaded.hparams["dropout"] == 0.5
-    assert loaded.model.config.attention_dropout == 0.1
-    with pytest.raises(CheckpointError, match="network has layers 2, this one 3"):
-        GraphormerModule.load_from_checkpoint(path, layers=3)
-
-
 @pytest.mark.filterwarnings("ignore:.*custom batch sampler `GivenBatches`")  # of a bare loader
 def test_a_model_predicts_by_its_own_codes_and_scaling_or_refuses(
     train, make_module, make_data, make_trainer, splits
