@@ -250,7 +250,7 @@ def _predict_arguments(options: argparse.Namespace) -> bool:
 
 
 def _for_terminal(predictor: Predictor, found: Predictions) -> str:
-    """Return predictions in lines: a row for each molecule, or a column where rows are too wide.
+    """Return predictions in lines: a row for each molecule, or one below the other if too wide.
 
     Names of columns are short there, and numbers have four digits.
     """
@@ -268,19 +268,11 @@ def _for_terminal(predictor: Predictor, found: Predictions) -> str:
     remarks = [one or other for one, other in zip(found.errors, found.warnings, strict=True)]
     header = ["smiles", *(shown.get(name, name) for name in found.table), ""]
     rows = [*zip(found.smiles, *cells, remarks, strict=True)]
-
-    def fits(text: str) -> bool:
-        return max(map(len, text.splitlines())) <= shutil.get_terminal_size().columns
-
-    if fits(table := aligned([header, *rows])):
+    table = aligned([header, *rows])
+    if max(map(len, table.splitlines())) <= shutil.get_terminal_size().columns:
         return table
-    groups: list[list[tuple[str, ...]]] = [[]]
-    for row in (one for one in rows if any(one[1:-1])):
-        if groups[-1] and not fits(aligned(zip(header[:-1], *groups[-1], row, strict=False))):
-            groups.append([])
-        groups[-1].append(row)
-    parts = [aligned(zip(header[:-1], *of, strict=False)) for of in groups if of]
-    return "\n\n".join([*parts, *(f"{row[0]}: {row[-1]}" for row in rows if row[-1])])
+    of_each = ([one for one in zip(header, row, strict=True) if one[1]] for row in rows)
+    return "\n\n".join(map(aligned, of_each))
 
 
 def _ready(options: argparse.Namespace) -> Predictor:
