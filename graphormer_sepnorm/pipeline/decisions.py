@@ -30,14 +30,6 @@ def epochs_of_table(molecules: int, kind: Kind) -> int:
     return min(40, max(12, round(_SHOWN[kind] / molecules)))
 
 
-def settled_epochs(trainer: Any, data: Any) -> int | None:
-    """Return the epochs that the options of a trainer give, or else those of the table."""
-    open_ended = trainer.max_epochs is None and trainer.max_steps == -1
-    if open_ended and data.splits.groups is not None:
-        return epochs_of_table(data.numbers.trained_on, data.splits.task.kind)
-    return trainer.max_epochs
-
-
 def monitored_metric(
     task: Task, validation_targets: np.ndarray, chosen: str | None = None, patience: int = 0
 ) -> Metric:

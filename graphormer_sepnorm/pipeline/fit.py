@@ -35,10 +35,10 @@ from graphormer_sepnorm.pages.learning_curve import draw_learning_curve
 from graphormer_sepnorm.pipeline.blend import add_baselines, require_smiles
 from graphormer_sepnorm.pipeline.calibrate import calibrate
 from graphormer_sepnorm.pipeline.decisions import (
+    epochs_of_table,
     explaining,
     interruptible,
     selection,
-    settled_epochs,
 )
 from graphormer_sepnorm.pipeline.label_transform import choose_logarithms
 from graphormer_sepnorm.pipeline.predicted import Outcome, Predicted, on_split, out_of_sample
@@ -121,7 +121,11 @@ class _Fit:
             names, self.learned_as = choose_logarithms(self.data)
             self.data.learn_logarithms(names)
             own["data.label_transform"] = names or None
-        own["trainer.max_epochs"] = settled_epochs(config.trainer, self.data)
+        trainer, splits = config.trainer, self.data.splits
+        open_ended = trainer.max_epochs is None and trainer.max_steps == -1
+        if open_ended and splits.groups is not None:
+            shown = self.data.numbers.trained_on
+            own["trainer.max_epochs"] = epochs_of_table(shown, splits.task.kind)
         self.config = config.with_options(own)
         self.selected, self.shown = selection(self.config, self.data)
 

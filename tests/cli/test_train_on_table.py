@@ -32,7 +32,7 @@ from graphormer_sepnorm.inference.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from graphormer_sepnorm.pipeline import decisions as steps
+from graphormer_sepnorm.pipeline import fit as steps
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.module import GraphormerModule
