@@ -30,6 +30,8 @@ UniformityOn = Literal["graph_token", "atoms", "both"]
 Keep = Literal["none", "fingerprints", "smiles", "labels"]
 MAX_MEMBERS = 64
 MEMBERS = ("networks", "trees", "kernel")
+# Options that stand, without a value, in runs and comparisons that earlier versions began.
+_GONE = ("target_weights",)
 # Options of the model by which a run may go on in another way than it was begun with.
 CHANGEABLE = (
     *("learning_rate", "final_learning_rate", "warmup_steps", "schedule", "weight_decay"),
@@ -59,8 +61,6 @@ class ModelConfig(GraphormerConfig):
         eps: AdamW's epsilon, which prevents division by zero.
         label_fraction: Fraction of a batch's labels that enter the training loss, sampled again at
             each step; for pre-training on hundreds of targets (CheMeleon uses 0.15).
-        target_weights: Weight of each target's loss, in the order of the targets; only ratios
-            matter. null: all are equal.
         uniformity_weight: Weight of the auxiliary loss that spreads out the final embeddings
             (SepNorm's paper, Eq. 8); 0 turns it off. After a BatchNorm, which centers the
             embeddings already, it acts only on that norm's scale and shift.
@@ -88,7 +88,6 @@ class ModelConfig(GraphormerConfig):
     betas: tuple[float, float] = ranged((0.9, 0.999), least=0, below=1)
     eps: float = ranged(1e-8, above=0)
     label_fraction: float = ranged(1.0, above=0, most=1)
-    target_weights: tuple[float, ...] | None = ranged(None, above=0)
     uniformity_weight: float = ranged(0.0, least=0)
     uniformity_on: UniformityOn = "graph_token"
     precise_bn_graphs: int = ranged(2048, least=0)
@@ -311,6 +310,7 @@ class FitConfig(Options):
             values = given.get(name) or {}
             if not isinstance(values, Mapping):
                 raise ConfigError(f"expected options in {name}:")
+            values = {one: of for one, of in values.items() if of is not None or one not in _GONE}
             given[name] = section(**_known(values, section.names(), f"{name}."))
         return cls(**_known(given, cls.names(), ""))
 

@@ -98,7 +98,6 @@ class EvaluatedModule(Described, LightningModule):
     loss_name: LossName
     target_mean: Tensor
     target_std: Tensor
-    target_weights: Tensor | None
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,7 +123,7 @@ class EvaluatedModule(Described, LightningModule):
             bounds = (bounds - self.target_mean.repeat(2)) / self.target_std.repeat(2)
         if weights is not None:
             weights = weights * self.facts.get("weight_scale", 1.0)
-        return summed_loss(self.loss_name, outputs, scaled, weights, bounds, self.target_weights)
+        return summed_loss(self.loss_name, outputs, scaled, weights, bounds)
 
     def validation_step(self, batch: GraphBatch, batch_idx: int) -> None:
         """Collect the predictions of a batch."""

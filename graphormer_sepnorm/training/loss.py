@@ -45,7 +45,6 @@ def summed_loss(
     targets: Tensor,
     weights: Tensor | None = None,
     bounds: Tensor | None = None,
-    target_weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Sum of the losses of the labels that are present, and their number.
 
@@ -64,7 +63,6 @@ def summed_loss(
         weights: Weight of each graph, ``[B]``, with a mean of 1 over the training graphs; None: 1.
         bounds: Of missing labels what they are at least, then what they are at most, standardized,
             ``[B, 2 T]``; nan where nothing is known. None or ``[B, 0]``: of none.
-        target_weights: Of each target, ``[T]``, with a mean of 1; None: 1.
 
     Returns:
         Two scalars, the sum in float32 or wider whatever the precision of `outputs`.
@@ -84,8 +82,6 @@ def summed_loss(
     losses = _LOSSES[name](outputs, known, reduction="none").where(present, 0.0)
     if weights is not None:
         losses = losses * weights[:, None].to(losses.dtype)
-    if target_weights is not None:  # for labels, and for lower and upper bounds
-        losses = losses * target_weights.repeat(losses.shape[1] // len(target_weights))
     return losses.sum(), present.sum()
 
 

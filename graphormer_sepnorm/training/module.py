@@ -131,15 +131,6 @@ class GraphormerModule(EvaluatedModule):
         for name in ("target_mean", "target_std"):
             scale = torch.tensor(facts[name], dtype=torch.float32, device=self.device)
             self.register_buffer(name, scale, persistent=False)
-        weights, targets = self.hparams["target_weights"], len(self.task.targets)
-        if weights is not None:
-            if len(weights) != targets:
-                raise ConfigError(
-                    f"--model.target_weights has {len(weights)} numbers, and there are {targets} "
-                    "targets: give one for each"
-                )
-            weights = torch.tensor(weights, device=self.device) * (targets / sum(weights))
-        self.register_buffer("target_weights", weights, persistent=False)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what predicting needs, and what the last validation gave."""

@@ -252,22 +252,6 @@ def test_several_targets_of_different_scale(tmp_path, capsys) -> None:
     assert kept["monitor"] == "validation_loss"
 
 
-def test_weights_of_targets_are_ratios_and_one_for_each(tmp_path, capsys) -> None:
-    rows = [[smiles, value, str(len(smiles))] for smiles, value in sample_rows(60)]
-    table = write_csv(tmp_path / "two.csv", [["smiles", "a", "b"], *rows])
-    options = ["--data.target_columns=[a,b]", "--data.split=random", "--model.dropout=0"]
-    losses = []
-    for number, weights in enumerate(("null", "[3,1]", "[6,2]")):
-        own = f"--model.target_weights={weights}"
-        assert fit(tmp_path / str(number), table, *options, own) == 0
-        losses.append(summary(tmp_path / str(number) / "run")["test_loss"])
-    assert losses[1] == pytest.approx(losses[2], rel=1e-4)
-    assert abs(losses[0] - losses[1]) > 1e-3
-    for wrong in ("[1]", "[0,1]", "[]"):
-        assert fit(tmp_path / "wrong", table, *options, f"--model.target_weights={wrong}") == 2
-        assert "target_weights" in capsys.readouterr().err
-
-
 @pytest.fixture(scope="module")
 def split_rows() -> list[list[str]]:
     """Molecules, values, and a split of them."""

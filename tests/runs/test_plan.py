@@ -71,6 +71,12 @@ def test_arms_that_cannot_be_compared(arms: tuple[Arm, ...], names: list[str]) -
     assert all(name in str(error.value) for name in names)
 
 
+def test_a_plan_is_read_that_has_an_option_which_is_gone() -> None:
+    stored = Path(__file__).parents[2] / "docs" / "experiments" / "compare" / "p1" / "CHEMBL204_Ki"
+    assert "target_weights: null" in (stored / COMPARISON).read_text()
+    assert Plan.read(stored / COMPARISON) is not None
+
+
 def test_options_of_an_arm_that_differ_are_refused_with_both_values() -> None:
     wide = Arm("sepnorm", {"model.width": 8, "model.norm": "sepnorm"})
     with pytest.raises(ConfigError, match=r"'sepnorm': --model\.width is 8 here and 80 in"):
