@@ -106,8 +106,6 @@ class DataConfig(Options):
         standardize: Standardization of each molecule, in training and at prediction, a list:
             fragment (keep the largest, without salts and solvents), neutralize (charges that
             protons can remove), tautomer (RDKit's canonical one).
-        descriptors: rdkit adds RDKit's descriptors as input to the readout; for a table. Costs 4 to
-            10 ms per molecule, once.
         descriptor_columns: Numeric columns that are additional inputs to the readout, such as
             temperature or pH. Missing values are replaced by the mean; predict.py needs these
             columns too.
@@ -149,7 +147,6 @@ class DataConfig(Options):
     positive: str | None = None
     class_weight: Literal["balanced"] | None = None
     standardize: list[str] | None = None
-    descriptors: Literal["rdkit"] | None = None
     descriptor_columns: list[str] | str | None = None
     molecules: str | None = None
 

@@ -8,15 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
-from graphormer_sepnorm.chem.descriptors import compute_descriptors
 from graphormer_sepnorm.chem.features import get_featurizer
 from graphormer_sepnorm.chem.featurizer import Featurizer
 from graphormer_sepnorm.chem.molecules import (
@@ -112,8 +110,7 @@ class LazyGraphs(MadeGraphs):
         weights: float32 ``[n]``, of each graph in the training loss; 1 where none are given.
 
     Args:
-        descriptors: Names of RDKit's descriptors that `packed` computes of each molecule.
-        columns: Further extra inputs, ``[n, C]``; nan = missing.
+        columns: Extra inputs, ``[n, C]``; nan = missing.
         bounds: As `PackedGraphs.bounds`.
     """
 
@@ -123,11 +120,10 @@ class LazyGraphs(MadeGraphs):
         targets: np.ndarray,
         featurizer: Featurizer,
         weights: np.ndarray | None = None,
-        descriptors: Sequence[str] = (),
         columns: np.ndarray | None = None,
         bounds: np.ndarray | None = None,
     ) -> None:
-        self.texts, self._featurizer, self._descriptors = texts, featurizer, tuple(descriptors)
+        self.texts, self._featurizer = texts, featurizer
         self.y = np.asarray(targets, np.float32)
         none = np.empty((len(texts), 0))
         given = np.ones(len(texts)) if weights is None else weights
@@ -142,18 +138,8 @@ class LazyGraphs(MadeGraphs):
         """What missing labels are at least, and at most, ``[n, T]`` each; none: there are none."""
         return np.split(self._bounds, 2, axis=1) if self._bounds.shape[1] else []
 
-    def packed(self) -> Iterator[PackedGraphs]:
-        """Make all graphs in order, with their extra inputs, many at once: for the store."""
-        if not self._descriptors:
-            yield from super().packed()
-            return
-        compute = partial(_descriptors_of, names=self._descriptors)
-        with closing(in_chunks(compute, self.texts, AT_ONCE)) as computed:
-            for block, descriptors in zip(super().packed(), computed, strict=True):
-                yield replace(block, extra=np.hstack([descriptors, block.extra]))
-
     def make(self, some: slice) -> PackedGraphs:
-        """Make some of the graphs, without descriptors.
+        """Make some of the graphs.
 
         Raises:
             DataError: A text is no molecule, though it was one when the data set was loaded.
@@ -176,16 +162,12 @@ class LazyGraphs(MadeGraphs):
 
     def digest(self) -> str:
         """Hash all that the graphs, and what belongs to each, are made of."""
-        digest = hashlib.sha256(json.dumps([_VERSION, RDKIT_VERSION, self._descriptors]).encode())
+        # Once descriptors could be asked for: the list, empty, keeps known data sets known.
+        digest = hashlib.sha256(json.dumps([_VERSION, RDKIT_VERSION, []]).encode())
         digest.update("\0".join(self.texts).encode("utf-8", "surrogateescape"))
         for array in (self.y, self.weights, self._columns, self._bounds):
             digest.update(f"{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
-
-
-def _descriptors_of(texts: Sequence[str], names: Sequence[str]) -> np.ndarray:
-    """Return the descriptors of some molecules; runs in any process."""
-    return compute_descriptors([parse_text(text).molecule for text in texts], names)
 
 
 def in_chunks(

@@ -201,8 +201,7 @@ class MoleculeData:
 
     def own_columns(self, split: str) -> np.ndarray:
         """Return `descriptor_columns` of a split, float32 ``[n, C]``; nan = missing."""
-        first = len(self.splits.extra_inputs.descriptors)
-        return np.asarray(self.store.extra[self.indices(split)][:, first:])
+        return np.asarray(self.store.extra[self.indices(split)])
 
     def weight_scale(self) -> float:
         """The factor that brings the weights of the training graphs to a mean of 1.

@@ -52,8 +52,8 @@ def options_of(parameters: Mapping[str, Any], recipe: str) -> FitConfig:
         raise ConfigError(f"options is {others!r}: it must be a dictionary")
     name = str(parameters["recipe"] or recipe)
     config = FitConfig.read(name)
-    if config.data.descriptors or config.data.descriptor_columns:
-        raise ConfigError(f"{name} has data.descriptors, which are for tables: leave them out")
+    if config.data.descriptor_columns:
+        raise ConfigError(f"{name} has data.descriptor_columns, which are of tables: leave it out")
     own = {
         option: parameters[name]
         for name, option in _OPTIONS.items()

@@ -1,16 +1,17 @@
-"""What a network reads in addition to a molecule's graph: descriptors, columns of a table.
+"""What a network reads in addition to a molecule's graph: columns of a table.
 
-n molecules · D numbers: descriptors, then columns.
+n molecules · D numbers.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import compress
 from typing import Any, Self
 
 import numpy as np
 
+from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.formatting import listed
 
 # Deviations from the training mean at which a standardized number is clipped, as in pre-training.
@@ -29,28 +30,13 @@ class ExtraInputs:
     """Which numbers these are.
 
     Attributes:
-        descriptors: RDKit's names of descriptors of the molecule.
         columns: Names of columns of the user's table.
     """
 
-    descriptors: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All names, in the order of the numbers."""
-        return self.descriptors + self.columns
-
     def __len__(self) -> int:
-        return len(self.names)
-
-    def in_words(self) -> str:
-        """Return what they are, for a message; empty where there are none."""
-        parts = [listed(self.columns)] if self.columns else []
-        if self.descriptors:
-            count = len(self.descriptors)
-            parts.append(f"{count} descriptor{'' if count == 1 else 's'} of RDKit")
-        return " and ".join(parts)
+        return len(self.columns)
 
     def in_report(self, values: np.ndarray, factors: np.ndarray) -> list[str]:
         """Return a line on what is missing, and one on what is constant, if anything is.
@@ -59,12 +45,9 @@ class ExtraInputs:
         `standardization`.
         """
         missing = np.isnan(values)
-        first = len(self.descriptors)
-        counts = dict(zip(self.columns, missing[:, first:].sum(axis=0).tolist(), strict=True))
+        counts = dict(zip(self.columns, missing.sum(axis=0).tolist(), strict=True))
         parts = [f"{name} of {count:,}" for name, count in counts.items() if count]
-        if undefined := int(missing[:, :first].any(axis=1).sum()):
-            parts.append(f"descriptors of {undefined:,}")
-        constant = list(compress(self.columns, factors[first:] == 0))
+        constant = list(compress(self.columns, factors == 0))
         lines = []
         if parts:
             lines.append(f"missing, the training mean stands for it: {listed(parts)} molecules")
@@ -74,21 +57,27 @@ class ExtraInputs:
 
     def remarks(self, values: np.ndarray) -> list[str]:
         """Say what is missing in a molecule's numbers ``[D]``, nan = missing; mostly nothing."""
-        missing, first = np.isnan(values), len(self.descriptors)
-        names = list(compress(self.columns, missing[first:]))
-        if undefined := int(missing[:first].sum()):
-            names.append(f"{undefined} of {first} descriptors")
+        names = list(compress(self.columns, np.isnan(values)))
         return [f"training means instead of {listed(names)}"] if names else []
 
     def to_plain(self) -> dict[str, list[str]]:
         """Return the names as lists, for a checkpoint."""
-        return {name: list(names) for name, names in asdict(self).items()}
+        return {"columns": list(self.columns)}
 
     @classmethod
     def of_facts(cls, facts: dict[str, Any]) -> Self:
-        """Return those of a checkpoint; none where it names none."""
+        """Return those of a checkpoint; none where it names none.
+
+        Raises:
+            CheckpointError: Its network reads descriptors of RDKit too, as once was possible.
+        """
         plain = facts.get("extra_inputs", cls().to_plain())
-        return cls(tuple(plain["descriptors"]), tuple(plain["columns"]))
+        if plain.get("descriptors"):
+            raise CheckpointError(
+                "its network reads RDKit's descriptors, which this version does not compute for "
+                "it: train again, without data.descriptors"
+            )
+        return cls(tuple(plain["columns"]))
 
 
 def standardization(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

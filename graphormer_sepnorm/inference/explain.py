@@ -23,6 +23,7 @@ from graphormer_sepnorm.chem.drawing import draw_contributions, full_color
 from graphormer_sepnorm.chem.molecules import ParsedMolecule
 from graphormer_sepnorm.chem.scaffolds import fragments_of
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.inference.batching import by_size, in_chunks
@@ -252,7 +253,7 @@ class Explainer:
         self._networks = [
             copy.deepcopy(network).requires_grad_(False) for network in predictor.networks
         ]
-        others, extra, blend = [], predictor.extra_inputs.in_words(), predictor.blend
+        others, extra, blend = [], listed(predictor.extra_inputs.columns), predictor.blend
         if blend is not None and blend.known[number]:
             others.append(f"the {'trees and kernel' if blend.kernel else 'trees'} of the blend")
         known = predictor.uncertainty
@@ -300,8 +301,7 @@ class Explainer:
         graphs, places, _, _ = predictor.reader.featurize(molecules, max_atoms)
         good = [index for index, place in enumerate(places) if not predicted.errors[place]]
         graphs, places = graphs.take(np.array(good, np.int64)), places[good]
-        understood = [molecules[place].molecule for place in places]
-        graphs = predictor.with_extra(graphs, understood, columns[places])
+        graphs = replace(graphs, extra=np.asarray(columns[places], np.float32))
         for rows in by_size(graphs.num_atoms, batch_size):
             own = [found[place] for place in places[rows]]
             explained = self._explain(graphs.take(rows), own, batch_size)

@@ -43,7 +43,7 @@ def _facts(checkpoint: dict[str, Any], file: Path | None) -> Facts:
     yield from _targets(facts)
     extra, steps = ExtraInputs.of_facts(facts), facts.get("standardize")
     if len(extra):
-        yield "from", f"the molecule, {extra.in_words()}"
+        yield "from", f"the molecule, {listed(extra.columns)}"
     if steps:
         yield "standardized", f"first of all, by {listed(steps)}"
     yield from _networks(checkpoint)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import torch
 
-from graphormer_sepnorm.chem.descriptors import compute_descriptors
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, ParsedMolecule
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.formatting import count, listed
@@ -110,7 +109,6 @@ class Predictor:
     Raises:
         ConfigError: The device is not there, or the model was trained by other features than those
             of this version.
-        DataError: It needs a descriptor that this release of RDKit lacks.
         CheckpointError: A part of it is of another version, or its codes are not of its features.
     """
 
@@ -128,7 +126,6 @@ class Predictor:
         self.vocabulary = GraphVocabulary.from_plain(self.facts["vocabulary"])
         self.reader = MoleculeReader(self.facts, self.vocabulary, refuse_new_elements)
         self.extra_inputs = ExtraInputs.of_facts(self.facts)
-        compute_descriptors([], self.extra_inputs.descriptors)  # or this RDKit lacks one
         self._std = np.asarray(self.facts["target_std"])
         self.blend: Blend | None = None
         if BLEND in checkpoint:
@@ -264,7 +261,8 @@ class Predictor:
         molecules = self.reader.prepared(molecules)
         graphs, places, errors, warnings = self.reader.featurize(molecules, max_atoms)
         understood = [molecules[place].molecule for place in places]
-        graphs = self.with_extra(graphs, understood, None if columns is None else columns[places])
+        if columns is not None:
+            graphs = replace(graphs, extra=np.asarray(columns[places], np.float32))
         for place, row in zip(places, graphs.extra, strict=True):
             remarks = [warnings[place], *self.extra_inputs.remarks(row)]
             warnings[place] = "; ".join(filter(None, remarks))
@@ -279,8 +277,7 @@ class Predictor:
         apart = None if self.blend is None else np.full_like(values, np.nan)
         spread = each.std(axis=0, ddof=1) if len(each) > 1 else None
         if len(places) and self.blend is not None:
-            own = graphs.extra[:, len(self.extra_inputs.descriptors) :]
-            pair = self.blend.pair_of(understood, own)
+            pair = self.blend.pair_of(understood, graphs.extra)
             others = self.blend.others(*pair)
             apart = self.blend.apart(values, others, pair)
             values, disagree = self.blend.combined(each, others)
@@ -430,14 +427,6 @@ class Predictor:
         given = given_smiles(smiles)
         extra = given_columns(columns, self.extra_inputs.columns, len(given))
         return Explainer(self, target, method).explain(given, batch_size, max_atoms, extra)
-
-    def with_extra(
-        self, graphs: PackedGraphs, molecules: Sequence[Any], columns: np.ndarray | None
-    ) -> PackedGraphs:
-        """Return graphs of molecules with the extra inputs, of which `columns` are ``[n, C]``."""
-        descriptors = compute_descriptors(molecules, self.extra_inputs.descriptors)
-        own = graphs.extra if columns is None else np.asarray(columns, np.float32)
-        return replace(graphs, extra=np.hstack([descriptors, own]))
 
     def collator(self, graphs: PackedGraphs) -> Callable[[Sequence[int]], GraphBatch]:
         """Return what makes batches for the network of these graphs, by their indices."""

@@ -243,7 +243,6 @@ def check_same_data(facts: Mapping[str, Any], trainer: Trainer) -> None:
         "targets": (task.targets, own.targets),
         "classes": ([task.one_of], [own.one_of]),
         "shifts of logarithms": ([*map(str, task.shifts)], [*map(str, own.shifts)]),
-        "descriptors": (extra.descriptors, of_data.descriptors),
         "descriptor columns": (extra.columns, of_data.columns),
     }
     for what, (wanted, found) in differences.items():

@@ -107,7 +107,7 @@ def test_of_classes_and_blends_it_says_what_is_explained(tmp_path, capsys):
 
 def test_a_column_beside_the_molecules_is_read(tmp_path, capsys):
     checkpoint = make_checkpoint(extra_inputs=1)
-    checkpoint[KEY]["extra_inputs"] = ExtraInputs((), ("pH",)).to_plain()
+    checkpoint[KEY]["extra_inputs"] = ExtraInputs(("pH",)).to_plain()
     checkpoint["state_dict"]["model.extra_readout.training_factor"][:] = 0.5
     torch.save(checkpoint, tmp_path / "a.ckpt")
     rows = [["smiles", "pH"], ["CCO", "4"], ["CCO", "7"], ["CCO", "x"]]

@@ -1,4 +1,4 @@
-"""Descriptors and columns of a table beside the graph: from a table to what predict.py says."""
+"""Columns of a table beside the graph: from a table to what predict.py says."""
 
 import json
 import math
@@ -7,14 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from rdkit import Chem
-from rdkit.Chem import Descriptors
 from reference.checkpoints import make_checkpoint
 from tiny_run import TINY, Fitted, fit, fitted, read_csv, refused, sample_rows, summary, write_csv
 
 from graphormer_sepnorm.baselines import blend as weighing
 from graphormer_sepnorm.baselines import fit as baselines
-from graphormer_sepnorm.chem.descriptors import descriptor_names
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.errors import DataError
@@ -25,7 +22,7 @@ from graphormer_sepnorm.training.backbone import Backbone
 
 HEADER = ["smiles", "T", "y", "pH", "set"]
 PARTS = ["train"] * 40 + ["validation"] * 10 + ["test"] * 10
-OPTIONS = ["--data.split_column=set", "--data.descriptors=rdkit", "--data.descriptor_columns=T,pH"]
+OPTIONS = ["--data.split_column=set", "--data.descriptor_columns=T,pH"]
 
 
 def table_rows() -> list[list[str]]:
@@ -48,7 +45,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
 def test_scaling_is_that_of_the_training_molecules(trained: Fitted) -> None:
     checkpoint = read_checkpoint(trained.run)
     inputs = checkpoint[KEY]["extra_inputs"]
-    assert inputs == {"descriptors": list(descriptor_names()), "columns": ["T", "pH"]}
+    assert inputs == {"columns": ["T", "pH"]}
     weights = checkpoint["state_dict"]
     mean, factor = (
         weights[f"model.extra_readout.training_{name}"].tolist() for name in ("mean", "factor")
@@ -56,14 +53,9 @@ def test_scaling_is_that_of_the_training_molecules(trained: Fitted) -> None:
     rows = table_rows()[:40]
     for name, column in (("T", 1), ("pH", 3)):
         known = [float(row[column]) for row in rows if row[column]]
-        place = len(inputs["descriptors"]) + inputs["columns"].index(name)
+        place = inputs["columns"].index(name)
         assert mean[place] == pytest.approx(np.mean(known), rel=1e-5)
         assert 1 / factor[place] == pytest.approx(np.std(known), rel=1e-5)
-    weight = [Descriptors.MolWt(Chem.MolFromSmiles(row[0])) for row in rows]  # type: ignore[attr-defined]
-    place = inputs["descriptors"].index("MolWt")
-    assert mean[place] == pytest.approx(np.mean(weight), rel=1e-5)
-    assert 1 / factor[place] == pytest.approx(np.std(weight), rel=1e-5)
-    assert factor[inputs["descriptors"].index("NumRadicalElectrons")] == 0  # always none
 
 
 def test_what_is_missing_is_said_before_training(trained: Fitted) -> None:
@@ -116,7 +108,7 @@ def test_mistakes_are_one_line(trained: Fitted, tmp_path: Path, capsys) -> None:
     without = write_csv(tmp_path / "a.csv", [["smiles", "pH"], ["CCO", "7"]])
     assert "no column 'T'" in refused(capsys, predict, trained.run, "-i", without)
     fit = (capsys, train, "fit", "-c")
-    assert "--data.descriptors" in refused(*fit, "quickstart", "--data.descriptors", "rdkit")
+    assert "--data.descriptor_columns" in refused(*fit, "quickstart", *OPTIONS[1:])
     rows = [[*row[:1], "" if row[4] == "train" else "1", *row[2:]] for row in table_rows()]
     bare = write_csv(tmp_path / "b.csv", [HEADER, *rows])
     words = (*fit, "table_regression", *TINY, "--data.root", tmp_path, "--data.target_columns=y")
@@ -129,9 +121,9 @@ def test_evaluation_takes_up_the_inputs(trained: Fitted, capsys) -> None:
     words = ["test", str(trained.run), "--data.root", str(trained.folder / "root")]
     assert train(words) == 0
     assert f"{trained.summary['test_mae']:.6g}" in capsys.readouterr().out
-    said = refused(capsys, train, *words, "--data.descriptors", "null")
-    assert "was trained with the descriptors" in said
-    assert "has none" in said
+    said = refused(capsys, train, *words, "--data.descriptor_columns", "T")
+    assert "was trained with the descriptor columns T, pH" in said
+    assert "has T:" in said
 
 
 def test_members_of_an_ensemble(trained: Fitted, tmp_path: Path) -> None:
@@ -162,7 +154,7 @@ def test_backbones_with_and_without(trained: Fitted, tmp_path: Path) -> None:
     begun = ["--model.from_pretrained", str(tmp_path / "plain.ckpt"), *OPTIONS[1:]]
     assert train([*words, *begun, "--output", str(tuned)]) == 0
     network = read_checkpoint(tuned)
-    assert network[KEY]["model"]["extra_inputs"] == len(descriptor_names()) + 2
+    assert network[KEY]["model"]["extra_inputs"] == 2
     found = Predictor(network, "cpu").predict("CCO", columns={"T": [1.0], "pH": [2.0]})
     assert found.errors == ("",)
     without = tmp_path / "without"

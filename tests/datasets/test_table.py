@@ -286,10 +286,10 @@ def test_fingerprint_follows_contents_and_options_but_not_the_place(tmp_path: Pa
     assert first == print_of(moved) == print_of(path, target_columns=("value",), units=("m",))
     assert first == print_of(path, on_invalid="error", smiles_column="smiles", task="regression")
     others = [first, print_of(relabeled), print_of(both, target_columns=("w",))]
-    for changed in ({"split_seed": 1}, {"split": "scaffold"}, {"descriptors": "rdkit"}):
+    for changed in ({"split_seed": 1}, {"split": "scaffold"}):
         others.append(print_of(path, **changed))
     others += [print_of(path, **files, test_table=test) for test in (moved, relabeled)]
-    assert len(set(others)) == len(others) == 8
+    assert len(set(others)) == len(others) == 7
 
 
 # Real tables.

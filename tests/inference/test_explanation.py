@@ -153,9 +153,9 @@ def test_trees_of_a_blend_are_not_explained():
 
 
 def with_extra_inputs():
-    """A model that reads a descriptor and a column beside the molecule."""
-    checkpoint = make_checkpoint(extra_inputs=2)
-    extra = ExtraInputs(("MolWt",), ("pH",))
+    """A model that reads a column beside the molecule."""
+    checkpoint = make_checkpoint(extra_inputs=1)
+    extra = ExtraInputs(("pH",))
     checkpoint[KEY]["extra_inputs"] = extra.to_plain()
     weights = checkpoint["state_dict"]
     weights["model.extra_readout.training_mean"][:] = 50
@@ -168,7 +168,7 @@ def test_numbers_beside_the_molecule_are_in_the_baseline():
     found = predictor.explain(["CC(=O)N"] * 2, columns={"pH": [45.0, 60.0]})
     frame = pandas.DataFrame({"pH": [45.0, 60.0]})
     values = predictor.predict(["CC(=O)N"] * 2, columns=frame).values[:, 0]
-    assert "pH and 1 descriptor of RDKit is in the baseline" in found.coverage
+    assert "the effect of pH is in the baseline" in found.coverage
     assert [one.value for one in found.molecules] == pytest.approx(values.tolist(), rel=1e-5)
     assert abs(found.molecules[0].baseline - found.molecules[1].baseline) > 0.01
     one_for_all = predictor.predict(["CC(=O)N"] * 2, columns={"pH": 60.0}).values[:, 0]

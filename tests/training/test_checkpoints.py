@@ -323,11 +323,11 @@ def test_last_checkpoint_knows_the_last_validation(tmp_path: Path, train: Callab
     [
         ({"task": Task("regression", ("mass",), ("",), "mae")}, "targets size, paths has mass"),
         ({"task": Task("binary", ("size",), ("",), "auroc")}, "label regression, paths has binary"),
-        ({"extra_inputs": ExtraInputs(columns=("MolWt",))}, "descriptors MolWt, paths has none"),
+        ({"extra_inputs": ExtraInputs(("pH",))}, "descriptor columns T, paths has pH"),
     ],
 )
 def test_other_targets_labels_or_inputs_are_refused(own, message, make_data, splits):
-    extra = ExtraInputs(descriptors=("MolWt",)).to_plain()
+    extra = ExtraInputs(("T",)).to_plain()
     facts = {"task": splits.task.to_plain(), "extra_inputs": extra}
     trainer: Any = SimpleNamespace(datamodule=make_data(dataclasses.replace(splits, **own)))
     with pytest.raises(CheckpointError, match=message):

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from graphormer_sepnorm.chem.descriptors import descriptor_names
 from graphormer_sepnorm.chem.features import OF_SMILES, get_featurizer
 from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs, fingerprint_of
@@ -87,7 +86,6 @@ def load_table(config: DataConfig) -> DatasetSplits:
     report = DataReport(name, config, tables, parts, labels, bounds, words, task)
     _check_targets(report)
     report = replace(report, warnings=tuple(_warnings(report)))
-    descriptors = () if config.descriptors is None else descriptor_names()
 
     def graphs(name: str) -> LazyGraphs:
         rows = parts[name]
@@ -96,7 +94,6 @@ def load_table(config: DataConfig) -> DatasetSplits:
             labels[name],
             get_featurizer(OF_SMILES),
             np.array([row.weight for row in rows]),
-            descriptors,
             np.array([row.extra for row in rows], np.float32) if rows else None,
             bounds[name],
         )
@@ -122,7 +119,7 @@ def load_table(config: DataConfig) -> DatasetSplits:
             name: [(group(row), row.canonical) for row in rows] for name, rows in parts.items()
         },
         times=times,
-        extra_inputs=ExtraInputs(descriptors, tuple(columns.extra)),
+        extra_inputs=ExtraInputs(tuple(columns.extra)),
         standardize=tuple(config.standardize or ()),
         report=report,
     )
