@@ -49,7 +49,6 @@ class DatasetSplits:
         groups: Of each molecule of each split its scaffold, or group, empty where neither decides
             about splits, and its canonical SMILES: by them molecules are assigned to folds. None
             where the splits are fixed.
-        times: Of each molecule of each split, where they decide about splits; else None.
         report: What is in a user's table; None for the data sets that are known by name.
         extra_inputs: The network's extra inputs; mostly there are none.
         standardize: What was done to the molecules before all else, see `standardized`.
@@ -66,7 +65,6 @@ class DatasetSplits:
     featurizer: str | None = None
     smiles: dict[str, Sequence[str]] | None = None
     groups: dict[str, list[tuple[str, str]]] | None = None
-    times: dict[str, list[float]] | None = None
     report: DataReport | None = None
     extra_inputs: ExtraInputs = field(default_factory=ExtraInputs)
     standardize: tuple[str, ...] = ()

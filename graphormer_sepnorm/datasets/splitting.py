@@ -141,7 +141,7 @@ def split_rows(
     elif split == "scaffold":
         parts = scaffold_split(groups, config.split_fractions)
     elif split == "time":
-        parts = _in_order(times_of(config, rows), config.split_fractions)
+        parts = _in_order(_times_of(config, rows), config.split_fractions)
     else:
         parts = random_split(groups, config.split_fractions, config.split_seed)
     found = {name: [rows[at] for at in chosen] for name, chosen in zip(SPLITS, parts, strict=True)}
@@ -154,7 +154,7 @@ def split_rows(
     return found
 
 
-def times_of(config: DataConfig, rows: Sequence[ValidRow]) -> list[float]:
+def _times_of(config: DataConfig, rows: Sequence[ValidRow]) -> list[float]:
     """Return the time of each row, which all are numbers, or all dates."""
 
     def date(text: str) -> float:
@@ -176,22 +176,6 @@ def times_of(config: DataConfig, rows: Sequence[ValidRow]) -> list[float]:
         f"{config.table}, row {row.number}: {config.time_column} is "
         f"{shortened(row.split, 40)!r}: give numbers in all rows, or dates such as 2024-05-31"
     )
-
-
-def time_folds(times: Sequence[float], folds: int) -> np.ndarray:
-    """Return the fold of each row, int64 ``[rows]``: of nearly equal size, the oldest rows in 0.
-
-    Rows of one time stay together. No fold is empty where there are as many times as folds.
-    """
-    members, assigned = _members(times), np.empty(len(times), np.int64)
-    before, fold = 0, -1
-    for at, time in enumerate(sorted(members)):
-        middle = before + len(members[time]) / 2
-        wanted = min(int(middle * folds / len(times)), fold + 1)
-        fold = max(wanted, fold, folds - len(members) + at)  # the others have to be filled too
-        assigned[members[time]] = fold
-        before += len(members[time])
-    return assigned
 
 
 def _in_order(keys: Sequence[Any], fractions: tuple[float, float, float]) -> Parts:

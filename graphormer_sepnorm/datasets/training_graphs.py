@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits
-from graphormer_sepnorm.datasets.splitting import assign_folds, time_folds, without_large_groups
+from graphormer_sepnorm.datasets.splitting import assign_folds, without_large_groups
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.graphs.packed_graphs import packed_blocks
 from graphormer_sepnorm.graphs.task import Task
@@ -62,14 +62,11 @@ class GraphIndices:
     def assigned(self) -> np.ndarray:
         """The fold of each graph of training and validation split, int64 ``[n]``.
 
-        Assigned by scaffold where the split is, but for scaffolds larger than half a fold; by time
-        where the split is and there are enough times, the newest molecules in the last fold.
+        Assigned by scaffold where the split is, but for scaffolds larger than half a fold.
 
         Raises:
             DataError: There are fewer different molecules than folds.
         """
-        if self.newest is not None and self.folds is not None:
-            return time_folds(self._times, self.folds.count)
         groups = self.splits.groups
         assert self.folds is not None
         assert groups is not None
@@ -82,25 +79,6 @@ class GraphIndices:
             )
         apart = without_large_groups(scaffolds, molecules, self.folds.count)
         return assign_folds(apart, self.folds.count, "members")
-
-    @property
-    def newest(self) -> int | None:
-        """The fold of the newest molecules; None where times do not decide."""
-        enough = self.folds is not None and len({*self._times}) >= self.folds.count
-        return self.folds.count - 1 if self.folds and enough else None
-
-    @cached_property
-    def _times(self) -> list[float]:
-        """Of training and validation split: the newest time of each molecule; empty: unknown."""
-        times, groups = self.splits.times, self.splits.groups
-        if times is None or groups is None:
-            return []
-        known = [*times["train"], *times["validation"]]
-        molecules = [molecule for _, molecule in (*groups["train"], *groups["validation"])]
-        newest: dict[str, float] = {}
-        for molecule, time in zip(molecules, known, strict=True):
-            newest[molecule] = max(time, newest.get(molecule, time))
-        return [newest[molecule] for molecule in molecules]
 
     @property
     def described(self) -> np.ndarray:

@@ -116,7 +116,6 @@ def _measured(module: Described, data: MoleculeData, unseen: Predicted, keep: st
         exclusive=bool(task.one_of),
         tokens=tokens,
         bounds=data.sides(unseen.indices),
-        newest=data.numbers.newest,
         limits=[limits_of(*of) for of in zip(data.labels(learned).T, sides, strict=True)],
     )
 

@@ -24,9 +24,6 @@ import numpy as np
 
 # With fewer labels the expected error is the same for all molecules.
 FEWEST_TO_SCALE = 100
-# With fewer labels the errors of the newest molecules do not decide alone: the quantile of 95 % is
-# then their largest one.
-FEWEST_NEWEST = 39
 # A target stores so many scores; of more, quantiles.
 MOST_SCORES = 4000
 # Levels that models are evaluated at.
@@ -103,18 +100,12 @@ class Intervals:
 
     @classmethod
     def fit(
-        cls,
-        residuals: np.ndarray,
-        signals: np.ndarray,
-        folds: np.ndarray,
-        unit: float,
-        newest: int | None = None,
+        cls, residuals: np.ndarray, signals: np.ndarray, folds: np.ndarray, unit: float
     ) -> Self:
         """Fit them to residuals ``[n]`` and signals ``[n, F]`` of unseen molecules.
 
         The expected error of each is by a scale fitted to the other folds, int64 ``[n]``; with
-        fewer than `FEWEST_TO_SCALE` it is the same for all. Scores are those of the `newest` fold
-        alone, if that is named and has as many as `FEWEST_NEWEST`.
+        fewer than `FEWEST_TO_SCALE` it is the same for all.
         """
         errors = np.abs(residuals) / unit
         constant = len(errors) < FEWEST_TO_SCALE or len(np.unique(folds)) < 2
@@ -123,8 +114,6 @@ class Intervals:
             scale.of(signals) if constant else cross_fitted(Scale.fit, signals, errors, folds)
         )
         scores = errors / expected
-        if newest is not None and np.sum(folds == newest) >= FEWEST_NEWEST:
-            scores = scores[folds == newest]
         stored = quantiles_of(scores, MOST_SCORES, "higher")
         return cls(scale, stored, len(scores), float(unit))
 

@@ -91,7 +91,6 @@ class Uncertainty:
         tokens: TokenDistance | None = None,
         bounds: np.ndarray | None = None,
         limits: Sequence[tuple[float | None, float | None]] = (),
-        newest: int | None = None,
     ) -> Self:
         """Measure it on molecules that were not trained on.
 
@@ -110,8 +109,6 @@ class Uncertainty:
             tokens: What `inputs.distance` was measured with.
             bounds: Lower and upper bounds of missing labels, ``[n, T, 2]``; nan = unknown.
             limits: By `limits_of`, for each target; where there are bounds.
-            newest: The fold of the newest molecules, whose errors are most like those to come: if
-                it has enough labels, the width of intervals is theirs. None: time does not matter.
         """
         errors = nearest = None
         uses = tuple(name for name in ("spread", "apart") if getattr(inputs, name) is not None)
@@ -138,7 +135,7 @@ class Uncertainty:
                 targets.append(None)
                 continue
             given = residuals[known, target], signals[known], folds[known]
-            made = Intervals.fit(*given, unit, newest)
+            made = Intervals.fit(*given, unit)
             if bounds is not None:
                 low, high = bounds[:, target].T
                 wrong_side = np.fmax(low - values[:, target], values[:, target] - high)

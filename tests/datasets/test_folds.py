@@ -81,34 +81,6 @@ def test_what_weighs_nothing_is_held_out_by_no_member(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ensemble.numbers.weighed(others), others)
 
 
-def test_folds_follow_time_where_the_split_does(tmp_path: Path) -> None:
-    days = [(7 * number) % 24 for number in range(len(CHAINS))]
-    of_text = dict(zip(CHAINS, days, strict=True))
-    rows = [f"{text},{day / 7},2024-05-{day + 1:02d}" for text, day in of_text.items()]
-    rows.append(f"{CHAINS[days.index(2)]},0.5,2024-05-20")  # measured again
-    (tmp_path / "t.csv").write_text("\n".join(["smiles,y,when", *rows]))
-    options = {"target_columns": "y", "time_column": "when", "split": "time"}
-    options |= {"table": str(tmp_path / "t.csv"), "root": str(tmp_path / "root")}
-    data = MoleculeDataModule(**options)
-    data.assign_members(MemberFolds(3))
-    of_text[CHAINS[days.index(2)]] = 19  # the newest time of a molecule counts for its folds
-    texts = [*data.splits.smiles["train"], *data.splits.smiles["validation"]]
-    times = np.array([of_text[text] for text in texts])
-    dealt = data.numbers.assigned
-    newest = [times[dealt == fold].max() for fold in range(3)]
-    oldest = [times[dealt == fold].min() for fold in range(3)]
-    assert newest[0] <= oldest[1]
-    assert newest[1] <= oldest[2]
-    assert newest[2] <= min(of_text[text] for text in data.splits.smiles["test"])
-    assert data.numbers.newest == 2
-    assert table(tmp_path, CHAINS, split="random").numbers.newest is None
-    data.assign_members(MemberFolds(len({*times})))
-    assert {*data.numbers.assigned.tolist()} == {*range(len({*times}))}
-    data.assign_members(MemberFolds(len({*times}) + 1))  # fewer times than folds: by molecules
-    assert data.numbers.newest is None
-    assert len({*data.numbers.assigned.tolist()}) == len({*times}) + 1
-
-
 def test_folds_are_for_tables_that_are_large_enough(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="zinc-subset has its own validation split"):
         MoleculeDataModule(dataset="zinc-subset", member_folds=3, member_fold=0)

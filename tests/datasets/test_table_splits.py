@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from table_files import RINGS, failure, load, report_of, write_csv
 
 from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits
-from graphormer_sepnorm.datasets.splitting import fold_split, random_split, time_folds
+from graphormer_sepnorm.datasets.splitting import fold_split, random_split
 
 SHARES = st.sampled_from([(0.8, 0.1, 0.1), (0.7, 0.1, 0.2), (0.5, 0.25, 0.25), (0.1, 0.1, 0.8)])
 MOLECULES = st.lists(st.sampled_from("abcdefghijklmnopqrstuvwxyz"), max_size=60)
@@ -36,21 +36,6 @@ def test_random_split_is_a_partition_that_keeps_equal_molecules_together(
     shuffler.shuffle(shuffled)
     again = random_split(shuffled, shares, seed)
     assert [{shuffled[at] for at in part} for part in again] == members
-
-
-@settings(deadline=None)
-@given(st.lists(st.integers(0, 40).map(float), min_size=8, max_size=80), st.integers(2, 5))
-def test_folds_by_time_follow_one_another(times: list[float], count: int) -> None:
-    folds = time_folds(times, count)
-    order = np.argsort(times, kind="stable")
-    assert (np.diff(folds[order]) >= 0).all()
-    for one in {*times}:
-        assert len({*folds[np.array(times) == one].tolist()}) == 1
-    sizes = np.bincount(folds, minlength=count)
-    if len({*times}) == len(times):
-        assert (np.abs(sizes - len(times) / count) < 1.5).all()
-    if len({*times}) >= count:
-        assert sizes.min() > 0
 
 
 def test_molecules_keep_their_places() -> None:

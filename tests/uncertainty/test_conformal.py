@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from graphormer_sepnorm.uncertainty.conformal import (
-    FEWEST_NEWEST,
     FEWEST_TO_SCALE,
     LEVELS,
     Intervals,
@@ -44,23 +43,6 @@ def test_they_cover_as_many_labels_as_their_level_says(fitted: Intervals, level:
     # Not only on average: for those with large errors and for those with small ones.
     for large in (signals[:, 0] > 0.7, signals[:, 0] < -0.7):
         assert inside[large].mean() == pytest.approx(level, abs=0.06)
-
-
-def test_the_newest_fold_decides_alone_if_it_has_enough_labels() -> None:
-    residuals, signals = made(400)
-    folds = np.repeat(np.arange(4), 100)
-    residuals[folds == 3] *= 2  # later molecules are predicted worse
-    all_of_them = Intervals.fit(residuals, signals, folds, 3.0)
-    newest = Intervals.fit(residuals, signals, folds, 3.0, newest=3)
-    assert newest.labels == len(newest.scores) == FEWEST_NEWEST + 61
-    new, later = made(20_000, seed=1)
-    inside = [np.abs(2 * new) <= half(one, later, 0.9) for one in (all_of_them, newest)]
-    assert inside[0].mean() < 0.85
-    assert inside[1].mean() == pytest.approx(0.9, abs=4 * math.sqrt(0.09 / 100))
-    # One label fewer than it takes.
-    few = np.where(np.arange(400) < 400 - FEWEST_NEWEST + 1, 0, 3)
-    both = (Intervals.fit(residuals, signals, few, 3.0, newest) for newest in (3, None))
-    assert next(both).labels == next(both).labels == 400
 
 
 def test_expected_errors_follow_what_tells_their_size(fitted: Intervals) -> None:

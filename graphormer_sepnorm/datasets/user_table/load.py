@@ -18,7 +18,7 @@ from graphormer_sepnorm.chem.features import OF_SMILES, get_featurizer
 from graphormer_sepnorm.data_config import DataConfig
 from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs, fingerprint_of
 from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits
-from graphormer_sepnorm.datasets.splitting import split_rows, times_of
+from graphormer_sepnorm.datasets.splitting import split_rows
 from graphormer_sepnorm.datasets.user_table.report import DataReport
 from graphormer_sepnorm.datasets.user_table.rows import (
     InvalidRow,
@@ -98,11 +98,6 @@ def load_table(config: DataConfig) -> DatasetSplits:
             bounds[name],
         )
 
-    times = None
-    if config.resolved_split == "time":
-        found = iter(times_of(config, [row for rows in parts.values() for row in rows]))
-        times = {name: [next(found) for _ in rows] for name, rows in parts.items()}
-
     def group(row: ValidRow) -> str:
         return {"group": row.split, "scaffold": row.scaffold}.get(config.resolved_split, "")
 
@@ -118,7 +113,6 @@ def load_table(config: DataConfig) -> DatasetSplits:
         groups={
             name: [(group(row), row.canonical) for row in rows] for name, rows in parts.items()
         },
-        times=times,
         extra_inputs=ExtraInputs(tuple(columns.extra)),
         standardize=tuple(config.standardize or ()),
         report=report,
