@@ -101,8 +101,6 @@ class DataConfig(Options):
             out-of-fold mean error of kernel ridge regression. Predictions and intervals are in the
             unit of the labels. null: no transform.
         positive: Value of the target column that is class 1; all other values are class 0.
-        class_weight: balanced gives all classes the same total weight in the training loss; for a
-            single target. Metrics are not weighted.
         standardize: Standardization of each molecule, in training and at prediction, a list:
             fragment (keep the largest, without salts and solvents), neutralize (charges that
             protons can remove), tautomer (RDKit's canonical one).
@@ -145,7 +143,6 @@ class DataConfig(Options):
     duplicates: Literal["keep", "mean", "median"] = "keep"
     label_transform: list[str] | str | None = None
     positive: str | None = None
-    class_weight: Literal["balanced"] | None = None
     standardize: list[str] | None = None
     descriptor_columns: list[str] | str | None = None
     molecules: str | None = None

@@ -138,7 +138,7 @@ def test_lists_numbers_and_no_value_can_be_typed() -> None:
         assert config_of("--data.target_columns", text).data.target_columns == names
     words = "-c", "table", "--model.from_pretrained", "null"
     assert config_of(*words).model.from_pretrained is None
-    assert config_of("--data.class_weight", "null").data.class_weight is None
+    assert config_of("--data.standardize", "null").data.standardize is None
     config = config_of("--model.warmup_steps=1e-1", "--trainer.limit_val_batches=1")
     assert repr((config.model.warmup_steps, config.trainer.limit_val_batches)) == "(0.1, 1)"
 

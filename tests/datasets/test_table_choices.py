@@ -100,17 +100,3 @@ def test_the_positive_class_can_be_named(tmp_path, positive, labels):
     assert splits.task.ones == (positive,)
     assert labels_of(splits) == {s: [labels[n % 2]] for n, (s, _) in enumerate(rows)}
     assert "class" in failure(table, **{**options, "positive": "BBB"})
-
-
-def test_balanced_classes_weigh_the_same(tmp_path: Path) -> None:
-    rows = [(s, int(n % 10 == 0)) for n, s in enumerate(MOLECULES)]
-    table = write_csv(tmp_path / "t.csv", rows, "smiles,y")
-    splits = load(table, split="random", class_weight="balanced")
-    known = splits.train, splits.validation
-    labels = np.concatenate([part.y[:, 0] for part in known])
-    weights = np.concatenate([part.weights for part in known])
-    assert weights[labels == 1].sum() == pytest.approx(weights[labels == 0].sum())
-    numbers = write_csv(tmp_path / "u.csv", plain_rows())
-    options = {"split": "random", "split_fractions": (0.5, 0.25, 0.25)}
-    said = failure(numbers, ConfigError, class_weight="balanced", **options)
-    assert "--data.class_weight" in said

@@ -7,7 +7,7 @@ once; graphs are made later, when the graph store is built.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -73,8 +73,6 @@ def load_table(config: DataConfig) -> DatasetSplits:
         for table in tables.values():
             _combine_duplicates(config, table)
     parts: Parts = split_rows(config, tables)
-    if config.class_weight is not None:
-        parts = _with_class_weights(parts)
     labels, bounds = _labels_of(parts, len(names))
     words = {
         name: set().union(*(table.words.get(name, ()) for table in tables.values()))
@@ -198,24 +196,6 @@ def _combine_duplicates(config: DataConfig, table: TableContents) -> None:
         table.valid.append(replace(rows[0], weight=weight, **own) if len(rows) > 1 else rows[0])
     note = f"{before:,} rows, by the {config.duplicates} of molecules {len(table.valid):,}"
     table.notes += (note,)
-
-
-def _with_class_weights(parts: Parts) -> Parts:
-    """Give all classes the same weight in the loss."""
-    everything = [row for name in SPLITS for row in parts[name]]
-    classes = Counter(row.labels for name in SPLITS[:2] for row in parts[name])
-    several = len(everything[0].labels) > 1 and not everything[0].class_name
-    if several or not np.isin([row.labels for row in everything], (0, 1)).all():
-        raise ConfigError(
-            "--data.class_weight balanced is for the classes of one target: leave it out"
-        )
-    share = sum(classes.values()) / len(classes)
-    return {
-        name: [
-            replace(row, weight=row.weight * share / classes.get(row.labels, share)) for row in rows
-        ]
-        for name, rows in parts.items()
-    }
 
 
 def _labels_of(parts: Parts, targets: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
