@@ -94,8 +94,6 @@ class DataConfig(Options):
             trained on the others.
         on_invalid: What to do with unusable rows: skip (and list them), or stop with an error at
             the first.
-        duplicates: What to do with several rows of one molecule: keep them, or replace them by one
-            row with the mean or median label.
         label_transform: log: each target's labels y, which must be 0 or more, are learned as ln(y);
             a list of targets: only theirs; auto: those of skewed targets for which this lowers the
             out-of-fold mean error of kernel ridge regression. Predictions and intervals are in the
@@ -140,7 +138,6 @@ class DataConfig(Options):
     member_folds: int | None = ranged(None, least=2)
     member_fold: int | None = ranged(None, least=0)
     on_invalid: Literal["skip", "error"] = "skip"
-    duplicates: Literal["keep", "mean", "median"] = "keep"
     label_transform: list[str] | str | None = None
     positive: str | None = None
     standardize: list[str] | None = None

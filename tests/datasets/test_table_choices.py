@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from table_files import everything, failure, load, plain_rows, report_of, write_csv
 
 from graphormer_sepnorm.datasets.splits import DatasetSplits
-from graphormer_sepnorm.errors import ConfigError
 
 ROWS = 60
 MOLECULES = [f"{'C' * length}{end}" for length in range(1, 16) for end in ("O", "N", "Cl", "F")]
@@ -24,33 +22,6 @@ def labels_of(splits: DatasetSplits) -> dict[str, list[float]]:
 def parts_of(splits: DatasetSplits) -> dict[str, set[str]]:
     assert splits.smiles is not None
     return {name: set(smiles) for name, smiles in splits.smiles.items()}
-
-
-@pytest.mark.parametrize(
-    ("choice", "labels"), [("keep", [1.0, 2.0, 6.0]), ("mean", [3.0]), ("median", [2.0])]
-)
-def test_replicates_are_kept_or_brought_to_one_row(tmp_path, choice, labels):
-    """Whatever spelling they have."""
-    rows = [(s, 100 + n) for n, s in enumerate(MOLECULES) if s != "CCO"]
-    rows += [("OCC", 1), ("CCO", 2), ("C(O)C", 6), ("CCO", ">9")]
-    table = write_csv(tmp_path / "t.csv", rows, "smiles,y")
-    splits = load(table, split="random", duplicates=choice)
-    found = labels_of(splits)
-    ethanol = [label for one in ("OCC", "CCO", "C(O)C") for label in found.get(one, [])]
-    assert sorted(one for one in ethanol if not np.isnan(one)) == labels
-    assert sum(map(len, found.values())) == ROWS - 1 + len(labels) + (choice == "keep")
-
-
-def test_classes_are_not_averaged(tmp_path: Path) -> None:
-    """Neither with labels that are missing, nor where a file of numbers has no others."""
-    rows = [(s, n % 2, "" if n % 3 else 1) for n, s in enumerate(MOLECULES)]
-    table = write_csv(tmp_path / "t.csv", rows, "smiles,y,z")
-    options = {"split": "random", "target_columns": ("y", "z")}
-    said = failure(table, ConfigError, duplicates="mean", **options)
-    assert "--data.duplicates mean is for numbers, and the labels are classes" in said
-    numbers = write_csv(tmp_path / "n.csv", [(s, n) for n, s in enumerate(MOLECULES)], "smiles,y")
-    options = {"validation_table": table, "test_table": table, "target_columns": ("y",)}
-    assert load(numbers, duplicates="mean", **options).task.kind == "regression"
 
 
 @pytest.mark.parametrize("folds", [{}, {"folds": 3, "fold": 1}])

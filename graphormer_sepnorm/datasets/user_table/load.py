@@ -7,7 +7,6 @@ once; graphs are made later, when the graph store is built.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -63,15 +62,6 @@ def load_table(config: DataConfig) -> DatasetSplits:
     names = tuple(columns.targets)
     if config.task == "multiclass":
         one_of, names = names[0], _by_classes(config, tables)
-    if config.duplicates != "keep":
-        rows = {name: table.valid for name, table in tables.items()}
-        if config.task != "regression" and _are_classes(*_labels_of(rows, len(names))):
-            raise ConfigError(
-                f"--data.duplicates {config.duplicates} is for numbers, and the labels are "
-                "classes: leave it out"
-            )
-        for table in tables.values():
-            _combine_duplicates(config, table)
     parts: Parts = split_rows(config, tables)
     labels, bounds = _labels_of(parts, len(names))
     words = {
@@ -172,30 +162,6 @@ def _by_classes(config: DataConfig, tables: Mapping[str, TableContents]) -> tupl
             for row in table.valid
         ]
     return tuple(f"{column}_{name}" for name in classes)
-
-
-def _combine_duplicates(config: DataConfig, table: TableContents) -> None:
-    """Bring rows of one molecule to the first of them, with the mean or median of their labels.
-
-    They agree in the extra inputs, and in the column of the split.
-    """
-    combine = np.nanmean if config.duplicates == "mean" else np.nanmedian
-    same: dict[tuple[str, ...], list[ValidRow]] = defaultdict(list)
-    for row in table.valid:
-        same[row.canonical, row.split, repr(row.extra)].append(row)
-    before, table.valid = len(table.valid), []
-    for rows in same.values():
-        labels = np.array([row.labels for row in rows])
-        known = ~np.isnan(labels).all(axis=0)
-        combined = np.full(labels.shape[1], np.nan)
-        combined[known] = combine(labels[:, known], axis=0)
-        bounds = np.array(rows[0].bounds)
-        bounds[np.resize(known, len(bounds))] = np.nan  # there is a label now
-        own = {"labels": tuple(combined.tolist()), "bounds": tuple(bounds.tolist())}
-        weight = float(np.mean([row.weight for row in rows]))
-        table.valid.append(replace(rows[0], weight=weight, **own) if len(rows) > 1 else rows[0])
-    note = f"{before:,} rows, by the {config.duplicates} of molecules {len(table.valid):,}"
-    table.notes += (note,)
 
 
 def _labels_of(parts: Parts, targets: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
