@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.values import Options, ranged
 
-ALL = "all"  # target columns: every one of numbers
+ALL = "all"  # target columns: every one that is nothing else
 STANDARDIZE = ("fragment", "neutralize", "tautomer")
 # The splits that decide themselves where molecules go, and the options of the others.
 DEALT = ("random", "scaffold", "group")
@@ -64,8 +64,8 @@ class DataConfig(Options):
         header_row: Row with the column names in Excel, CSV and TSV files, starting with 1; null
             uses the first.
         target_columns: Label columns, separated by commas, a name with commas in double quotes;
-            null uses the only numeric column, all uses every numeric column. Missing labels are
-            ignored by the loss and the metrics.
+            null uses the only column that is not named otherwise and names no rows, all uses
+            every such column. Missing labels are ignored by the loss and the metrics.
         weight_column: Column of sample weights for the training loss, 0 or more; null weights all
             rows equally. Metrics are not weighted, but rows of weight 0 are not used for the
             validation of an ensemble by folds.

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphormer_sepnorm.data_config import ALL
 from graphormer_sepnorm.datasets.catalog import PRETRAINING, TABLE, dataset_of
 from graphormer_sepnorm.datasets.user_table.find_columns import find_columns, looks_like_smiles
 from graphormer_sepnorm.errors import ConfigError, DataError
@@ -24,7 +23,7 @@ from graphormer_sepnorm.tables.columns import (
     readable,
 )
 from graphormer_sepnorm.tables.opening import open_table
-from graphormer_sepnorm.tables.reader import Layout, Row, TableReader
+from graphormer_sepnorm.tables.reader import Layout, TableReader
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.config import FitConfig  # loads YAML, which predictions do not need
@@ -48,9 +47,8 @@ def look_at_training(config: FitConfig, table: bool = True) -> None:
             if split == PRETRAINING:
                 look_at_columns(reader, layout)
                 continue
-            rows = [] if targets and targets != (ALL,) else [*reader]
-            found = find_columns(reader, rows, data, split, targets)
-            _look_at_smiles(reader, layout, found.smiles, rows or reader, empty=True)
+            found = find_columns(reader, data, split, targets)
+            _look_at_smiles(reader, layout, found.smiles, empty=True)
             targets = tuple(found.targets)
 
 
@@ -60,19 +58,19 @@ def look_at_columns(reader: TableReader, layout: Layout, names: Iterable[str | N
     if reader.format != "sdf" or wanted is not None:
         option = f"{layout.options}smiles_column"
         at = find_smiles_column(columns, wanted, reader.name, option, looks_like_smiles)
-        _look_at_smiles(reader, layout, at, reader)
+        _look_at_smiles(reader, layout, at)
     for name in filter(None, names):
         find_column(columns, name, reader.name)
 
 
 def _look_at_smiles(
-    reader: TableReader, layout: Layout, at: int | None, rows: Iterable[Row], empty: bool = False
+    reader: TableReader, layout: Layout, at: int | None, empty: bool = False
 ) -> None:
     """Raise a DataError if the column of SMILES, if there is one, has numbers, or is `empty`."""
     if at is None:
         return
     row = None
-    for row in rows:
+    for row in reader:
         try:
             empty |= not math.isnan(parse_number(row.cells[at]))
         except ValueError:

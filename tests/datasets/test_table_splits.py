@@ -119,9 +119,8 @@ def test_each_usable_row_is_in_exactly_one_split(
     shuffler.shuffle(rows)
     path = write_csv(tmp_path / "table.csv", rows, "smiles,value,set")
     column = "set" if split == "column" else None
-    splits = load(
-        path, split=split, split_column=column, split_fractions=(0.5, 0.25, 0.25), task="regression"
-    )
+    options = {"split_fractions": (0.5, 0.25, 0.25), "task": "regression", "target_columns": "value"}
+    splits = load(path, split=split, split_column=column, **options)
 
     found = report_of(splits).splits
     met = sorted(row.number for part in found.values() for row in part)

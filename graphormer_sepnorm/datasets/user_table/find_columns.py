@@ -1,31 +1,24 @@
-"""Which column of a table holds what, by names, and targets by their contents if not named.
+"""Which column of a table holds what, by names.
 
 Nothing heavy is imported: a slip is answered at once.
 """
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from graphormer_sepnorm.data_config import ALL, DataConfig
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.tables.columns import (
-    class_or_nan,
     find_column,
     find_smiles_column,
-    is_empty,
     names_rows,
     readable,
-    split_bound,
 )
-from graphormer_sepnorm.tables.reader import Row, TableReader
-
-_ENOUGH = 0.2  # share of the cells of a column that may hold labels, whatever else it holds
+from graphormer_sepnorm.tables.reader import TableReader
 
 
 @dataclass(frozen=True)
@@ -50,16 +43,15 @@ class TableColumns:
 
 
 def find_columns(
-    reader: TableReader, rows: Sequence[Row], config: DataConfig, split: str, targets: Sequence[str]
+    reader: TableReader, config: DataConfig, split: str, targets: Sequence[str]
 ) -> TableColumns:
     """Find the columns of a table.
 
     Args:
         reader: The table.
-        rows: All its rows, by which targets are found that are not named; else they may be missing.
         config: What the user says about it.
         split: Which split has it as its file, as in `read_rows`.
-        targets: Names of the targets; empty: the only column of numbers.
+        targets: Names of the targets; empty: the only column that is nothing else.
 
     Raises:
         DataError: A column is not there, or which one is meant cannot be told.
@@ -88,7 +80,7 @@ def find_columns(
         found = tuple(find_column(columns, name, where) for name in targets)
     else:
         taken = {smiles, weight, own_split, named_id, *extra}
-        found = _find_targets(where, columns, rows, taken, several=bool(targets))
+        found = _find_targets(where, columns, taken, several=bool(targets))
     used = [one for one in (smiles, weight, own_split, *extra, *found) if one is not None]
     for at in used:
         if used.count(at) > 1:
@@ -104,40 +96,28 @@ def find_columns(
 
 
 def _find_targets(
-    where: str, columns: Sequence[str], rows: Sequence[Row], taken: set[int | None], several: bool
+    where: str, columns: Sequence[str], taken: set[int | None], several: bool
 ) -> tuple[int, ...]:
-    """Return the only column with numbers or words of classes that names no rows, or all of them.
+    """Return the only column, or `several`, that is not taken and names no rows.
 
-    The first column has no name where pandas has written an index. Constants and what counts the
-    rows are labels only where there is nothing else.
+    The first column has no name where pandas has written an index.
     """
     free = [at for at in range(len(columns)) if at not in taken]
-    if not free:
-        raise DataError(f"{where}: its only columns are {listed(columns)}: give SMILES and labels")
-    says: dict[int, bool] = {}  # columns that may be meant: whether they say anything
-    for at in free:
-        cells = [row.cells[at] for row in rows if not row.problem]
-        numbers = [class_or_nan(split_bound(cell)[1]) for cell in cells]
-        labels = len(numbers) - sum(map(math.isnan, numbers))
-        index = names_rows(columns[at]) or (at == 0 and columns[0] == "column_1")
-        if labels > _ENOUGH * sum(not is_empty(cell) for cell in cells) and not index:
-            steps = {after - before for before, after in pairwise(numbers)}
-            says[at] = steps not in ({0.0}, {1.0})
-    found = [at for at in says if says[at]] or [*says]
+    index = {at for at in free if names_rows(columns[at]) or (at == 0 and columns[0] == "column_1")}
+    found = [at for at in free if at not in index]
     for at in found:
         find_column(columns, columns[at], where)  # it is the only one of its name
     if len(found) == 1 or (found and several):
         return tuple(found)
-    if not rows:
-        raise DataError(f"{where}: there are no rows below the header ({listed(columns)})")
-    which, more = f"{len(found)} columns may hold the labels", f", or {ALL} to take them all"
-    if not found:
-        found, which = free, "no column has labels"
-        more = "; of two classes in words give --data.positive too, of more --data.task multiclass"
-    example = f'"{columns[found[0]]}"' if "," in columns[found[0]] else columns[found[0]]
+    if not free:
+        raise DataError(f"{where}: its only columns are {listed(columns)}: give SMILES and labels")
+    which = f"{len(found)} columns may hold the labels" if found else "no column is left for labels"
+    more = f", or {ALL} to take them all" if found else ""
+    names = [columns[at] for at in found or free]
+    example = shlex.quote(f'"{names[0]}"' if "," in names[0] else names[0])
     raise DataError(
-        f"{where}: {which} ({listed([columns[at] for at in found])}): name them, for example "
-        f"--data.target_columns {shlex.quote(example)}{more}"
+        f"{where}: {which} ({listed(names)}): name them, for example --data.target_columns "
+        f"{example}{more}"
     )
 
 

@@ -129,7 +129,12 @@ def _check_rows(config: DataConfig, path: Path, table: TableContents) -> None:
         )
         if len(own) > usable:
             what = f"{len(own):,} of {len(own) + usable:,} labels of {name}"
-            refuse(what, own, "correct them, name another column or another --data.task")
+            refuse(
+                what,
+                own,
+                "correct them or name another column; for classes in words give "
+                "--data.positive, or --data.task multiclass",
+            )
     if not table.valid:
         refuse(f"all {len(unusable):,} rows", unusable, "correct them")
 

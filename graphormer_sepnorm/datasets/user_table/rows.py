@@ -145,13 +145,13 @@ def read_rows(path: Path, config: DataConfig, split: str, targets: Sequence[str]
         config: What the user says about it.
         split: Which split has it as its file; ``train``: maybe all of them. Others need no weights,
             and the test split has none.
-        targets: Names of the targets; empty: the only column of numbers.
+        targets: Names of the targets; empty: the only column that is nothing else.
     """
     layout = Layout(config.sheet, config.header_row, config.smiles_column, "--data.")
     with open_table(path, layout=layout) as reader:
         rows = list(reader)
     names = tuple(map(readable, reader.columns))
-    columns = find_columns(reader, rows, config, split, targets)
+    columns = find_columns(reader, config, split, targets)
     used = {columns.smiles, columns.weight, columns.split, columns.id}
     used |= {*columns.targets.values(), *columns.extra.values()}
     table = TableContents(
