@@ -15,7 +15,6 @@ In addition to Lightning's entries there is one plain dictionary under the key
   what it was trained on; the last one how a user's table was read and split;
 * ``validation``: metrics of the last validation before it was written;
 * ``packages``: versions of what it was made with;
-* ``sample``: predictions of some training molecules, only in a file that stores SMILES;
 * ``card``: facts to show, in a file of `for_prediction` only;
 * ``without_networks``: whether it is of trees and a kernel alone, and the state dict empty.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import torch
 
-from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, ParsedMolecule
+from graphormer_sepnorm.chem.molecules import ParsedMolecule
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.formatting import count, listed
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
@@ -54,14 +53,8 @@ if TYPE_CHECKING:
     from graphormer_sepnorm.inference.explain import Explanations
     from graphormer_sepnorm.model.graphormer import Graphormer
 
-log = logging.getLogger(__name__)
-
 LEVEL = 0.9  # of intervals, unless another one is asked for
 MOST_NEIGHBORS = 20
-# A checkpoint that stores SMILES stores the predictions of a few of them.
-SAMPLE, MOST_SAMPLED = "sample", 32
-# In standard deviations of the training labels, or of a probability: more than rounding.
-_MOVED = 1e-3
 
 
 @torch.inference_mode()
@@ -126,7 +119,6 @@ class Predictor:
         self.vocabulary = GraphVocabulary.from_plain(self.facts["vocabulary"])
         self.reader = MoleculeReader(self.facts, self.vocabulary, refuse_new_elements)
         self.extra_inputs = ExtraInputs.of_facts(self.facts)
-        self._std = np.asarray(self.facts["target_std"])
         self.blend: Blend | None = None
         if BLEND in checkpoint:
             from graphormer_sepnorm.baselines.blend import Blend  # loads what trees need
@@ -161,9 +153,7 @@ class Predictor:
         device = usable_device(device)
         checkpoint = read_checkpoint(file)
         with in_one_line(file):
-            predictor = cls(checkpoint, device)
-        predictor._check_rdkit(file)
-        return predictor
+            return cls(checkpoint, device)
 
     def __repr__(self) -> str:
         each = zip(self.task.targets, self.task.units, strict=True)
@@ -438,28 +428,3 @@ class Predictor:
         """See `outputs_of`."""
         batch = self.collator(graphs)(range(len(graphs)))
         return outputs_of(self.networks, [batch], self.facts)
-
-    def sample(self, smiles: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the predictions of a few training molecules, to be stored with the model."""
-        given = list(smiles[:MOST_SAMPLED])
-        missing = dict.fromkeys(self.extra_inputs.columns, math.nan)
-        values = self.predict(given, columns=missing).values.tolist()
-        return [{"smiles": text, "value": value} for text, value in zip(given, values, strict=True)]
-
-    def _check_rdkit(self, file: Path) -> None:
-        """Warn where another release of RDKit moves the predictions of training molecules."""
-        sample = self.facts.get(SAMPLE, [])
-        made_with = self.facts.get("packages", {}).get("rdkit", RDKIT_VERSION)
-        if not sample or made_with == RDKIT_VERSION:
-            return
-        now = self.sample([one["smiles"] for one in sample])
-        both = [[one["value"] for one in part] for part in (now, sample)]
-        values = np.stack([self.task.as_learned(np.array(part)) for part in both])
-        scale = self._std if self.task.kind == "regression" else 1.0
-        close = np.isclose(*(values / scale), rtol=0, atol=_MOVED, equal_nan=True)
-        if differ := int((~close).any(axis=1).sum()):
-            log.warning(
-                f"{file}: trained with RDKit {made_with}, here is {RDKIT_VERSION}: the predictions "
-                f"of {differ} of {len(sample)} training molecules have changed; install "
-                f"rdkit=={made_with} to have those of the training"
-            )

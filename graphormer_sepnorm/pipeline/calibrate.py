@@ -14,8 +14,8 @@ from graphormer_sepnorm.chem.fingerprints import morgan_bits
 from graphormer_sepnorm.chem.molecules import parse_smiles
 from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.files import write_json
-from graphormer_sepnorm.inference.checkpoint import CONFIDENCE, KEY
-from graphormer_sepnorm.inference.predictor import LEVEL, SAMPLE, Predictor
+from graphormer_sepnorm.inference.checkpoint import CONFIDENCE
+from graphormer_sepnorm.inference.predictor import LEVEL
 from graphormer_sepnorm.pipeline.predicted import Outcome, Predicted, of_networks
 from graphormer_sepnorm.training.described import Described
 from graphormer_sepnorm.uncertainty.calibration import Calibration
@@ -61,9 +61,6 @@ def calibrate(
         if data.member_folds is not None:  # no label is used for it
             uncertainty = uncertainty.of_mean(inputs, data.member_folds.count)
     checkpoint[CONFIDENCE] = uncertainty.to_plain()
-    if uncertainty.neighbors is not None and uncertainty.neighbors.smiles:
-        sample = Predictor(checkpoint, "cpu").sample(uncertainty.neighbors.smiles)
-        checkpoint[KEY] = {**checkpoint[KEY], SAMPLE: sample}
     if test is not None and inputs is not None:
         _test(outcome, uncertainty, data, inputs, test)
     outcome.uncertainty = uncertainty

@@ -17,7 +17,6 @@ from graphormer_sepnorm.inference.checkpoint import (
     CONFIDENCE,
     KEY,
     read_checkpoint,
-    write_checkpoint,
 )
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.uncertainty import calibration
@@ -194,24 +193,7 @@ def test_what_leaves_the_house_is_what_was_asked_for(keep: str, tmp_path: Path, 
         assert "intervals " not in capsys.readouterr().out
     else:
         assert set(checkpoint[CONFIDENCE]["neighbors"]) == {"environments", "sizes", "numbers"}
-    assert "sample" not in checkpoint[KEY]
     assert checkpoint[KEY]["dataset"]
-
-
-def test_another_rdkit_is_said_where_it_moves_something(blend, tmp_path, caplog):
-    checkpoint = read_checkpoint(blend.run)
-    facts, file = checkpoint[KEY], tmp_path / "a.ckpt"
-    assert len(facts["sample"]) == min(32, facts["training_graphs"])
-    facts["packages"]["rdkit"] = "2019.03.1"
-    write_checkpoint(checkpoint, file)
-    Predictor.load(file, "cpu")
-    assert caplog.messages == []  # nothing has moved
-    facts["sample"][1]["value"][0] += 1
-    write_checkpoint(checkpoint, file)
-    Predictor.load(file, "cpu")
-    (said,) = caplog.messages
-    assert "RDKit 2019.03.1" in said
-    assert f"1 of {len(facts['sample'])} training molecules" in said
 
 
 @pytest.mark.parametrize("configuration", ["table_regression", "table_classification"])

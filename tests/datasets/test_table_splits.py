@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from table_files import RINGS, failure, load, report_of, write_csv
+from table_files import RINGS, SPLIT, failure, load, report_of, write_csv
 
 from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits
 from graphormer_sepnorm.datasets.splitting import fold_split, random_split
@@ -119,8 +119,8 @@ def test_each_usable_row_is_in_exactly_one_split(
     shuffler.shuffle(rows)
     path = write_csv(tmp_path / "table.csv", rows, "smiles,value,set")
     column = "set" if split == "column" else None
-    options = {"split_fractions": (0.5, 0.25, 0.25), "task": "regression", "target_columns": "value"}
-    splits = load(path, split=split, split_column=column, **options)
+    options = {"task": "regression", "target_columns": "value", "split_column": column}
+    splits = load(path, **{**SPLIT, **options, "split": split})
 
     found = report_of(splits).splits
     met = sorted(row.number for part in found.values() for row in part)
