@@ -1,6 +1,5 @@
 """Labels of a table: numbers, bounds, words for classes, and what nothing can be learned from."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -209,27 +208,3 @@ def test_files_of_their_own_have_the_same_classes(tmp_path: Path) -> None:
 )
 def test_classes_that_cannot_be_learned(tmp_path: Path, values: list[object], said: str) -> None:
     assert said in failure(four_each(tmp_path, values, TIERS), **OPTIONS)
-
-
-# Warnings.
-
-
-def warnings_of(folder: Path, values: Sequence[object]) -> tuple[str, ...]:
-    """The warnings about 40 molecules with these labels, again and again."""
-    smiles = [f"{'C' * length}{end}" for length in range(1, 11) for end in ("O", "N", "Cl", "F")]
-    rows = [(one, values[n % len(values)]) for n, one in enumerate(smiles)]
-    options = {"task": "regression", "target_columns": ("value",), **SPLIT}
-    return report_of(load(write_csv(folder / "a.csv", rows), **options)).warnings
-
-
-def test_labels_that_look_like_slips(tmp_path: Path) -> None:
-    plain = [round(0.1 * n, 1) for n in range(40)]
-    tail = [-16 if n == 7 else value for n, value in enumerate(plain)]  # eight ranges away
-    for values in (plain, tail, [1.0, 2.0, 3.0], [0.0, 900.0, 20.0, 5.0]):
-        assert warnings_of(tmp_path, values) == ()
-    for slip in ("-999", "1e30"):
-        values = [slip if n == 7 else value for n, value in enumerate(plain)]
-        (warning,) = warnings_of(tmp_path, values)
-        assert warning.startswith(f"value is {float(slip):.6g} in row ")
-    (warning,) = warnings_of(tmp_path, [3.5])
-    assert warning == "all 20 training labels of value are 3.5: nothing can be learned from them"

@@ -33,9 +33,6 @@ from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.tables.columns import parse_class, readable
 
 _MOST_CLASSES = 100  # more different values are no classes, but numbers or names
-# A label is far from the others if it is so many times the range of their middle half away from
-# their median. The penalized logP of ZINC, which has a long tail, comes to 25.
-_FAR, _FEW = 50, 20
 
 Parts = Mapping[str, Sequence[ValidRow]]
 
@@ -252,10 +249,10 @@ def _check_targets(report: DataReport) -> None:
 
 
 def _warnings(report: DataReport) -> Iterator[str]:
-    """Say what should perhaps be treated in another way, and which labels look like slips."""
-    config, task, parts, labels = report.config, report.task, report.splits, report.labels
+    """Say what should perhaps be treated in another way, and what cannot be evaluated."""
+    parts = report.splits
     salts = sum("." in row.canonical for part in parts.values() for row in part)
-    if salts and "fragment" not in (config.standardize or ()):
+    if salts and "fragment" not in (report.config.standardize or ()):
         yield (
             f"{salts:,} of the molecules are of several pieces, as salts are: to a duplicate "
             "and to a split each salt is a molecule of its own; --data.standardize "
@@ -265,30 +262,7 @@ def _warnings(report: DataReport) -> Iterator[str]:
         yield "no validation split: but for folds of an ensemble, nothing is calibrated"
     if not parts["test"]:
         yield "no test split: nothing is tested"
-    everything = np.concatenate([*labels.values()])
-    for at, name in enumerate(task.targets):
-        values = everything[:, at]
-        known, train = values[~np.isnan(values)], labels["train"][:, at]
-        train = train[~np.isnan(train)]
-        low, middle, high = np.percentile(known, (25, 50, 75)) if len(known) >= _FEW else (0, 0, 0)
-        distance = np.where(np.isnan(values), 0, np.abs(values - middle))
-        worst = int(distance.argmax())
-        if task.kind == "regression" and len(train) > 1 and len({*train.tolist()}) == 1:
-            yield (
-                f"all {len(train):,} training labels of {name} are {train[0]:.6g}: nothing can be "
-                "learned from them"
-            )
-        elif task.kind == "regression" and low < high and distance[worst] > _FAR * (high - low):
-            split, row = [(one, row.number) for one in SPLITS for row in parts[one]][worst]
-            place = f"{config.files[split].name}, " if len(config.files) > 1 else ""
-            yield (
-                f"{name} is {values[worst]:.6g} in {place}row {row}, and half of the labels are "
-                f"{low:.4g} to {high:.4g}: if it stands for a missing value, empty the cell"
-            )
+    for at, name in enumerate(report.task.targets):
         for split in SPLITS[1:]:
-            found = {value for value in labels[split][:, at].tolist() if not math.isnan(value)}
-            if parts[split] and not found:
+            if parts[split] and np.isnan(report.labels[split][:, at]).all():
                 yield f"{name} has no label in the {split} split"
-            elif task.kind == "binary" and len(found) == 1:
-                only = f"{found.pop():.0f}"
-                yield f"{name} is {only} throughout the {split} split: AUROC is undefined"
