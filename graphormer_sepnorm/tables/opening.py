@@ -13,6 +13,7 @@ from graphormer_sepnorm.tables.text import DelimitedReader, SmilesReader, TextSo
 FORMATS = ("csv", "tsv", "smi", "sdf", "parquet", "xlsx")
 # Neither gzipped nor standard output nor continued: they are packed, and written at their end.
 WHOLE_FILES = {"parquet": "Parquet", "xlsx": "Excel"}
+_NOT_AT_ONCE = WHOLE_FILES | {"sdf": "SDF"}  # nor read from a pipe: an SD file is read twice
 _SUFFIXES = {f".{format}": format for format in FORMATS} | {
     **{".tab": "tsv", ".sd": "sdf", ".pq": "parquet"},
     **dict.fromkeys((".smiles", ".ism", ".txt"), "smi"),
@@ -26,7 +27,8 @@ def open_table(
     """Open a table.
 
     Args:
-        source: A file, also gzipped (but Parquet and Excel); ``-`` is standard input.
+        source: A file, also gzipped (but Parquet and Excel); ``-`` is standard input, of text
+            but SDF.
         format: One of `FORMATS`; None goes by the name, for standard input and .txt files
             by the first line.
         layout: Which part of the file it is.
@@ -39,9 +41,9 @@ def open_table(
     standard = str(source) == STANDARD_INPUT
     if not said and not standard and not str(source).lower().endswith(_ANYTHING):
         format = format_of(source)
-    if format in WHOLE_FILES and (standard or Path(source).is_fifo()):
+    if format in _NOT_AT_ONCE and (standard or Path(source).is_fifo()):
         where = "standard input" if standard else f"the pipe {source}"
-        raise DataError(f"{WHOLE_FILES[format]} cannot be read from {where}: name the file")
+        raise DataError(f"{_NOT_AT_ONCE[format]} cannot be read from {where}: name the file")
     if format == "parquet":
         from graphormer_sepnorm.tables.parquet import ParquetReader
 

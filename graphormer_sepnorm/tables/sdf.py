@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.columns import free_name
-from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Row
-from graphormer_sepnorm.tables.text import TextReader, TextSource, open_binary, standard_input
+from graphormer_sepnorm.tables.reader import Row
+from graphormer_sepnorm.tables.text import TextReader, TextSource
 
 _END = "$$$$"
 _NAMED = re.compile(r"^>.*?<(.*)>")  # a data header
@@ -45,21 +42,14 @@ class SDFReader(TextReader):
     """An SD file. Its columns are the names of all data fields, found in a first pass over it.
 
     The title line of the records is a column too, ``title``, if any record has one. The molecule
-    itself is in `Row.record`. Standard input (``-``) and pipes are copied to a temporary file
-    first.
+    itself is in `Row.record`.
     """
 
     format = "sdf"
     _unit = "record"
 
     def __init__(self, source: str | Path) -> None:
-        path, spool = Path(source), None
-        if str(source) == STANDARD_INPUT:
-            spool = _spooled(standard_input())
-        elif path.is_fifo():
-            with open_binary(path) as pipe:
-                spool = _spooled(pipe)
-        super().__init__(TextSource(source, spool))
+        super().__init__(TextSource(source))
         names: dict[str, None] = {}
         titled = molecules = False
         try:
@@ -99,17 +89,3 @@ class SDFReader(TextReader):
             title = ((record[0] if record else "").strip(),) * len(self._title)
             cells = (*title, *(values.get(name, "") for name in self._names))
             yield Row(self.rows_read, start, cells, record="".join(record))
-
-
-def _spooled(stream: Any) -> Any:
-    """Return what comes out of a pipe as a file without a name, since an SD file is read twice."""
-    try:
-        spool = tempfile.TemporaryFile()  # noqa: SIM115
-        shutil.copyfileobj(stream, spool)
-        spool.seek(0)
-    except OSError as error:
-        raise DataError(
-            f"the input cannot be kept in {tempfile.gettempdir()} "
-            f"({error.strerror or error}): save it as a file and name that"
-        ) from error
-    return spool

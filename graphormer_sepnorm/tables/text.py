@@ -38,7 +38,7 @@ _COMMA_LINES = 1000  # in which numbers with a decimal comma are looked for
 
 
 class TextSource:
-    """An iterator over the lines of a file, standard input (``-``) or `opened`, with their ends.
+    """An iterator over the lines of a file, standard input (``-``), with their ends.
 
     Bytes that are not UTF-8 become lone surrogates, and these the same bytes again when they are
     written with ``errors="surrogateescape"``. A byte-order mark is dropped; UTF-16 is known by it.
@@ -52,11 +52,10 @@ class TextSource:
         DataError: It is not there, cannot be opened, is damaged or not text.
     """
 
-    def __init__(self, source: str | Path, opened: Any = None) -> None:
-        standard = str(source) == STANDARD_INPUT
+    def __init__(self, source: str | Path) -> None:
+        self._standard = standard = str(source) == STANDARD_INPUT
         self.name = "standard input" if standard else str(source)
-        self._standard = standard and opened is None
-        self._raw = opened or (standard_input() if standard else open_binary(Path(source)))
+        self._raw = standard_input() if standard else open_binary(Path(source))
         self._size = 0 if self._standard else os.fstat(self._raw.fileno()).st_size
         self.place: Callable[[], str] = lambda: "at its beginning"
         self._ahead: deque[str] = deque()

@@ -102,7 +102,8 @@ def test_an_sd_file_is_not_read_as_something_else(tmp_path: Path, monkeypatch) -
     with refused("standard input looks like SDF", "say this format"):
         open_table("-")
     monkeypatch.setattr(sys, "stdin", standard_stream(data))
-    assert read_cells("-", format="sdf") == [("title", "1")]
+    with refused("SDF cannot be read from standard input"):
+        open_table("-", format="sdf")
     monkeypatch.setattr(sys, "stdin", None)
     with refused("standard input is closed"):
         open_table("-", format="csv")

@@ -1,9 +1,6 @@
 """SD files, read and written."""
 
 import gzip
-import os
-import tempfile
-import threading
 from pathlib import Path
 
 import pytest
@@ -96,23 +93,6 @@ def test_added_fields_are_read_again(tmp_path: Path, end: str, name: str) -> Non
         found = [molecule.GetPropsAsDict() for molecule in Chem.SDMolSupplier(str(tmp_path / name))]
         assert found[0]["new y"] == 0.25
         assert found[3] == {"gap": 3, "new y": -1.0}
-
-
-def test_a_pipe_is_read_like_a_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    (tmp_path / "temporary").mkdir()
-    pipe = tmp_path / "pipe.sdf"
-    os.mkfifo(pipe)
-    writer = threading.Thread(target=pipe.write_text, args=(RECORD_FOR_A_PIPE,))
-    writer.start()
-    with open_table(pipe) as table:
-        writer.join()
-        assert table.columns == ("title", "y")
-        assert not [*(tmp_path / "temporary").iterdir()]  # killed now, it would leave nothing
-        assert [row.cells for row in table] == [("ethanol", "1.5")]
-
-
-RECORD_FOR_A_PIPE = "ethanol\n\n\n  0  0\nM  END\n>  <y>\n1.5\n\n$$$$\n"
 
 
 def test_data_headers_are_those_that_rdkit_finds(tmp_path: Path) -> None:
