@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from graphormer_sepnorm.config import FitConfig
     from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError, GraphormerError
-    from graphormer_sepnorm.estimators import (
-        GraphormerClassifier,
-        GraphormerEmbedding,
-        GraphormerRegressor,
-    )
+    from graphormer_sepnorm.estimators import GraphormerClassifier, GraphormerRegressor
     from graphormer_sepnorm.graphs.batch import GraphBatch
     from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
     from graphormer_sepnorm.inference.predictor import Predictor
@@ -40,7 +36,6 @@ _HOMES = {
     "fit": "graphormer_sepnorm.pipeline.fit",
     "GraphormerRegressor": "graphormer_sepnorm.estimators",
     "GraphormerClassifier": "graphormer_sepnorm.estimators",
-    "GraphormerEmbedding": "graphormer_sepnorm.estimators",
     "GraphormerError": "graphormer_sepnorm.errors",
     "DataError": "graphormer_sepnorm.errors",
     "ConfigError": "graphormer_sepnorm.errors",
@@ -57,7 +52,6 @@ __all__ = [
     "Graphormer",
     "GraphormerClassifier",
     "GraphormerConfig",
-    "GraphormerEmbedding",
     "GraphormerError",
     "GraphormerRegressor",
     "Predictor",

@@ -6,14 +6,12 @@ holds its network as the bytes of a checkpoint, which is read as plain values an
 
 from graphormer_sepnorm.estimators.estimators import (
     GraphormerClassifier,
-    GraphormerEmbedding,
     GraphormerRegressor,
 )
 from graphormer_sepnorm.estimators.inputs import InputError, ParameterError
 
 __all__ = [
     "GraphormerClassifier",
-    "GraphormerEmbedding",
     "GraphormerRegressor",
     "InputError",
     "ParameterError",

@@ -1,4 +1,4 @@
-"""Graphormer as regressor, classifier and transformer of scikit-learn."""
+"""Graphormer as regressor and classifier of scikit-learn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from graphormer_sepnorm.chem.features import OF_SMILES
@@ -46,72 +46,23 @@ class Tagged:
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.input_tags.string = tags.input_tags.one_d_array = True
-        tags.target_tags.multi_output = isinstance(self, Supervised)
+        tags.target_tags.multi_output = True
         if tags.classifier_tags is not None:
             tags.classifier_tags.multi_label = True
-        if tags.transformer_tags is not None:
-            tags.transformer_tags.preserves_dtype = []
         return tags
 
 
-class Trained(BaseEstimator):
-    """What has a network, stored as the bytes of its checkpoint."""
-
-    device: str | None
-    on_invalid: str
-    checkpoint_: bytes
-    n_features_in_: int
-    _loaded: tuple[str | None, Predictor] | None = None
-
-    def _store(self, checkpoint: Any) -> None:
-        """Take what a checkpoint needs to predict; `checkpoint` is its contents."""
-        torch.save(for_prediction(checkpoint), file := io.BytesIO())
-        self.checkpoint_ = file.getvalue()
-        self.n_features_in_ = 1
-        self._loaded = None
-
-    def _predictor(self) -> Predictor:
-        """Return the network, on its device; read from the checkpoint when it is first needed."""
-        check_is_fitted(self)
-        if self._loaded is None or self._loaded[0] != self.device:
-            with in_one_line("checkpoint_"):
-                checkpoint = torch.load(io.BytesIO(self.checkpoint_), "cpu", weights_only=True)
-                check_checkpoint(checkpoint)
-            with explained():
-                predictor = Predictor(checkpoint, self.device, refuse_new_elements=False)
-            self._loaded = (self.device, predictor)
-        return self._loaded[1]
-
-    def _predicted(self, predict: Any, X: Any) -> Any:
-        """Return the `Predictions` or `Embeddings` of all rows."""
-        found = predict(smiles_of(X, self.on_invalid), max_atoms=sys.maxsize)
-        bad = [(row, error) for row, error in enumerate(found.errors) if error]
-        if bad and self.on_invalid == "error":
-            with explained():
-                raise unusable(bad)
-        new = [row for row, text in enumerate(found.warnings) if text.startswith("not understood")]
-        if new:
-            warnings.warn(
-                f"{len(new):,} of {len(found.warnings):,} molecules have elements that did not "
-                f"occur in training, which the model ignores; the first, X[{new[0]}]: "
-                f"{found.warnings[new[0]].partition('; ')[0]}",
-                stacklevel=3,
-            )
-        return found
-
-    def __getstate__(self) -> Any:
-        # No network: the checkpoint has it, and reading that runs no code.
-        state: Any = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_loaded"}
-
-
-class Supervised(Trained):
-    """What trains a network on labels; see `GraphormerRegressor`."""
+class Supervised(BaseEstimator):
+    """What trains a network, stored as the bytes of its checkpoint; see `GraphormerRegressor`."""
 
     _kind: ClassVar[Kind]
     _recipe: ClassVar[str]  # taken if no other is named
     seed: int
     validation_fraction: float
+    device: str | None
+    checkpoint_: bytes
+    n_features_in_: int
+    _loaded: tuple[str | None, Predictor] | None = None
 
     def __init__(
         self,
@@ -134,17 +85,57 @@ class Supervised(Trained):
         seed: int = 0,
         device: str | None = None,
         verbose: bool = False,
-        on_invalid: str = "error",
     ) -> None:
         given = locals()
         for name in self._get_param_names():
             setattr(self, name, given[name])
 
+    def _store(self, checkpoint: Any) -> None:
+        """Take what a checkpoint needs to predict; `checkpoint` is its contents."""
+        torch.save(for_prediction(checkpoint), file := io.BytesIO())
+        self.checkpoint_ = file.getvalue()
+        self.n_features_in_ = 1
+        self._loaded = None
+
+    def _predictor(self) -> Predictor:
+        """Return the network, on its device; read from the checkpoint when it is first needed."""
+        check_is_fitted(self)
+        if self._loaded is None or self._loaded[0] != self.device:
+            with in_one_line("checkpoint_"):
+                checkpoint = torch.load(io.BytesIO(self.checkpoint_), "cpu", weights_only=True)
+                check_checkpoint(checkpoint)
+            with explained():
+                predictor = Predictor(checkpoint, self.device, refuse_new_elements=False)
+            self._loaded = (self.device, predictor)
+        return self._loaded[1]
+
+    def _predicted(self, X: Any) -> Any:
+        """Return the `Predictions` of all rows."""
+        found = self._predictor().predict(smiles_of(X), max_atoms=sys.maxsize)
+        bad = [(row, error) for row, error in enumerate(found.errors) if error]
+        if bad:
+            with explained():
+                raise unusable(bad)
+        new = [row for row, text in enumerate(found.warnings) if text.startswith("not understood")]
+        if new:
+            warnings.warn(
+                f"{len(new):,} of {len(found.warnings):,} molecules have elements that did not "
+                f"occur in training, which the model ignores; the first, X[{new[0]}]: "
+                f"{found.warnings[new[0]].partition('; ')[0]}",
+                stacklevel=3,
+            )
+        return found
+
+    def __getstate__(self) -> Any:
+        # No network: the checkpoint has it, and reading that runs no code.
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_loaded"}
+
     def _train(
         self, X: Any, labels: np.ndarray, names: tuple[str, ...], weights: Any, **of_classes: Any
     ) -> None:
         """Train on ``[n, targets]`` labels, nan where missing; `of_classes` are those of `Task`."""
-        smiles = smiles_of(X, self.on_invalid)
+        smiles = smiles_of(X)
         if len(smiles) != len(labels):
             raise InputError(f"X has {len(smiles)} molecules, y labels of {len(labels)}")
         with explained():
@@ -157,10 +148,8 @@ class Supervised(Trained):
                     raise ConfigError(f"from_pretrained {backbone} does not take SMILES")
             steps = config.data.standardize or ()
             smiles, canonical, bad = read_texts(smiles, featurizer, steps)
-            if bad and self.on_invalid == "error":
+            if bad:
                 raise unusable(bad)
-            labels = labels.copy()
-            labels[[row for row, _ in bad]] = np.nan
             labeled = np.flatnonzero(~np.isnan(labels).all(axis=1))
             if weights is not None:
                 weights = weights_of(weights, len(smiles))[labeled]
@@ -221,8 +210,6 @@ class GraphormerRegressor(Tagged, RegressorMixin, Supervised):
         seed: Decides initial weights, order of the molecules, dropout and validation molecules.
         device: cpu, cuda, cuda:1 ...; None: a GPU if there is one.
         verbose: Show the progress of training.
-        on_invalid: What a row that cannot be read is: error, or nan; then it is left out of
-            training, and nothing is predicted for it.
 
     Attributes:
         checkpoint_: The trained network as the bytes of a checkpoint file, which `predict.py`,
@@ -269,7 +256,7 @@ class GraphormerRegressor(Tagged, RegressorMixin, Supervised):
             if isinstance(return_interval, str):
                 raise ConfigError(f"return_interval is {return_interval!r}: give a level, as 0.9")
             predictor.configure("none" if return_interval is None else return_interval)
-        found = self._predicted(predictor.predict, X)
+        found = self._predicted(X)
 
         def of_targets(values: np.ndarray) -> np.ndarray:
             return values[:, 0] if values.shape[1] == 1 else values
@@ -331,75 +318,16 @@ class GraphormerClassifier(Tagged, ClassifierMixin, Supervised):
         Raises:
             InputError: A SMILES cannot be read.
         """
-        ones = self._predicted(self._predictor().predict, X).values
+        ones = self._predicted(X).values
         return np.hstack([1 - ones, ones]) if ones.shape[1] == 1 else ones
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the likeliest class ``[n]``; 0 and 1 if there are several targets.
-
-        None where a row cannot be read, if `on_invalid` is nan.
 
         Raises:
             InputError: A SMILES cannot be read.
         """
         probability = self.predict_proba(X)
         if self.n_outputs_ == 1:
-            found = self.classes_[probability.argmax(axis=1)]
-        else:
-            found = (probability > 0.5).astype(int)
-        if (invalid := np.isnan(probability).any(axis=1)).any():
-            found = found.astype(object)
-            found[invalid] = None
-        return found
-
-
-class GraphormerEmbedding(Tagged, TransformerMixin, Trained):
-    """The embeddings of a trained network, as a transformer of scikit-learn.
-
-    From SMILES to the graph token ([CLS]) after the last norm: nothing is learned from X. Of a
-    network that reads its predictions from the atoms alone it is a by-product, which `fit` warns
-    of.
-
-    Args:
-        model: A bundled model's name, a run directory or a checkpoint.
-        device: cpu, cuda, cuda:1 ...; None: a GPU if there is one.
-        on_invalid: What a row that cannot be read is: error, or nan (of all channels).
-
-    Attributes:
-        checkpoint_: The network, so that a fitted transformer no longer needs the file.
-        n_features_in_: 1, the SMILES.
-    """
-
-    def __init__(
-        self, model: str = "esol", *, device: str | None = None, on_invalid: str = "error"
-    ) -> None:
-        self.model = model
-        self.device = device
-        self.on_invalid = on_invalid
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Read the network.
-
-        Raises:
-            CheckpointError: There is none, or it does not take SMILES.
-        """
-        smiles_of(X, self.on_invalid)
-        self._store(read_checkpoint(self.model))
-        predictor = self._predictor()
-        _ = predictor.reader.featurizer  # or it does not take SMILES
-        if note := predictor.embedding_note:
-            warnings.warn(f"{self.model}: {note}", stacklevel=2)
-        return self
-
-    def transform(self, X: Any) -> np.ndarray:
-        """Return embeddings, float32 ``[n, channels]``.
-
-        Raises:
-            InputError: A SMILES cannot be read.
-        """
-        return self._predicted(self._predictor().embed, X).values
-
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Return the names of the channels: cls_0, cls_1, ..."""
-        width = self._predictor().model.config.width
-        return np.array([f"cls_{channel}" for channel in range(width)], dtype=object)
+            return self.classes_[probability.argmax(axis=1)]
+        return (probability > 0.5).astype(int)

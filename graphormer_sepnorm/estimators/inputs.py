@@ -43,14 +43,12 @@ def unusable(rows: Sequence[tuple[int, str]]) -> DataError:
     return DataError(f"X[{row}]: {reason}{more}: correct or remove them")
 
 
-def smiles_of(X: Any, on_invalid: str = "error") -> list[Any]:
-    """Return the SMILES of X, also of RDKit molecules; of invalid rows what stands there."""
-    if on_invalid not in ("error", "nan"):
-        raise ParameterError(f"on_invalid is {on_invalid!r}: it must be error or nan")
+def smiles_of(X: Any) -> list[str]:
+    """Return the SMILES of X, also of RDKit molecules."""
     with explained():
         texts = list(given_smiles(X))
     for row, text in enumerate(texts):
-        if on_invalid == "error" and not isinstance(text, str):
+        if not isinstance(text, str):
             raise InputError(f"X[{row}] is {text!r}, of type {type(text).__name__}: give SMILES")
     return texts
 

@@ -15,12 +15,9 @@ import pytest
 import torch
 import yaml
 from rdkit import Chem
-from reference.checkpoints import make_checkpoint
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
-from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import (
     check_get_params_invariance,
     check_no_attributes_set_in_init,
@@ -31,7 +28,6 @@ from sklearn.utils.estimator_checks import (
 from graphormer_sepnorm import (
     CheckpointError,
     GraphormerClassifier,
-    GraphormerEmbedding,
     GraphormerError,
     GraphormerRegressor,
     Predictor,
@@ -85,7 +81,7 @@ def facts_of(file_of: Callable[[Any], Path]) -> Callable[[Any], dict[str, Any]]:
     return lambda estimator: read_checkpoint(file_of(estimator))[KEY]
 
 
-@pytest.mark.parametrize("kind", [GraphormerRegressor, GraphormerClassifier, GraphormerEmbedding])
+@pytest.mark.parametrize("kind", [GraphormerRegressor, GraphormerClassifier])
 def test_scikit_learns_checks(kind: Any) -> None:
     for check in (
         *(check_no_attributes_set_in_init, check_get_params_invariance),
@@ -99,9 +95,8 @@ def test_scikit_learns_checks(kind: Any) -> None:
 def test_a_clone_is_equal_and_not_fitted(fitted: GraphormerRegressor) -> None:
     copied = clone(fitted)
     assert copied.get_params() == fitted.get_params()
-    for method in (copied.predict, GraphormerEmbedding().transform):
-        with pytest.raises(NotFittedError):
-            method(SMILES)
+    with pytest.raises(NotFittedError):
+        copied.predict(SMILES)
 
 
 @pytest.mark.parametrize(
@@ -352,7 +347,6 @@ def test_a_recipe_of_ones_own(tmp_path: Path, facts_of) -> None:
         ({"options": {"model.encoding": "rrwp"}}, "'encodings'"),
         ({"layers": 2, "options": {"model.layers": 1}}, r"model\.layers is given twice"),
         ({"device": "cuda:99"}, "device 'cuda:99'"),
-        ({"on_invalid": "skip"}, "on_invalid is 'skip'"),
     ],
     ids=str,
 )
@@ -394,34 +388,8 @@ def test_bad_input_is_one_line(make: Any, X: Any, y: Any, weight: Any, named: st
 
 
 def test_rows_that_cannot_be_predicted(fitted: GraphormerRegressor) -> None:
-    """Errors, or nan where that is asked for; an element that training lacks is a warning."""
+    """Are errors; an element that training lacks is a warning."""
     with pytest.raises(ValueError, match=r"X\[1\]: 'C1CC' is not a valid molecule"):
         fitted.predict(["CCO", "C1CC"])
     with pytest.warns(UserWarning, match=r"1 of 2 molecules .* X\[1\]: .*Br did not occur"):
         assert np.isfinite(fitted.predict(["CCO", "CCBr"])).all()
-    given, invalid = ["CCO", "no molecule", None, "CCN"], [False, True, True, False]
-    model: Any = GraphormerEmbedding("esol", device="cpu", on_invalid="nan").fit(given)
-    assert np.isnan(model.transform(given)).all(axis=1).tolist() == invalid
-    model = regressor(on_invalid="nan").fit(given, [1.0, 2.0, 3.0, 4.0])
-    assert np.isnan(model.predict(given)).tolist() == invalid
-    model = classifier(on_invalid="nan").fit(given, [1, 0, 0, 0])
-    assert [one is None for one in model.predict(given)] == invalid
-
-
-def test_embeddings_are_features(fitted: GraphormerRegressor, file_of, tmp_path: Path) -> None:
-    embedding = GraphormerEmbedding("esol", device="cpu")
-    values = embedding.fit_transform(SMILES)
-    np.testing.assert_array_equal(values, Predictor.load("esol", "cpu").embed(SMILES).values)
-    assert embedding.get_feature_names_out()[[0, -1]].tolist() == ["cls_0", "cls_63"]
-    assert embedding.set_output(transform="pandas").transform(SMILES).columns[0] == "cls_0"
-    pipeline = make_pipeline(GraphormerEmbedding("esol", device="cpu"), Ridge(1e-3))
-    assert pipeline.fit(SMILES, ATOMS).score(SMILES, ATOMS) > 0.9
-    with pytest.raises(CheckpointError, match="no such checkpoint"):
-        GraphormerEmbedding("nothing").fit(SMILES)
-    file = file_of(fitted)
-    embedding = GraphormerEmbedding(file, device="cpu").fit(SMILES)
-    file.unlink()  # a fitted one needs it no more
-    assert pickle.loads(pickle.dumps(embedding)).transform(SMILES).shape == (len(SMILES), 8)
-    torch.save(make_checkpoint(readout="mean"), file)
-    with pytest.warns(UserWarning, match=r"model\.ckpt: this model reads its .* not from \[CLS\]"):
-        GraphormerEmbedding(file, device="cpu").fit(SMILES)
