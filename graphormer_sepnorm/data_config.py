@@ -13,7 +13,7 @@ from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.values import Options, ranged
 
 ALL = "all"  # target columns: every one that is nothing else
-STANDARDIZE = ("fragment", "neutralize", "tautomer")
+STANDARDIZE = ("fragment", "neutralize")
 # The splits that decide themselves where molecules go, and the options of the others.
 DEALT = ("random", "scaffold", "group")
 _SPLIT_OPTIONS = {
@@ -101,7 +101,7 @@ class DataConfig(Options):
         positive: Value of the target column that is class 1; all other values are class 0.
         standardize: Standardization of each molecule, in training and at prediction, a list:
             fragment (keep the largest, without salts and solvents), neutralize (charges that
-            protons can remove), tautomer (RDKit's canonical one).
+            protons can remove).
         descriptor_columns: Numeric columns that are additional inputs to the readout, such as
             temperature or pH. Missing values are replaced by the mean; predict.py needs these
             columns too.

@@ -10,8 +10,9 @@ import numpy as np
 from graphormer_sepnorm.chem.features import get_featurizer
 from graphormer_sepnorm.chem.featurizer import CodeTable, Featurizer
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, count_pieces
-from graphormer_sepnorm.chem.standardize import standardized
+from graphormer_sepnorm.chem.standardize import STEPS, standardized
 from graphormer_sepnorm.errors import CheckpointError
+from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.packed_graphs import MolecularGraph, PackedGraphs
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary, Vocabulary
 from graphormer_sepnorm.inference.table_job import MAX_ATOMS
@@ -39,13 +40,19 @@ class MoleculeReader:
 
     Raises:
         ConfigError: It was trained by features that this version does not make.
-        CheckpointError: The codes of its vocabulary are not those of the features.
+        CheckpointError: The codes of its vocabulary are not those of the features, or it is of a
+            step of `standardized` that there is no more.
     """
 
     def __init__(
         self, facts: dict[str, Any], vocabulary: GraphVocabulary, refuse_new_elements: bool
     ) -> None:
         self.steps = tuple(facts.get("standardize", ()))
+        if unknown := [step for step in self.steps if step not in STEPS]:
+            raise CheckpointError(
+                f"it standardizes molecules by {listed(unknown)}, as this version does not: train "
+                "again, with other data.standardize"
+            )
         self._refuse_new_elements = refuse_new_elements
         self._dataset, self._vocabulary = facts["dataset"], vocabulary
         summary = facts.get("training_summary") or {}
