@@ -60,7 +60,7 @@ class DataConfig(Options):
         smiles_column: SMILES column of a table, or of the molecules for pre-training; null detects
             it by name.
         sheet: Name of the Excel sheet, or its number, starting with 1; null uses the only sheet
-            with a SMILES column.
+            that is not hidden.
         header_row: Row with the column names in Excel, CSV and TSV files, starting with 1; null
             uses the first.
         target_columns: Label columns, separated by commas, a name with commas in double quotes;

@@ -13,7 +13,6 @@ from typing import Any
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed
-from graphormer_sepnorm.tables.columns import is_smiles_name, readable
 from graphormer_sepnorm.tables.reader import Layout, Row, TableReader, names_of
 from graphormer_sepnorm.tables.text import open_binary
 from graphormer_sepnorm.tables.writer import WholeFileWriter
@@ -35,10 +34,9 @@ _ILLEGAL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 class ExcelReader(TableReader):
     """A sheet of a workbook; its first row that holds something names the columns.
 
-    Unless `layout` says it, the sheet is the only one with a column of SMILES among those that are
-    not hidden, or the only one that is not empty. The cells are values of Python's types, of
-    formulas the values that were saved with them. Empty rows below the last one that holds
-    something, which spreadsheets may keep, are left out.
+    Unless `layout` says it, the sheet is the only one that is not hidden. The cells are values of
+    Python's types, of formulas the values that were saved with them. Empty rows below the last one
+    that holds something, which spreadsheets may keep, are left out.
 
     Raises:
         DataError: It is no workbook, or which sheet is meant cannot be told.
@@ -63,45 +61,28 @@ class ExcelReader(TableReader):
 
     def _find_sheet(self, layout: Layout) -> Sequence[Any]:
         """Find the sheet whose rows are read; return its header."""
-
-        def is_header(line: int, cells: Sequence[Any]) -> bool:
-            return layout.header_row in (None, line) and any(map(_there, cells))
-
-        def names_smiles(cell: object) -> bool:
-            name = readable(str(cell)).strip()
-            wanted = layout.smiles_column
-            return is_smiles_name(name) if wanted is None else name.lower() == wanted.lower()
-
         sheets = self._book.worksheets
         chosen = [one for at, one in enumerate(sheets, 1) if layout.sheet in (one.title, str(at))]
         if layout.sheet is None:
             chosen = [sheet for sheet in sheets if sheet.sheet_state == "visible"]
-        elif not chosen:
+        if len(chosen) != 1:
+            wrong = f"no sheet {layout.sheet!r} in" if layout.sheet else "no single sheet in"
             raise DataError(
-                f"{self.name}: there is no sheet {layout.sheet!r}; the sheets are "
-                f"{listed(self._book.sheetnames)}: name one with {layout.options}sheet"
+                f"{self.name}: there is {wrong} {listed(self._book.sheetnames)}: name one with "
+                f"{layout.options}sheet"
             )
-        found = []  # sheets with a header, their rows below it, the header
-        for sheet in chosen:
-            with self._explained():
-                # By what the sheet says of its size rows would be left out where that is wrong.
-                sheet.reset_dimensions()
-                rows = enumerate(sheet.iter_rows(values_only=True), start=1)
-                header = next((cells for row, cells in rows if is_header(row, cells)), None)
-            if header is not None:
-                found.append((sheet, rows, header))
-        of_smiles = [one for one in found if any(map(names_smiles, one[-1]))]
-        if len(of_smiles or found) != 1:
-            meant = [one[0] for one in of_smiles or found] or chosen or sheets
-            titles = listed([sheet.title for sheet in meant])
-            what = "could be meant" if found else "are hidden, or without such a header row"
-            raise DataError(
-                f"{self.name}: sheets {titles} {what}: name one with {layout.options}sheet, and "
-                f"the row of its header with {layout.options}header_row"
-            )
-        sheet, self._rows, header = (of_smiles or found)[0]
-        self.name += f" (sheet {sheet.title!r})" if len(sheets) > 1 else ""
-        return header
+        self.name += f" (sheet {chosen[0].title!r})" if len(sheets) > 1 else ""
+        with self._explained():
+            # By what the sheet says of its size rows would be left out where that is wrong.
+            chosen[0].reset_dimensions()
+            self._rows = enumerate(chosen[0].iter_rows(values_only=True), start=1)
+            for line, cells in self._rows:
+                if layout.header_row in (None, line) and any(map(_there, cells)):
+                    return cells
+        raise DataError(
+            f"{self.name} has no header: name its row with {layout.options}header_row, or another "
+            f"sheet with {layout.options}sheet"
+        )
 
     def __iter__(self) -> Iterator[Row]:
         return self._counted(self._parsed())

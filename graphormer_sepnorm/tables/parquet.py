@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -42,7 +41,7 @@ class ParquetReader(TableReader):
         while True:
             with self._explained():
                 batch = next(batches, None)
-                columns = () if batch is None else [*map(_cells, batch.columns)]
+                columns = () if batch is None else [one.to_pylist() for one in batch.columns]
             if batch is None:
                 return
             for cells in zip(*columns, strict=True):
@@ -61,19 +60,6 @@ class ParquetReader(TableReader):
         """Close the file."""
         self._file.close()
         self._raw.close()
-
-
-def _cells(column: Any) -> list[Any]:
-    cells = column.to_pylist()
-    return [*map(_text, cells)] if "binary" in str(column.type) else cells
-
-
-def _text(cell: Any) -> Any:
-    """Return bytes that can be text as that: some programs write it so."""
-    if isinstance(cell, bytes) and b"\0" not in cell:
-        with contextlib.suppress(UnicodeDecodeError):
-            return cell.decode()
-    return cell
 
 
 class ParquetWriter(WholeFileWriter):

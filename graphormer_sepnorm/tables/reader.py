@@ -38,7 +38,7 @@ class Layout:
     """Which part of a file is the table, as far as the user says it.
 
     Attributes:
-        sheet: Excel: its name, or its number from 1; None: the only one with a column of SMILES.
+        sheet: Excel: its name, or its number from 1; None: the only one that is not hidden.
         header_row: Excel, CSV and TSV: the row (line) that names the columns, from 1; None: the
             first.
         smiles_column: The name of that column; None: known by its name.
