@@ -80,10 +80,6 @@ class Featurizer:
         """Return words for the first column of each atom, in the order of the graph's atoms."""
         raise NotImplementedError
 
-    def remarks(self, molecule: Chem.Mol) -> str:
-        """Return what is lost of a molecule on the way, in one line; empty where nothing is."""
-        return ""
-
     def smiles_of(self, graph: MolecularGraph) -> str:
         """Return a SMILES of a graph without stereochemistry; empty where there is no way back."""
         return ""

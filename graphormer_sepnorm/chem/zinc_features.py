@@ -80,22 +80,6 @@ class _Zinc1(Featurizer):
         order = written(molecule)[1][::-1]
         return sorted(range(len(order)), key=order.__getitem__)
 
-    def remarks(self, molecule: Chem.Mol) -> str:
-        """Name the stereo centers that lack the configuration on which ZINC's types depend."""
-        # Not Chem.FindMolChiralCenters: it also labels the centers, and the molecule would keep it.
-        centers = [
-            molecule.GetAtomWithIdx(found.centeredOn)
-            for found in Chem.FindPotentialStereo(molecule)
-            if found.type == Chem.StereoType.Atom_Tetrahedral
-            and found.specified != Chem.StereoSpecified.Specified
-        ]
-        # The hydrogen of a charged atom is written in any case.
-        flat = sum(atom.GetTotalNumHs() == 1 and atom.GetFormalCharge() == 0 for atom in centers)
-        if not flat:
-            return ""
-        what = "1 stereo center is" if flat == 1 else f"{flat} stereo centers are"
-        return f"{what} given without a configuration, on which ZINC's atom types depend"
-
     def smiles_of(self, graph: MolecularGraph) -> str:
         """Return a SMILES of a graph: atom types and Kekulé form leave only stereo open."""
         molecule = Chem.RWMol()

@@ -120,10 +120,10 @@ class MoleculeReader:
         for number, place in enumerate(places):
             molecule: Any = molecules[place].molecule
             atoms = int(graphs.num_atoms[number])
-            remarks = [self.featurizer.remarks(molecule)]
+            remarks: list[str] = []
             if number in new:
                 errors[place], remark = self._what_is_new(graphs[number], molecule)
-                remarks.insert(0, remark)
+                remarks.append(remark)
             if self._largest_seen is not None and atoms > self._largest_seen:
                 largest = f"the largest molecule in training had {self._largest_seen}"
                 remarks.append(f"{atoms} atoms; {largest}")

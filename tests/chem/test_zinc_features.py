@@ -23,7 +23,6 @@ def graph(smiles: str) -> MolecularGraph:
     made = ZINC_1.featurize(molecule)
     labels = ZINC_1.atom_labels(molecule)
     assert [ZINC_1.atom_tables[0].code(name) for name in labels] == made.atom_codes[:, 0].tolist()
-    ZINC_1.remarks(molecule)
     assert contents(molecule) == before
     return made
 
@@ -84,31 +83,6 @@ def test_what_the_data_set_does_not_have_is_other():
     assert sorted(made.atom_codes[:, 0].tolist()) == [0, 0, 0, 28]
     assert sorted(ZINC_1.atom_labels(Chem.MolFromSmiles("C[Si](C)C"))) == ["C", "C", "C", "Si"]
     assert 4 in graph("[NH3]->[Cu]").bond_codes
-
-
-@pytest.mark.parametrize(
-    ("smiles", "flat"),
-    [
-        ("C[C@H](O)C(F)N", 2),
-        ("O[C@H]1CC[C@@H](C)CC1", 2),
-        ("O[C@@H]1C[C@H](O)C[C@H](O)C1", 3),
-        ("C[C@]12CC[C@H]3[C@@H](CCc4cc(O)ccc43)[C@@H]1CC[C@@H]2O", 4),
-        ("C/C=C/[C@H](C)[C@@H](O)/C=C\\C", 2),
-        ("CC[P@H]C", 1),
-        ("CC[C@@]1(C)OC1", 0),
-        ("CC[S@@](C)=O", 0),
-        ("C[C@@H]1C[NH+](CCF)C[C@H]1C", 2),
-    ],
-)
-def test_remarks_count_the_types_that_a_flat_smiles_loses(smiles, flat):
-    """Independent truth: the atoms whose type changes when the configurations are taken away."""
-    given = Chem.MolFromSmiles(smiles)
-    without = Chem.Mol(given)
-    Chem.RemoveStereochemistry(without)
-    lost = Counter(ZINC_1.atom_labels(given)) - Counter(ZINC_1.atom_labels(without))
-    centers = [count for count in (1, 2) if f"{count} stereo" in ZINC_1.remarks(given)]
-    assert lost.total() == flat - sum(centers)
-    assert (ZINC_1.remarks(without).split() or ["0"])[0] == str(flat)
 
 
 def test_spellings_of_one_molecule_give_one_graph():
