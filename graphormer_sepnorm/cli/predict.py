@@ -35,7 +35,7 @@ from graphormer_sepnorm.runs.directory import RunDirectory, find_checkpoint
 if TYPE_CHECKING:
     from graphormer_sepnorm.inference.predictor import Predictions, Predictor
 
-INFO_USAGE = "predict.py info MODEL [--markdown]"
+INFO_USAGE = "predict.py info MODEL"
 EMBED_USAGE = "predict.py embed MODEL -i FILE [-o FILE] [options]"
 
 DESCRIPTION = """\
@@ -79,15 +79,14 @@ def _info(arguments: list[str]) -> None:
     what = "Print what a model predicts, how well, and from what."
     parser = OneLineParser(prog="predict.py info", usage=INFO_USAGE, description=what)
     parser.add_argument("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
-    parser.add_argument("--markdown", action="store_true", help="print a model card in Markdown")
     options = parser.parse_args(arguments)
     file = find_checkpoint(options.model)
     from graphormer_sepnorm.inference.checkpoint import in_one_line, read_checkpoint
-    from graphormer_sepnorm.inference.model_card import describe, model_card
+    from graphormer_sepnorm.inference.model_card import describe
 
     checkpoint = read_checkpoint(file)
     with in_one_line(file):
-        print((model_card if options.markdown else describe)(checkpoint, file))
+        print(describe(checkpoint, file))
 
 
 def _embed(arguments: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""The facts of a model as lines, or as a card in Markdown."""
+"""The facts of a model, as lines."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.baselines.blend import Blend
-from graphormer_sepnorm.files import read_json, sha256_of
-from graphormer_sepnorm.formatting import aligned, four_digits, in_a_line, listed
+from graphormer_sepnorm.files import read_json
+from graphormer_sepnorm.formatting import aligned, four_digits, listed
 from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Kind, Task
 from graphormer_sepnorm.inference.checkpoint import BLEND, CONFIDENCE, KEY, model_weights
@@ -25,13 +25,6 @@ def describe(checkpoint: dict[str, Any], file: Path | None = None) -> str:
     The file adds its path and size, and the test of the run that it lies in.
     """
     return aligned(_facts(checkpoint, file))
-
-
-def model_card(checkpoint: dict[str, Any], file: Path) -> str:
-    """Return the same as a table in Markdown, with the SHA-256 of the file."""
-    facts = [*_facts(checkpoint, file), ("SHA-256", sha256_of(file))]
-    rows = [" | ".join(in_a_line(cell).replace("|", "\\|") for cell in fact) for fact in facts]
-    return "\n".join([f"# {file.stem}", "", "| | |", "| --- | --- |", *(f"| {r} |" for r in rows)])
 
 
 def _facts(checkpoint: dict[str, Any], file: Path | None) -> Facts:
