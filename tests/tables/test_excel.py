@@ -39,7 +39,7 @@ def test_values_have_their_types_and_empty_rows_stay_in_between(tmp_path: Path) 
         ],
         [["another"]],
     )
-    columns, rows = read(path)
+    columns, rows = read(path, layout=Layout("sheet 0"))
     assert columns == ("smiles", "y", "column_3", "when")
     assert [row.cells for row in rows] == [
         ("C", 1, "x", day),
