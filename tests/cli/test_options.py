@@ -133,7 +133,7 @@ def test_a_value_arrives_as_it_was_typed(value: str) -> None:
 
 def test_lists_numbers_and_no_value_can_be_typed() -> None:
     named = {"[a, b]": ("a", "b"), "a,b": ("a", "b"), "['a', 'b']": ("a", "b"), "5'": ("5'",)}
-    named |= {'"IC50 (nM, pH 7)",b': ("IC50 (nM, pH 7)", "b")}
+    named |= {'"IC50 (nM, pH 7)",b': ("IC50 (nM, pH 7)", "b"), "[pH,T [K]]": ("pH", "T [K]")}
     for text, names in named.items():
         assert config_of("--data.target_columns", text).data.target_columns == names
     words = "-c", "table", "--model.from_pretrained", "null"

@@ -59,16 +59,3 @@ def test_contradictions_are_one_line(given: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError, match=named) as caught:
         DataConfig(table="a", **given).check_seed()
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("given", "names"),
-    [
-        ("T [K]", ("T [K]",)),
-        ("pH,T [K]", ("pH", "T [K]")),
-        ("[pH,T [K]]", ("pH", "T [K]")),
-        (["T [K]"], ("T [K]",)),
-    ],
-)
-def test_a_name_may_end_with_a_bracket(given: Any, names: tuple[str, ...]) -> None:
-    assert DataConfig(table="a.csv", descriptor_columns=given).descriptor_columns == names
