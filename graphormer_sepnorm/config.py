@@ -30,8 +30,8 @@ UniformityOn = Literal["graph_token", "atoms", "both"]
 Keep = Literal["none", "fingerprints", "smiles", "labels"]
 MAX_MEMBERS = 64
 MEMBERS = ("networks", "trees", "kernel")
-# Options that stand, without a value, in runs and comparisons that earlier versions began.
-_GONE = ("target_weights",)
+# Options that runs and comparisons of earlier versions have stored, and what they did nothing with.
+_GONE = {"target_weights": None, "class_weight": None, "descriptors": None, "duplicates": "keep"}
 # Options of the model by which a run may go on in another way than it was begun with.
 CHANGEABLE = (
     *("learning_rate", "final_learning_rate", "warmup_steps", "schedule", "weight_decay"),
@@ -310,8 +310,8 @@ class FitConfig(Options):
             values = given.get(name) or {}
             if not isinstance(values, Mapping):
                 raise ConfigError(f"expected options in {name}:")
-            values = {one: of for one, of in values.items() if of is not None or one not in _GONE}
-            given[name] = section(**_known(values, section.names(), f"{name}."))
+            used = {one: of for one, of in values.items() if one not in _GONE or of != _GONE[one]}
+            given[name] = section(**_known(used, section.names(), f"{name}."))
         return cls(**_known(given, cls.names(), ""))
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
