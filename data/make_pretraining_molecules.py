@@ -7,6 +7,13 @@ of the junction tree VAE (Jin et al. 2018, ``data/zinc/train.txt`` and ``valid.t
 repository): one on each line, or a table with a column of them. DIR is a data root, where
 ogbg-molhiv is looked for, and downloaded to if it is not there. No test molecule of either is
 taken.
+
+    python data/make_pretraining_molecules.py molecules.smi --zinc TRAIN VALID --root DIR \
+        --more OTHERS --without TEST
+
+adds molecules of other files, and lists each molecule once, by its canonical SMILES. Those that are
+a test molecule of ogbg-molhiv or in the file TEST, that of ZINC, but for stereochemistry, are left
+out.
 """
 
 from __future__ import annotations
@@ -16,7 +23,9 @@ import random
 import sys
 from pathlib import Path
 
-from graphormer_sepnorm.chem.molecules import is_smiles
+from rdkit import Chem
+
+from graphormer_sepnorm.chem.molecules import is_smiles, parse_smiles
 from graphormer_sepnorm.datasets.catalog import load_dataset
 from graphormer_sepnorm.errors import GraphormerError
 from graphormer_sepnorm.files import replacing
@@ -47,6 +56,19 @@ def molecules(zinc: list[Path], root: Path) -> list[str]:
     return [*own, *molhiv["train"], *molhiv["validation"]]
 
 
+def once(smiles: list[str], without: list[str]) -> list[str]:
+    """Return canonical SMILES, each once, but not those that `without` has, stereo aside."""
+    forbidden = {flat for one in without if (flat := _canonical(one, stereo=False))}
+    canonical = dict.fromkeys(_canonical(one) for one in smiles)
+    return [one for one in canonical if one and _canonical(one, stereo=False) not in forbidden]
+
+
+def _canonical(smiles: str, *, stereo: bool = True) -> str:
+    """Return canonical SMILES; empty where it cannot be read."""
+    molecule = parse_smiles(smiles).molecule
+    return "" if molecule is None else Chem.MolToSmiles(molecule, isomericSmiles=stereo)
+
+
 def main(arguments: list[str]) -> None:
     """Write the list and say how long it is."""
     parser = argparse.ArgumentParser(
@@ -55,12 +77,21 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("output", type=Path, help="the file to write: a SMILES on each line")
     parser.add_argument("--zinc", type=Path, nargs="+", required=True, help="ZINC's SMILES")
     parser.add_argument("--root", type=Path, required=True, help="data root with ogbg-molhiv")
+    parser.add_argument("--more", type=Path, nargs="+", help="files of further molecules")
+    parser.add_argument("--without", type=Path, nargs="+", default=[], help="ZINC's test SMILES")
     parser.add_argument("--draw", type=int, help="only so many, at random, always the same ones")
     options = parser.parse_args(arguments)
     if options.draw is not None and options.draw < 1:
         parser.error(f"--draw is {options.draw}: it must be 1 or more")
     try:
         smiles = molecules(options.zinc, options.root)
+        if options.more:
+            test = load_dataset("ogbg-molhiv", options.root).smiles
+            assert test is not None
+            without = [*test["test"], *(one for file in options.without for one in listed(file))]
+            smiles = once(
+                [*smiles, *(one for file in options.more for one in listed(file))], without
+            )
         if options.draw is not None and options.draw < len(smiles):
             smiles = random.Random(0).sample(smiles, options.draw)
         with replacing(options.output) as partial:

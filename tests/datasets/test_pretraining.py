@@ -139,3 +139,14 @@ def test_all_but_test_molecules_are_listed(tiny_molhiv: Path, tmp_path: Path, ca
     drawn = output.read_text().splitlines()
     assert len(drawn) == 3
     assert set(drawn) <= set(listed)
+    (tmp_path / "more.csv").write_text(
+        "smiles\nOCC\nC1CC\nC[C@H](N)O\nC[C@@H](F)O\n" + smiles["test"][0]
+    )
+    (tmp_path / "test.smi").write_text("CC(N)O\n")
+    script.main(
+        [*words, "--more", str(tmp_path / "more.csv"), "--without", str(tmp_path / "test.smi")]
+    )
+    once = output.read_text().splitlines()
+    assert once[:3] == ["CCN", "CCO", "CCCl"]
+    assert once[-1] == "C[C@H](O)F"
+    assert len(once) == len({*once}) <= len(listed) + 1
