@@ -156,7 +156,7 @@ def test_what_fails_costs_nothing_else(tmp_path: Path, capsys, caplog, monkeypat
     assert "no blend: 'X' has no fingerprint" in caplog.text
 
 
-MADE = {"baselines": "pipeline.blend._blend", "calibration": "pipeline.calibrate.Predictor.sample"}
+MADE = {"baselines": "pipeline.blend._blend", "calibration": "pipeline.calibrate._test"}
 
 
 @pytest.mark.parametrize("what", MADE)

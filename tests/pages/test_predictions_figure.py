@@ -1,7 +1,6 @@
 """The picture of predictions: what is drawn is what they are."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,20 +11,6 @@ from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.pages.predictions import draw_predictions
 
 NAN = np.nan
-
-
-@pytest.fixture
-def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """The figures that are written."""
-    written: list[Figure] = []
-    save = Figure.savefig
-
-    def keep(figure: Figure, *arguments: Any, **options: Any) -> None:
-        written.append(figure)
-        save(figure, *arguments, **options)
-
-    monkeypatch.setattr(Figure, "savefig", keep)
-    return written
 
 
 def test_real_values_against_the_true_ones(tmp_path: Path, figures: list[Figure]) -> None:
