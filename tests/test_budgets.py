@@ -14,7 +14,7 @@ LINES = {
     "graphormer_sepnorm/tables": (1_522, 1_700),
     "graphormer_sepnorm/inference": (2_660, 2_800),
     "graphormer_sepnorm/training": (2_728, 2_900),
-    "tests": (26_254, 26_000),
+    "tests": (26_255, 26_000),
 }
 WORDS = 25_000  # of README, CONTRIBUTING and docs, but not of docs/experiments
 LONGEST_FILE = 500

@@ -93,8 +93,7 @@ def load_molhiv(root: Path) -> DatasetSplits:
 
 
 def _download(folder: Path) -> Path:
-    archive = download_url(URL, str(folder), log=False)
-    extract_zip(archive, str(folder / "extracted"), log=False)
+    extract_zip(download_url(URL, str(folder), log=False), str(folder / "extracted"), log=False)
     return folder / "extracted" / "hiv"
 
 

@@ -47,7 +47,7 @@ class DatasetSplits:
         smiles: The SMILES of each split (``train``, ``validation``, ``test``) in the order of its
             graphs, or None where there are none.
         groups: Of each molecule of each split its scaffold, or group, empty where neither decides
-            about splits, and its canonical SMILES: by them molecules are assigned to folds. None
+            about folds, and its canonical SMILES: by them molecules are assigned to folds. None
             where the splits are fixed.
         report: What is in a user's table; None for the data sets that are known by name.
         extra_inputs: The network's extra inputs; mostly there are none.

@@ -8,7 +8,7 @@ from table_files import everything, failure, load, plain_rows, report_of, write_
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 
 ROWS = 60
-MOLECULES = [f"{'C' * length}{end}" for length in range(1, 16) for end in ("O", "N", "Cl", "F")]
+MOLECULES = [f"{'C' * length}{end}" for length in range(1, 16) for end in ("O", "N", "Cl", "C1CC1")]
 
 
 def labels_of(splits: DatasetSplits) -> dict[str, list[float]]:
@@ -42,10 +42,12 @@ def test_the_newest_rows_are_the_test_split(tmp_path: Path, form: str) -> None:
     rows = [(s, n, form.format(10 + n // 28, 1 + n % 28)) for n, s in enumerate(MOLECULES)]
     for name, in_order in (("a.csv", rows), ("b.csv", rows[::-1])):
         table = write_csv(tmp_path / name, in_order, "smiles,y,date")
-        parts = parts_of(load(table, target_columns=("y",), time_column="date"))
+        splits = load(table, target_columns=("y",), time_column="date")
+        parts = parts_of(splits)
         assert parts["train"] == set(MOLECULES[:48])
         assert parts["validation"] == set(MOLECULES[48:54])
         assert parts["test"] == set(MOLECULES[54:])
+        assert {scaffold for scaffold, _ in splits.groups["train"]} == {"", "C1CC1"}  # for folds
 
 
 def test_times_have_to_sort(tmp_path: Path) -> None:
