@@ -333,16 +333,30 @@ def _duplicates(found: dict[str, Any], several: bool) -> str:
 
 
 def _targets(task: Task, targets: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """A line for each target: its labels in each split, and statistics of those of training."""
-    statistics = names = ("mean", "min", "max")
-    if task.kind == "binary":
-        statistics, names = ("positives", "mean"), ("class 1", "share")
-    table = [["labels", "train", "valid", "test", *names]]
-    for title, target in zip(task.titles[:_TARGETS], targets, strict=False):
-        found = target["splits"]
-        values = [one["labels"] for one in found.values()] + [found["train"][s] for s in statistics]
+    """One line for each split of the only target; of several, for each.
+
+    Of several the labels of each split are counted; statistics are of those of training.
+    """
+    titles, found = task.titles, [target["splits"] for target in targets]
+    alone, binary = len(found) == 1, task.kind == "binary"
+    names = ("mean", "std", "min", "max") if alone else ("mean", "min", "max")
+    statistics, names = (("positives", "mean"), ("class 1", "share")) if binary else (names, names)
+    if alone:
+        header = [shortened(titles[0], 24), "labels", "missing", *names]
+        rows = [
+            (f"  {_SPLIT_WORDS[split]}", one["labels"], one["missing"], *map(one.get, statistics))
+            for split, one in found[0].items()
+        ]
+    else:
+        header = ["labels", "train", "valid", "test", *names]
+        rows = [
+            (title, *(one["labels"] for one in of.values()), *map(of["train"].get, statistics))
+            for title, of in zip(titles, found, strict=True)
+        ]
+    table = [header]
+    for name, *values in rows[:_TARGETS]:
         row = ["-" if v is None else f"{v:,}" if isinstance(v, int) else f"{v:.4g}" for v in values]
-        table.append([shortened(title, 24), *row])
+        table.append([shortened(name, 24), *row])
     yield aligned(table, numbers_from=1)
-    if len(targets) > _TARGETS:
-        yield f"and {len(targets) - _TARGETS} more targets"
+    if len(rows) > _TARGETS:
+        yield f"and {len(rows) - _TARGETS} more targets"
