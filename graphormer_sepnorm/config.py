@@ -30,8 +30,13 @@ UniformityOn = Literal["graph_token", "atoms", "both"]
 Keep = Literal["none", "fingerprints", "smiles", "labels"]
 MAX_MEMBERS = 64
 MEMBERS = ("networks", "trees", "kernel")
-# Options that runs and comparisons of earlier versions have stored, and what they did nothing with.
-_GONE = {"target_weights": None, "class_weight": None, "descriptors": None, "duplicates": "keep"}
+# Options that files of earlier versions hold, and the value with which they did nothing.
+_GONE = {
+    "model.target_weights": None,
+    "data.class_weight": None,
+    "data.descriptors": None,
+    "data.duplicates": "keep",
+}
 # Options of the model by which a run may go on in another way than it was begun with.
 CHANGEABLE = (
     *("learning_rate", "final_learning_rate", "warmup_steps", "schedule", "weight_decay"),
@@ -310,7 +315,7 @@ class FitConfig(Options):
             values = given.get(name) or {}
             if not isinstance(values, Mapping):
                 raise ConfigError(f"expected options in {name}:")
-            used = {one: of for one, of in values.items() if one not in _GONE or of != _GONE[one]}
+            used = {one: of for one, of in values.items() if not is_gone(f"{name}.{one}", of)}
             given[name] = section(**_known(used, section.names(), f"{name}."))
         return cls(**_known(given, cls.names(), ""))
 
@@ -378,6 +383,11 @@ def read_yaml(
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: expected {expected}")
     return path, content
+
+
+def is_gone(name: str, value: Any) -> bool:
+    """Whether this is an option of earlier versions, with the value by which it did nothing."""
+    return name in _GONE and value == _GONE[name]
 
 
 def flat(options: Mapping[str, Any], section: str = "") -> dict[str, Any]:

@@ -7,14 +7,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 # Folder -> lines of Python that it may have, and what it is to have.
 LINES = {
-    "graphormer_sepnorm": (28_224, 26_000),
-    "graphormer_sepnorm/cli": (1_600, 1_800),
+    "graphormer_sepnorm": (28_250, 26_000),
+    "graphormer_sepnorm/cli": (1_604, 1_800),
     "graphormer_sepnorm/compare": (2_026, 1_900),
-    "graphormer_sepnorm/datasets": (3_032, 2_200),
-    "graphormer_sepnorm/tables": (1_522, 1_700),
+    "graphormer_sepnorm/datasets": (3_047, 2_200),
+    "graphormer_sepnorm/tables": (1_519, 1_700),
     "graphormer_sepnorm/inference": (2_660, 2_800),
     "graphormer_sepnorm/training": (2_728, 2_900),
-    "tests": (26_255, 26_000),
+    "tests": (26_264, 26_000),
 }
 WORDS = 25_000  # of README, CONTRIBUTING and docs, but not of docs/experiments
 LONGEST_FILE = 500

@@ -104,7 +104,7 @@ def baselines_of(
     return found, _left_out(fitted, task, names), fitted
 
 
-def shares(probabilities: np.ndarray) -> np.ndarray:
+def _shares(probabilities: np.ndarray) -> np.ndarray:
     """Return probabilities of mutually exclusive classes, ``[n, T]``, adding up to 1."""
     total = probabilities.sum(axis=1, keepdims=True)
     even = np.full_like(probabilities, 1 / probabilities.shape[1])
@@ -119,7 +119,7 @@ def _metrics(task: Task, targets: np.ndarray, predictions: np.ndarray) -> dict[s
     what is of all classes is undefined.
     """
     if task.one_of and np.isfinite(predictions).all():
-        return task.evaluate(targets, shares(predictions))
+        return task.evaluate(targets, _shares(predictions))
     known = [bool(np.isfinite(column).all()) for column in predictions.T]
     found = task.evaluate(np.where(known, targets, np.nan), predictions, metrics_of(task.kind))
     without = [f"_{target}" for target, there in zip(task.targets, known, strict=True) if not there]

@@ -19,7 +19,7 @@ from typing import Any, get_args, get_type_hints
 
 import yaml
 
-from graphormer_sepnorm.config import SECTIONS, FitConfig, flat, read_yaml
+from graphormer_sepnorm.config import SECTIONS, FitConfig, flat, is_gone, read_yaml
 from graphormer_sepnorm.errors import ConfigError, closest
 from graphormer_sepnorm.resources import config_names
 
@@ -184,7 +184,11 @@ def parse(verb: str, words: Sequence[str], defaults: Mapping[str, Any] | None = 
 def _from_file(
     content: Mapping[str, Any], options: Mapping[str, Option], file: str
 ) -> dict[str, Any]:
-    found = {name: value for name, value in flat(content).items() if value or name not in SECTIONS}
+    found = {
+        name: value
+        for name, value in flat(content).items()
+        if (value or name not in SECTIONS) and not is_gone(name, value)
+    }
     for name in found:
         if name in {**_ACTIONS, **_OWN}:
             raise ConfigError(f"{file}: {name} is given on the command line, as --{name}")

@@ -47,7 +47,7 @@ def add_table(
     add("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
     if molecules:
         add("smiles", metavar="SMILES", nargs="*", help="molecules")
-    what = "table of molecules: .csv .tsv .smi .sdf (also .gz) .parquet .xlsx; - for stdin"
+    what = "table of molecules: .csv .tsv .smi .sdf (also .gz) .parquet .xlsx; - for stdin, no .sdf"
     add("-i", "--input", metavar="FILE", required=not molecules, help=what)
     needed = default is None
     add("-o", "--output", metavar="FILE", default=default, required=needed, help=output)

@@ -66,11 +66,9 @@ class ExcelReader(TableReader):
         if layout.sheet is None:
             chosen = [sheet for sheet in sheets if sheet.sheet_state == "visible"]
         if len(chosen) != 1:
-            wrong = f"no sheet {layout.sheet!r} in" if layout.sheet else "no single sheet in"
-            raise DataError(
-                f"{self.name}: there is {wrong} {listed(self._book.sheetnames)}: name one with "
-                f"{layout.options}sheet"
-            )
+            wrong = "which sheet is meant" if layout.sheet is None else f"no sheet {layout.sheet!r}"
+            names = listed([sheet.title for sheet in chosen or sheets])
+            raise DataError(f"{self.name}: {wrong}; name one of {names} with {layout.options}sheet")
         self.name += f" (sheet {chosen[0].title!r})" if len(sheets) > 1 else ""
         with self._explained():
             # By what the sheet says of its size rows would be left out where that is wrong.

@@ -61,9 +61,8 @@ def open_table(
         if not said:
             known = _recognized(text)
             if known == "sdf" or (known == "csv" and format == "smi"):
-                raise DataError(
-                    f"{text.name} looks like {known.upper()}: say this format, or rename it"
-                )
+                how = "name the file" if standard else "say this format, or rename it"
+                raise DataError(f"{text.name} looks like {known.upper()}: {how}")
             format = format or known or _guessed(text)
         if format == "smi" and layout.header_row is None:
             return SmilesReader(text)

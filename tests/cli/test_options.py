@@ -131,6 +131,15 @@ def test_a_value_arrives_as_it_was_typed(value: str) -> None:
     assert config_of(f"--data.smiles-column={value}").data.smiles_column == value
 
 
+def test_a_stored_configuration_may_hold_what_is_gone_where_it_did_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("data: {class_weight: null, duplicates: keep, batch_size: 7}")
+    assert config_of("-c", str(file)).data.batch_size == 7
+    file.write_text("data: {class_weight: null, duplicates: mean}")
+    with pytest.raises(ConfigError, match=r"data\.duplicates"):
+        config_of("-c", str(file))
+
+
 def test_lists_numbers_and_no_value_can_be_typed() -> None:
     named = {"[a, b]": ("a", "b"), "a,b": ("a", "b"), "['a', 'b']": ("a", "b"), "5'": ("5'",)}
     named |= {'"IC50 (nM, pH 7)",b': ("IC50 (nM, pH 7)", "b"), "[pH,T [K]]": ("pH", "T [K]")}

@@ -121,11 +121,11 @@ def test_the_only_sheet_that_is_not_hidden_is_read_and_named(tmp_path, state: st
 
 def test_which_sheet_is_meant_is_asked_for(tmp_path: Path) -> None:
     path = workbook(tmp_path / "t.xlsx", Train=DATA, Test=DATA)
-    with refused(str(path), "there is no single sheet in Train, Test: name one with --data.sheet"):
+    with refused(str(path), "which sheet is meant; name one of Train, Test with --data.sheet"):
         open_table(path, layout=Layout(options="--data."))
     assert len(read_cells(path, layout=Layout("Test"))) == 2
     for sheet in ("test", "0", "3"):
-        with refused(f"there is no sheet {sheet!r} in Train, Test: name one with --sheet"):
+        with refused(f"no sheet {sheet!r}; name one of Train, Test with --sheet"):
             open_table(path, layout=Layout(sheet))
     with refused("(sheet 'Test') has no header: name its row with --header_row"):
         open_table(path, layout=Layout("Test", header_row=9))

@@ -99,7 +99,7 @@ def test_an_sd_file_is_not_read_as_something_else(tmp_path: Path, monkeypatch) -
             open_table(path)
         assert read_cells(path, format="sdf") == [("title", "1")]
     monkeypatch.setattr(sys, "stdin", standard_stream(data))
-    with refused("standard input looks like SDF", "say this format"):
+    with refused("standard input looks like SDF", "name the file"):
         open_table("-")
     monkeypatch.setattr(sys, "stdin", standard_stream(data))
     with refused("SDF cannot be read from standard input"):

@@ -110,9 +110,9 @@ def _find_targets(
     if len(found) == 1 or (found and several):
         return tuple(found)
     if not free:
-        raise DataError(f"{where}: its only columns are {listed(columns)}: give SMILES and labels")
+        raise DataError(f"{where}: no column is left for labels; it has {listed(columns)}")
     which = f"{len(found)} columns may hold the labels" if found else "no column is left for labels"
-    more = f", or {ALL} to take them all" if found else ""
+    more = f", or {ALL} if all are numbers or classes" if found else ""
     names = [columns[at] for at in found or free]
     example = shlex.quote(f'"{names[0]}"' if "," in names[0] else names[0])
     raise DataError(
