@@ -163,7 +163,7 @@ def test_mistakes_are_one_line_and_status_2(arguments: str, expected: str, capsy
 
 @pytest.mark.parametrize(("verb", "file"), [("fit", "fit"), ("crossvalidate", "compare")])
 @pytest.mark.parametrize(
-    ("text", "named"), [("smiles,y\n,1\n,2\n", "column 'smiles'"), ("X\n1\n2\n", "columns are X")]
+    ("text", "named"), [("smiles,y\n,1\n,2\n", "column 'smiles'"), ("X\n1\n2\n", "it has X")]
 )
 def test_a_table_without_smiles_is_refused_at_the_first_look(
     verb: str, file: str, text: str, named: str, tmp_path: Path, monkeypatch, capsys
