@@ -11,9 +11,9 @@ taken.
     python data/make_pretraining_molecules.py molecules.smi --zinc TRAIN VALID --root DIR \
         --more OTHERS --without TEST
 
-adds molecules of other files, and lists each molecule once, by its canonical SMILES. Those that are
-a test molecule of ogbg-molhiv or in the file TEST, that of ZINC, but for stereochemistry, are left
-out.
+adds molecules of other files, and with either option lists each molecule once, by its canonical
+SMILES. Those that are a test molecule of ogbg-molhiv or in the file TEST, that of ZINC, but for
+stereochemistry, are left out.
 """
 
 from __future__ import annotations
@@ -44,29 +44,19 @@ def listed(file: Path) -> list[str]:
         return [str(row.cells[column]) for row in reader if not row.problem and row.cells[column]]
 
 
-def molecules(zinc: list[Path], root: Path) -> list[str]:
-    """Return the SMILES of some files, and then ogbg-molhiv's but its test molecules.
-
-    Raises:
-        GraphormerError: A file is missing or cannot be read.
-    """
-    molhiv = load_dataset("ogbg-molhiv", root).smiles
-    assert molhiv is not None
-    own = [one for file in zinc for one in listed(file)]
-    return [*own, *molhiv["train"], *molhiv["validation"]]
-
-
 def once(smiles: list[str], without: list[str]) -> list[str]:
     """Return canonical SMILES, each once, but not those that `without` has, stereo aside."""
-    forbidden = {flat for one in without if (flat := _canonical(one, stereo=False))}
-    canonical = dict.fromkeys(_canonical(one) for one in smiles)
-    return [one for one in canonical if one and _canonical(one, stereo=False) not in forbidden]
+    forbidden = {flat for _, flat in map(_canonical, without)}
+    found = dict(map(_canonical, smiles))
+    return [one for one, flat in found.items() if one and flat not in forbidden]
 
 
-def _canonical(smiles: str, *, stereo: bool = True) -> str:
-    """Return canonical SMILES; empty where it cannot be read."""
+def _canonical(smiles: str) -> tuple[str, str]:
+    """Return canonical SMILES, with stereo and without; empty where it cannot be read."""
     molecule = parse_smiles(smiles).molecule
-    return "" if molecule is None else Chem.MolToSmiles(molecule, isomericSmiles=stereo)
+    if molecule is None:
+        return "", ""
+    return Chem.MolToSmiles(molecule), Chem.MolToSmiles(molecule, isomericSmiles=False)
 
 
 def main(arguments: list[str]) -> None:
@@ -77,21 +67,21 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("output", type=Path, help="the file to write: a SMILES on each line")
     parser.add_argument("--zinc", type=Path, nargs="+", required=True, help="ZINC's SMILES")
     parser.add_argument("--root", type=Path, required=True, help="data root with ogbg-molhiv")
-    parser.add_argument("--more", type=Path, nargs="+", help="files of further molecules")
+    parser.add_argument("--more", type=Path, nargs="+", default=[], help="further molecules")
     parser.add_argument("--without", type=Path, nargs="+", default=[], help="ZINC's test SMILES")
     parser.add_argument("--draw", type=int, help="only so many, at random, always the same ones")
     options = parser.parse_args(arguments)
     if options.draw is not None and options.draw < 1:
         parser.error(f"--draw is {options.draw}: it must be 1 or more")
     try:
-        smiles = molecules(options.zinc, options.root)
-        if options.more:
-            test = load_dataset("ogbg-molhiv", options.root).smiles
-            assert test is not None
-            without = [*test["test"], *(one for file in options.without for one in listed(file))]
-            smiles = once(
-                [*smiles, *(one for file in options.more for one in listed(file))], without
-            )
+        molhiv = load_dataset("ogbg-molhiv", options.root).smiles
+        assert molhiv is not None
+        smiles = [one for file in options.zinc for one in listed(file)]
+        smiles += [*molhiv["train"], *molhiv["validation"]]
+        smiles += [one for file in options.more for one in listed(file)]
+        if options.more or options.without:
+            without = [one for file in options.without for one in listed(file)]
+            smiles = once(smiles, [*molhiv["test"], *without])
         if options.draw is not None and options.draw < len(smiles):
             smiles = random.Random(0).sample(smiles, options.draw)
         with replacing(options.output) as partial:

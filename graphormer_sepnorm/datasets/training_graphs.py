@@ -62,7 +62,7 @@ class GraphIndices:
     def assigned(self) -> np.ndarray:
         """The fold of each graph of training and validation split, int64 ``[n]``.
 
-        Assigned by scaffold where the split is, but for scaffolds larger than half a fold.
+        By scaffold where the split is, or is by time, but for scaffolds larger than half a fold.
 
         Raises:
             DataError: There are fewer different molecules than folds.
