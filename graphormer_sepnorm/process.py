@@ -11,14 +11,15 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
-Given = TypeVar("Given")
+from graphormer_sepnorm.formatting import StatusLine
+
 Made = TypeVar("Made")
 
 # Set in the environment of a process that a command of ours has started, and of those that this one
@@ -33,6 +34,7 @@ STOPS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
 _calls = itertools.count(1)
+_MANY = 2000  # molecules whose descriptors are worth several processes
 
 
 def command(name: str) -> str:
@@ -132,35 +134,38 @@ def processor() -> str:
     return platform.processor()
 
 
-@contextmanager
-def in_processes(
-    function: Callable[[Given], Made], given: Iterable[Given], processes: int
-) -> Iterator[Iterator[Made]]:
-    """Give what a function makes of each, in order; several processes compute it.
+def in_chunks(
+    function: Callable[[Sequence[str]], Made],
+    texts: Sequence[str],
+    size: int,
+    done: int = 0,
+    total: int | None = None,
+) -> Generator[Made, None, None]:
+    """Give what a function makes of `size` molecules at a time, showing how far that is.
 
-    Left early, by Ctrl-C too, it drops what is not begun.
-
-    Args:
-        function: Of a module, so that other processes find it.
-        given: What it is called with.
-        processes: How many; 1 computes here.
+    All cores compute where there are many; so it is one of a module. These are a part of `total`
+    molecules, of which others are `done`; None: they are all. Closed early, by Ctrl-C too, it drops
+    what is not begun.
     """
-    if processes == 1:
-        yield map(function, given)
-        return
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
+    total, line = total or len(texts), StatusLine()
+    chunks = [texts[start : start + size] for start in range(0, len(texts), size)]
+    with ExitStack() as stack:
+        stack.callback(line.clear)
+        computed = map(function, chunks)
+        if total >= _MANY and cores() > 1:
+            from concurrent.futures import ProcessPoolExecutor
+            from multiprocessing import get_context
 
-    pool = ProcessPoolExecutor(
-        processes,
-        get_context("spawn"),  # forked, torch's threads may hold locks
-        signal.signal,
-        (signal.SIGINT, signal.SIG_IGN),  # this process decides
-    )
-    try:
-        yield pool.map(function, given)
-    finally:
-        pool.shutdown(cancel_futures=True)
+            context = get_context("spawn")  # forked, torch's threads may hold locks
+            ignored = signal.SIGINT, signal.SIG_IGN  # this process decides
+            pool = ProcessPoolExecutor(cores(), context, signal.signal, ignored)
+            stack.callback(pool.shutdown, cancel_futures=True)
+            computed = pool.map(function, chunks)
+        for chunk, made in zip(chunks, computed, strict=True):
+            done += len(chunk)
+            if line.is_due():
+                line.show(f"descriptors: {done:,} of {total:,} molecules")
+            yield made
 
 
 def trim_now_and_then() -> None:

@@ -5,8 +5,9 @@ n molecules · F features: the counts that training knows, the descriptors, colu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import Any, Self
 
@@ -24,13 +25,12 @@ from graphormer_sepnorm.chem.fingerprints import (
     substructures,
 )
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, parse_smiles
-from graphormer_sepnorm.process import cores, in_processes
+from graphormer_sepnorm.process import in_chunks
 
 COUNTED = HASHED + REDUCED  # columns of counts
 FEWEST = 3  # what is in fewer training molecules says nothing
 LARGEST = 1e6  # some descriptors of charges are enormous where a denominator is nearly 0
-# Molecules that a process takes at once, and the number from which several processes are worth it.
-_CHUNK, _MANY = 250, 2000
+_CHUNK = 250  # molecules that a process takes at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,27 +108,15 @@ class FeatureColumns:
         return np.clip(values, -limits, limits)
 
 
-def compute_features(
-    smiles: Sequence[str],
-    done: Callable[[int], None] = lambda number: None,
-    names: Sequence[str] | None = None,
-) -> RawFeatures:
+def compute_features(smiles: Sequence[str], names: Sequence[str] | None = None) -> RawFeatures:
     """Compute counts and descriptors; four to six milliseconds a molecule and core.
 
     A molecule that cannot be read, as some of ogbg-molhiv, has no counts, and all its descriptors
-    are undefined. `done` is given now and then how many are done. Without `names` those of
-    `quick_descriptor_names` are taken. Many molecules are computed by a process on each core.
+    are undefined. Without `names` those of `quick_descriptor_names` are taken. Many molecules are
+    computed by a process on each core.
     """
     names = quick_descriptor_names() if names is None else names
-    processes = cores() if len(smiles) >= _MANY else 1
-    chunks = [(smiles[start : start + _CHUNK], names) for start in range(0, len(smiles), _CHUNK)]
-    parts = [raw_features([], names)]
-    with in_processes(_of_chunk, chunks, processes) as computed:
-        so_far = 0
-        for (texts, _), part in zip(chunks, computed, strict=True):
-            parts.append(part)
-            so_far += len(texts)
-            done(so_far)
+    parts = [raw_features([], names), *in_chunks(partial(_of_chunk, names=names), smiles, _CHUNK)]
     return RawFeatures(
         csr_array(vstack([part.counts for part in parts])),
         np.concatenate([part.descriptors for part in parts]),
@@ -136,8 +124,7 @@ def compute_features(
     )
 
 
-def _of_chunk(chunk: tuple[Sequence[str], Sequence[str]]) -> RawFeatures:
-    smiles, names = chunk
+def _of_chunk(smiles: Sequence[str], names: Sequence[str]) -> RawFeatures:
     return raw_features([parse_smiles(text).molecule for text in smiles], names)
 
 

@@ -150,9 +150,8 @@ def fit_baselines(
     rows = np.concatenate(chosen)
     split, labels, taught = table.split[rows], labels[rows], taught[rows]
     weights = np.ones(len(rows)) if table.weights is None else table.weights[rows]
-    raw = compute_features(
-        [table.smiles[row] for row in rows], lambda done: progress("descriptors", done, len(rows))
-    ).with_columns(None if table.columns is None else table.columns[rows])
+    own = None if table.columns is None else table.columns[rows]
+    raw = compute_features([table.smiles[row] for row in rows]).with_columns(own)
     in_training = split < (1 if table.folds is None else 2)
     # What weighs nothing teaches nothing, not even a median.
     fitted_on = in_training & (weights > 0)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,15 +26,11 @@ from graphormer_sepnorm.chem.molecules import (
 from graphormer_sepnorm.chem.standardize import standardized
 from graphormer_sepnorm.datasets.splits import SPLITS, DatasetSplits
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.formatting import StatusLine
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs
 from graphormer_sepnorm.graphs.task import Task
-from graphormer_sepnorm.process import cores, in_processes
 
 _VERSION = 3  # changes whenever the same texts come to other graphs than before
-_MANY = 2000  # molecules whose descriptors are worth several processes
 AT_ONCE = 512  # graphs made together
-Made = TypeVar("Made")
 
 
 class MadeGraphs(Sequence[Any]):
@@ -168,31 +164,6 @@ class LazyGraphs(MadeGraphs):
         for array in (self.y, self.weights, self._columns, self._bounds):
             digest.update(f"{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
-
-
-def in_chunks(
-    function: Callable[[Sequence[str]], Made],
-    texts: Sequence[str],
-    size: int,
-    done: int = 0,
-    total: int | None = None,
-) -> Generator[Made, None, None]:
-    """Give what a function makes of `size` molecules at a time, showing how far that is.
-
-    All cores compute where there are many; so it is one of a module. These are a part of `total`
-    molecules, of which others are `done`; None: they are all.
-    """
-    total, line = total or len(texts), StatusLine()
-    chunks = [texts[start : start + size] for start in range(0, len(texts), size)]
-    try:
-        with in_processes(function, chunks, cores() if total >= _MANY else 1) as computed:
-            for chunk, made in zip(chunks, computed, strict=True):
-                done += len(chunk)
-                if line.is_due():
-                    line.show(f"descriptors: {done:,} of {total:,} molecules")
-                yield made
-    finally:
-        line.clear()
 
 
 def fingerprint_of(parts: Sequence[LazyGraphs], feature_version: str, task: Task) -> str:

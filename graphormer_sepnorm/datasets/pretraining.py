@@ -19,13 +19,14 @@ from graphormer_sepnorm.chem.descriptors import compute_descriptors, descriptor_
 from graphormer_sepnorm.chem.features import OF_SMILES, get_featurizer
 from graphormer_sepnorm.chem.fingerprints import ENVIRONMENTS, SUBSTRUCTURES
 from graphormer_sepnorm.chem.molecules import RDKIT_VERSION, is_smiles, parse_smiles
-from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs, in_chunks
+from graphormer_sepnorm.datasets.lazy_graphs import LazyGraphs
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.datasets.splitting import random_split
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import cannot_be_written, replacing
 from graphormer_sepnorm.graphs.extra_inputs import CLIPPED, standardization
 from graphormer_sepnorm.graphs.task import Task
+from graphormer_sepnorm.process import in_chunks
 from graphormer_sepnorm.tables.columns import find_smiles_column
 from graphormer_sepnorm.tables.opening import open_table
 from graphormer_sepnorm.tables.reader import Layout

@@ -11,7 +11,8 @@ from rdkit.Chem import rdFingerprintGenerator
 from reference.molecules import sample_rows
 from reference.processes import REPOSITORY, module_of
 
-from graphormer_sepnorm.datasets import lazy_graphs, pretraining
+from graphormer_sepnorm import process
+from graphormer_sepnorm.datasets import pretraining
 from graphormer_sepnorm.datasets.catalog import load_dataset
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.pretraining import CLIPPED, load_pretraining
@@ -20,7 +21,7 @@ from graphormer_sepnorm.errors import DataError
 
 @pytest.fixture(autouse=True)
 def _one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lazy_graphs, "cores", lambda: 1)
+    monkeypatch.setattr(process, "cores", lambda: 1)
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +81,8 @@ def test_an_interrupted_computation_continues_after_the_stored_parts(
     with pytest.raises(KeyboardInterrupt):
         load_pretraining(path, tmp_path)
     shown: list[str] = []
-    monkeypatch.setattr(lazy_graphs.StatusLine, "is_due", lambda line: True)
-    monkeypatch.setattr(lazy_graphs.StatusLine, "show", lambda line, text: shown.append(text))
+    monkeypatch.setattr(process.StatusLine, "is_due", lambda line: True)
+    monkeypatch.setattr(process.StatusLine, "show", lambda line, text: shown.append(text))
     resumed = load_pretraining(path, tmp_path)
     assert len(calls) == 6 + 4  # of 8 chunks 4 were in stored parts
     assert shown[-1] == "descriptors: 152 of 152 molecules"
