@@ -25,12 +25,8 @@ class MoleculeDataModule(MoleculeData, LightningDataModule):
     numbers_only = False
     _position = (0, 0)  # of a resumed run: epoch, and batch in it
 
-    def prepare_data(self) -> None:
-        """Download and preprocess, in one process only."""
-        _ = self.store
-
     def setup(self, stage: str) -> None:
-        """Open the store, in every process."""
+        """Open the store, in every process; the first one builds it, and the others wait."""
         _ = self.store
 
     def train_dataloader(self) -> DataLoader:
@@ -73,16 +69,14 @@ class MoleculeDataModule(MoleculeData, LightningDataModule):
         loop = self.trainer.fit_loop
         epochs: Any = loop.epoch_progress.current
         batch: int = loop.epoch_loop.batch_progress.current.processed  # type: ignore[attr-defined]
+        epoch = epochs.processed
         if batch and batch >= loop.max_batches:
             # The epoch is over, though Lightning may count it as processed a moment later; the
             # next one may be counted as ready already.
-            return {"epoch": epochs.started, "batch": 0, **self._step()}
-        return {"epoch": epochs.processed, "batch": batch, **self._step()}
-
-    def _step(self) -> dict[str, int]:
-        """What a step is, without which a place in the epoch says nothing."""
-        accumulated = self.trainer.accumulate_grad_batches if self.trainer is not None else 1
-        return {"batch_size": self.batch_size, "accumulate_grad_batches": int(accumulated)}
+            epoch, batch = epochs.started, 0
+        # What a step is, without which a place in the epoch says nothing.
+        step = {"accumulate_grad_batches": int(self.trainer.accumulate_grad_batches)}
+        return {"epoch": epoch, "batch": batch, "batch_size": self.batch_size, **step}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
         """Continue where a checkpoint was written."""
