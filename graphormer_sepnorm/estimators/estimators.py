@@ -40,18 +40,6 @@ from graphormer_sepnorm.metrics import Kind, metrics_of
 from graphormer_sepnorm.tables.columns import is_word_for
 
 
-class Tagged:
-    """Tags for scikit-learn's checks; goes before its mixins, whose tags it completes."""
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
-        tags.input_tags.string = tags.input_tags.one_d_array = True
-        tags.target_tags.multi_output = True
-        if tags.classifier_tags is not None:
-            tags.classifier_tags.multi_label = True
-        return tags
-
-
 class Supervised(BaseEstimator):
     """What trains a network, stored as the bytes of its checkpoint; see `GraphormerRegressor`."""
 
@@ -90,12 +78,11 @@ class Supervised(BaseEstimator):
         for name in self._get_param_names():
             setattr(self, name, given[name])
 
-    def _store(self, checkpoint: Any) -> None:
-        """Take what a checkpoint needs to predict; `checkpoint` is its contents."""
-        torch.save(for_prediction(checkpoint), file := io.BytesIO())
-        self.checkpoint_ = file.getvalue()
-        self.n_features_in_ = 1
-        self._loaded = None
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.one_d_array = True
+        tags.target_tags.multi_output = True
+        return tags
 
     def _predictor(self) -> Predictor:
         """Return the network, on its device; read from the checkpoint when it is first needed."""
@@ -174,11 +161,13 @@ class Supervised(BaseEstimator):
                 feature_version,
                 steps,
             )
-            self._store(trained(config, splits))
+            torch.save(for_prediction(trained(config, splits)), file := io.BytesIO())
+        self.checkpoint_, self._loaded = file.getvalue(), None
+        self.n_features_in_ = 1
         self.n_outputs_ = 1 if "one_of" in of_classes else len(names)
 
 
-class GraphormerRegressor(Tagged, RegressorMixin, Supervised):
+class GraphormerRegressor(RegressorMixin, Supervised):
     """Graphormer for real values, as a regressor of scikit-learn.
 
     X is a list, array or Series of SMILES, or two-dimensional with one column of them; y has one
@@ -266,7 +255,7 @@ class GraphormerRegressor(Tagged, RegressorMixin, Supervised):
         return of_targets(found.values), of_targets(found.low), of_targets(found.high)
 
 
-class GraphormerClassifier(Tagged, ClassifierMixin, Supervised):
+class GraphormerClassifier(ClassifierMixin, Supervised):
     """Graphormer for classes, as a classifier of scikit-learn.
 
     As `GraphormerRegressor`, but y is of classes of any kind, two or more; or it has one column of
@@ -280,6 +269,11 @@ class GraphormerClassifier(Tagged, ClassifierMixin, Supervised):
 
     _kind = "binary"
     _recipe = "table_classification"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train from the beginning; see `GraphormerRegressor.fit`.
