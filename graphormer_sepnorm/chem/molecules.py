@@ -50,11 +50,6 @@ class ParsedMolecule:
     remark: str = ""
 
     @property
-    def readable(self) -> bool:
-        """Whether there is a molecule."""
-        return self.molecule is not None
-
-    @property
     def empty(self) -> bool:
         """Whether nothing was there to be read."""
         return self.reason.endswith(("is empty", "has no atoms"))
@@ -165,7 +160,7 @@ def unlabeled(molecule: Chem.Mol, brackets: bool = False) -> Chem.Mol:
 
 def is_smiles(text: str) -> bool:
     """Whether a text can be read as SMILES or InChI."""
-    return parse_smiles(text).readable
+    return parse_smiles(text).molecule is not None
 
 
 def mol_block(record: str) -> str:

@@ -53,6 +53,6 @@ def standardized(parsed: ParsedMolecule, steps: Sequence[str]) -> ParsedMolecule
         return ParsedMolecule(None, f"it cannot be standardized: {shortened(said, 100)}")
     # Read again, so that it is what the same SMILES in a table would be.
     found = parse_smiles(text)
-    if not found.readable:
+    if found.molecule is None:
         return ParsedMolecule(None, f"it cannot be standardized: {found.reason}")
     return replace(found, standard=text, remark=parsed.remark)
