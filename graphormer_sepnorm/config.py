@@ -23,12 +23,7 @@ from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.values import Options, ranged
 
 LossChoice = Literal["auto", "l1", "mse", "bce"]
-OptimizerName = Literal["adamw", "muon"]
-DecayedName = Literal["matrices", "all"]
-ScheduleName = Literal["linear", "cosine"]
 UniformityOn = Literal["graph_token", "atoms", "both"]
-Keep = Literal["none", "fingerprints", "smiles", "labels"]
-MAX_MEMBERS = 64
 MEMBERS = ("networks", "trees", "kernel")
 # Options that files of earlier versions hold, and the value with which they did nothing.
 _GONE = {
@@ -83,13 +78,13 @@ class ModelConfig(GraphormerConfig):
 
     section: ClassVar[str] = "--model."
     loss: LossChoice = "auto"
-    optimizer: OptimizerName = "adamw"
+    optimizer: Literal["adamw", "muon"] = "adamw"
     learning_rate: float = ranged(2e-4, above=0)
     final_learning_rate: float = ranged(1e-9, least=0)
     weight_decay: float = ranged(0.01, least=0)
-    weight_decay_on: DecayedName = "matrices"
+    weight_decay_on: Literal["matrices", "all"] = "matrices"
     warmup_steps: int | float = ranged(0.1, least=0)
-    schedule: ScheduleName = "linear"
+    schedule: Literal["linear", "cosine"] = "linear"
     betas: tuple[float, float] = ranged((0.9, 0.999), least=0, below=1)
     eps: float = ranged(1e-8, above=0)
     label_fraction: float = ranged(1.0, above=0, most=1)
@@ -245,11 +240,11 @@ class FitConfig(Options):
     engine: Literal["eager", "captured", "compiled"] = "eager"
     early_stopping: int = ranged(0, least=0)
     metric: str | None = None
-    ensemble: int = ranged(1, least=1, most=MAX_MEMBERS)
+    ensemble: int = ranged(1, least=1, most=64)
     ensemble_by: Literal["seeds", "folds"] = "seeds"
     baselines: bool = False
     members: list[str] | str = MEMBERS[:1]  # type: ignore[assignment]
-    keep: Keep = "smiles"
+    keep: Literal["none", "fingerprints", "smiles", "labels"] = "smiles"
     logger: Literal["csv", "tensorboard", "wandb", "mlflow"] = "csv"
 
     def __post_init__(self) -> None:

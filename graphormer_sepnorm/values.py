@@ -101,14 +101,10 @@ def _wrong(value: Any, hint: Any, limits: dict[str, float]) -> str:
     if bool in kinds:
         return "" if isinstance(value, bool) or int in kinds else "true or false"
     if get_origin(kinds[0]) is tuple and get_args(kinds[0])[0] is float:
-        parts, given = get_args(kinds[0]), [*value] if isinstance(value, tuple | list) else []
-        any_number = parts[-1] is Ellipsis and bool(given)
-        if (any_number or len(given) == len(parts)) and all(
-            is_number(x) and not _outside(x, limits) for x in given
-        ):
+        count, given = len(get_args(kinds[0])), [*value] if isinstance(value, tuple | list) else []
+        if len(given) == count and all(is_number(x) and not _outside(x, limits) for x in given):
             return ""
-        count = "" if parts[-1] is Ellipsis else f"{len(parts)} "
-        return f"{count}numbers{_outside(math.nan, limits)}"
+        return f"{count} numbers{_outside(math.nan, limits)}"
     if {*kinds} - {NoneType} == {str} and not isinstance(value, str | PurePath):
         return "text"
     if str in kinds or not {int, float} & {*kinds}:
