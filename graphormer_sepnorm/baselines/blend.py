@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import expit, logit
@@ -20,6 +20,7 @@ from graphormer_sepnorm.baselines.kernel import Kernel
 from graphormer_sepnorm.baselines.trees import BoostedTrees
 from graphormer_sepnorm.chem.descriptors import compute_descriptors
 from graphormer_sepnorm.errors import CheckpointError, DataError
+from graphormer_sepnorm.files import typed
 
 _SMALLEST = 1e-6  # no probability is closer to 0 or 1 than that
 # Weights of the network that are tried for values.
@@ -31,7 +32,8 @@ _SLOPES, _CONSTANTS = 0.15, 0.5
 _LEAST = 0.01  # a slope above 0 keeps the order of molecules
 
 
-class Stacking(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Stacking:
     """How the mean of log-odds is calibrated: slope · mean + constant.
 
     Attributes:
@@ -65,7 +67,7 @@ class Blend:
     exclusive: bool = False
     stacking: Stacking | None = None
     kernel: Kernel | None = None
-    kernel_share: float | np.ndarray = 0.0
+    kernel_share: np.ndarray | float = 0.0
 
     @classmethod
     def of_trees(cls, trees: BoostedTrees, weight: float | np.ndarray, **more: Any) -> Self:
@@ -166,8 +168,8 @@ class Blend:
         if self.exclusive:
             plain["exclusive"] = True
         if self.stacking is not None:
-            slope, constants = self.stacking
-            plain["stacking"] = {"slope": slope, "constants": constants.tolist()}
+            constants = self.stacking.constants.tolist()
+            plain["stacking"] = {"slope": self.stacking.slope, "constants": constants}
         if self.kernel is not None:
             share = np.broadcast_to(self.kernel_share, self.weights.shape).tolist()
             plain |= {"kernel": self.kernel.to_plain(), "kernel_share": share}
@@ -180,27 +182,19 @@ class Blend:
         Raises:
             CheckpointError: This release of RDKit lacks a descriptor, or an environment cannot be.
         """
-        trees = BoostedTrees.from_plain(plain["trees"])
-        environments = trees.columns.environments
+        kernel = plain.get("kernel")
+        blend = typed(cls, plain | {"kernel": None})
+        columns = blend.trees.columns
+        environments = columns.environments
         if environments and not 0 <= environments[0] <= environments[-1] < COUNTED:
             raise CheckpointError(f"blend.trees has an environment that is not below {COUNTED}")
         try:
-            compute_descriptors([], trees.columns.descriptors)
+            compute_descriptors([], columns.descriptors)
         except DataError as error:
             raise CheckpointError(str(error)) from error
-        stacking = plain.get("stacking")
-        if stacking is not None:
-            constants = np.array(stacking["constants"], np.float64)
-            stacking = Stacking(float(stacking["slope"]), constants)
-        return cls(
-            trees,
-            np.array(plain["weights"], np.float64),
-            plain.get("validation", {}),
-            plain.get("exclusive", False),
-            stacking,
-            Kernel.from_plain(plain["kernel"], len(trees.trees)) if "kernel" in plain else None,
-            np.array(plain.get("kernel_share", 0.0), np.float64),
-        )
+        if kernel is None:
+            return blend
+        return replace(blend, kernel=Kernel.from_plain(kernel, len(blend.trees.trees)))
 
 
 def log_odds(probabilities: np.ndarray) -> np.ndarray:

@@ -17,7 +17,6 @@ from scipy.special import expit, logit
 
 from graphormer_sepnorm.baselines.features import FeatureColumns
 from graphormer_sepnorm.errors import CheckpointError
-from graphormer_sepnorm.files import typed
 
 # The arrays of `BoostedTrees` and their types.
 ARRAYS = {
@@ -118,18 +117,13 @@ class BoostedTrees:
         raise CheckpointError(f"its trees are deeper than {_DEEPEST}")
 
     def to_plain(self) -> dict[str, Any]:
-        """Return dictionaries, lists and tensors, for a checkpoint."""
+        """Return dictionaries, lists and tensors, for a checkpoint; `typed` undoes it."""
         return asdict(
             self,
             dict_factory=lambda parts: {
                 name: torch.from_numpy(value) if name in ARRAYS else value for name, value in parts
             },
         )
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """Make trees from what `to_plain` gave."""
-        return typed(cls, plain)
 
 
 def _start(one: Any, logistic: bool) -> float:

@@ -202,7 +202,8 @@ def several(network: np.ndarray) -> np.ndarray:
 def test_the_weights_of_classes_are_the_likeliest(rows: int, exclusive: bool) -> None:
     """By the plain sum over labels, which no neighbor makes smaller."""
     labels, network, trees = classes(rows)
-    weight, (slope, constants) = fit_stacking(labels, several(network), trees, exclusive)
+    weight, stacking = fit_stacking(labels, several(network), trees, exclusive)
+    slope, constants = stacking.slope, stacking.constants
 
     def loss(weight: float, slope: float, constants: np.ndarray) -> float:
         found = 0.0

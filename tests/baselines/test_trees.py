@@ -11,6 +11,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 
 from graphormer_sepnorm.baselines import trees as module
 from graphormer_sepnorm.baselines.trees import BoostedTrees
+from graphormer_sepnorm.files import typed
 
 
 def again(trees: BoostedTrees) -> BoostedTrees:
@@ -18,7 +19,7 @@ def again(trees: BoostedTrees) -> BoostedTrees:
     written = io.BytesIO()
     torch.save(trees.to_plain(), written)
     written.seek(0)
-    return BoostedTrees.from_plain(torch.load(written, weights_only=True))
+    return typed(BoostedTrees, torch.load(written, weights_only=True))
 
 
 @pytest.mark.parametrize("kind", ["regression", "binary"])
