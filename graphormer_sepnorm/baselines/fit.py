@@ -233,8 +233,6 @@ def _enough(labels: np.ndarray, kind: Kind) -> bool:
 
 
 def _sampled(rows: np.ndarray) -> np.ndarray:
-    if len(rows) <= MOST_MOLECULES:
-        return rows
     return np.sort(np.random.default_rng(0).permutation(rows)[:MOST_MOLECULES])
 
 

@@ -55,9 +55,7 @@ def fit_kernel(
     fitted_on = np.flatnonzero(rows)
     most = int(LANDMARKS / max(1, len(targets)) ** (1 / 3))
     most = min(most, max(1000, MOST_SIMILARITIES // max(1, len(labels))))
-    landmarks = fitted_on
-    if len(fitted_on) > most:
-        landmarks = np.sort(np.random.default_rng(0).permutation(fitted_on)[:most])
+    landmarks = np.sort(np.random.default_rng(0).permutation(fitted_on)[:most])
     counts = Counts.of(
         {kind: [keys[index] for index in landmarks.tolist()] for kind, keys in found.items()}
     )
@@ -82,9 +80,8 @@ def fit_kernel(
         intercept[target] = constant
         predictions[:, target] = features @ beta + constant
         predictions[known, target] = held_out
-    logistic = kind == "binary"
-    values = expit(predictions) if logistic else predictions
-    return Kernel(counts, alpha, intercept, logistic), values
+    values = expit(predictions) if kind == "binary" else predictions
+    return Kernel(counts, alpha, intercept, kind == "binary"), values
 
 
 def _cholesky(gram: np.ndarray) -> np.ndarray:
