@@ -30,9 +30,7 @@ KILLED_BY_ITS_COMMAND = "GRAPHORMER_KILLED_BY_ITS_COMMAND"
 ENDS_WITH_STDIN = "GRAPHORMER_ENDS_WITH_STDIN"
 
 # What asks a process to end: Ctrl-C, a batch system, a terminal that is closed.
-STOPS = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-)
+STOPS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 _calls = itertools.count(1)
 _MANY = 2000  # molecules whose descriptors are worth several processes
 
@@ -120,7 +118,7 @@ def cores() -> int:
 def has_gpu_driver() -> bool:
     """Whether there is a driver of GPUs, asked without torch, whose import takes seconds."""
     with suppress(OSError):
-        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        ctypes.CDLL("libcuda.so.1")
         return True
     return Path("/dev/kfd").exists()  # AMD's
 
