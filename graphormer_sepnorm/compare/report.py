@@ -19,7 +19,7 @@ from graphormer_sepnorm.compare import figures
 from graphormer_sepnorm.compare.arms import SIGNIFICANT
 from graphormer_sepnorm.compare.results import RESULTS, Results
 from graphormer_sepnorm.compare.statistics import CONFIDENCE, Contrast, chances, mean_sd, verdict
-from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.files import write_text
 from graphormer_sepnorm.formatting import (
     NONE,
     count,
@@ -43,10 +43,9 @@ Table = list[list[str]]
 
 
 def write_report(results: Results, directory: Path) -> None:
-    """Write ``report.html`` and ``summary.md`` of a comparison to its directory (OSError)."""
-    for name, text in ((PAGE, page(results)), (SUMMARY, f"{summary(results)}\n")):
-        with replacing(directory / name) as partial:
-            partial.write_text(text, encoding="utf-8")
+    """Write ``report.html`` and ``summary.md`` of a comparison to its directory (a DataError)."""
+    write_text(directory / PAGE, page(results))
+    write_text(directory / SUMMARY, f"{summary(results)}\n")
 
 
 def page(results: Results) -> str:

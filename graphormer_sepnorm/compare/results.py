@@ -264,8 +264,7 @@ def collect(directory: Path, baseline: str | None = None) -> Results:
                 f"some of the runs in {directory / RESULTS} are gone, as {run.directory}: put them "
                 f"back, or remove {RESULTS}"
             )
-    if baseline is not None:
-        Plan.check_baseline(baseline, [arm.name for arm in plan.arms])
+    plan = replace(plan, baseline=baseline or plan.baseline)
     records = {run: found for run in finished if (found := run.files.record()) is not None}
     data, geometry = _measure(finished)
     splits, task = data.splits, data.splits.task
@@ -293,7 +292,7 @@ def collect(directory: Path, baseline: str | None = None) -> Results:
         task=task,
         configuration=plan.configuration,
         seeds=plan.seeds,
-        baseline=baseline or plan.baseline,
+        baseline=plan.baseline,
         complete=len(finished) == len(runs),
         arms=tuple(arms),
         environment=environment,
