@@ -144,19 +144,14 @@ class DataReport:
 
     def write_invalid(self, path: str | Path) -> None:
         """Write the rows that cannot be used, or of which only a label cannot, as CSV."""
-        found: list[tuple[Any, ...]] = []
+        found: list[InvalidRow] = []
         for table in self.tables.values():
-            left_out = [(one, "") for one in table.invalid]
-            left_out += [(one, "; the other labels of the row are used") for one in table.cells]
-            found += sorted(left_out, key=lambda pair: pair[0].row)
-        columns = {
-            "file": [one.file for one, _ in found],
-            "row": [one.row for one, _ in found],
-            "line": [one.line or "" for one, _ in found],
-            "smiles": [one.smiles for one, _ in found],
-            "reason": [one.reason + more for one, more in found],
-        }
-        columns |= {name: [one.id for one, _ in found] for name in self._id_column}
+            used = "; the other labels of the row are used"
+            cells = [dataclasses.replace(one, reason=one.reason + used) for one in table.cells]
+            found += sorted([*table.invalid, *cells], key=lambda one: one.row)
+        names = ("file", "row", "line", "smiles", "reason")
+        columns = {name: [getattr(one, name) or "" for one in found] for name in names}
+        columns |= {name: [one.id for one in found] for name in self._id_column}
         write_columns(Path(path), columns)
 
     def write_splits(self, path: str | Path) -> None:
@@ -234,17 +229,16 @@ def find_leakage(parts: Mapping[str, Sequence[ValidRow]]) -> list[dict[str, Any]
     """Find how many ``molecules``, and ``scaffolds`` with rings, each pair of splits shares."""
     found = []
     for pair in itertools.combinations(parts, 2):
-        one, other = ({row.canonical for row in parts[split]} for split in pair)
-        both = sorted(one & other)
-        ours, theirs = ({row.scaffold for row in parts[split]} for split in pair)
-        # Without a ring there is no scaffold to share.
-        scaffolds = len((ours & theirs) - {""})
+        molecules, scaffolds = (
+            set.intersection(*({getattr(row, of) for row in parts[split]} for split in pair))
+            for of in ("canonical", "scaffold")
+        )
         found.append(
             {
                 "splits": pair,
-                "molecules": len(both),
-                "scaffolds": scaffolds,
-                "examples": both[:_EXAMPLES],
+                "molecules": len(molecules),
+                "scaffolds": len(scaffolds - {""}),  # without a ring there is none to share
+                "examples": sorted(molecules)[:_EXAMPLES],
             }
         )
     return found
