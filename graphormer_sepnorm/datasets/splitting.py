@@ -100,7 +100,7 @@ def fold_split(groups: Sequence[str], folds: int, fold: int, seed: int) -> Parts
     """
     in_test = assign_folds(groups, folds, seed) == fold
     test, others = np.flatnonzero(in_test), np.flatnonzero(~in_test)
-    members = _members(groups, others.tolist())
+    members = {group: own for group, own in _members(groups).items() if not in_test[own[0]]}
     sampled = sorted(members, key=lambda group: _hash(group, f"{seed} without fold {fold}"))
     room = max(1, len(others) // 10)
     validation: list[int] = []
@@ -203,11 +203,11 @@ def _sorted(parts: Iterable[list[int]]) -> Parts:
     return first, second, third
 
 
-def _members(keys: Sequence[Any], indices: Sequence[int] | None = None) -> dict[Any, list[int]]:
+def _members(keys: Sequence[Any]) -> dict[Any, list[int]]:
     """Return the indices of each key."""
     members: dict[Any, list[int]] = defaultdict(list)
-    for at in range(len(keys)) if indices is None else indices:
-        members[keys[at]].append(at)
+    for at, key in enumerate(keys):
+        members[key].append(at)
     return members
 
 

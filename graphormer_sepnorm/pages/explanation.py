@@ -20,6 +20,7 @@ from graphormer_sepnorm.chem.drawing import ABOVE, BELOW, draw_contributions, fu
 from graphormer_sepnorm.chem.scaffolds import fragment_smiles
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import cannot_be_written, replacing
+from graphormer_sepnorm.formatting import MINUS
 from graphormer_sepnorm.inference.batching import given_columns
 from graphormer_sepnorm.inference.explain import Explainer, Explanation
 from graphormer_sepnorm.inference.predict_table import MoleculeColumns, Molecules, computed
@@ -29,7 +30,6 @@ from graphormer_sepnorm.tables.columns import names_rows
 # Rows that a process explains at a time: some seconds of work.
 CHUNK_ROWS = 64
 _STRONGEST = 5  # fragments and atoms of a molecule that the page names
-_MINUS = "\N{MINUS SIGN}"
 
 
 def explain_smiles(
@@ -140,7 +140,7 @@ def _row(one: Explanation, explainer: Explainer, largest: float) -> dict[str, An
 
     def number(value: float, sign: str = "") -> str:
         text = f"{value:{sign}.{digits}f}"
-        return text.replace("-", _MINUS) if float(text) else text.lstrip("-+")
+        return text.replace("-", MINUS) if float(text) else text.lstrip("-+")
 
     def strongest(values: np.ndarray, names: Sequence[str]) -> list[tuple[str, str]]:
         order: list[int] = np.argsort(-np.abs(values), kind="stable")[:_STRONGEST].tolist()

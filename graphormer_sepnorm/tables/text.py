@@ -55,8 +55,10 @@ class TextSource:
     def __init__(self, source: str | Path) -> None:
         self._standard = standard = str(source) == STANDARD_INPUT
         self.name = "standard input" if standard else str(source)
-        self._raw = standard_input() if standard else open_binary(Path(source))
-        self._size = 0 if self._standard else os.fstat(self._raw.fileno()).st_size
+        if standard and getattr(sys.stdin, "buffer", None) is None:  # or a notebook's
+            raise DataError("standard input is closed: name a file")
+        self._raw: Any = sys.stdin.buffer if standard else open_binary(Path(source))
+        self._size = 0 if standard else os.fstat(self._raw.fileno()).st_size
         self.place: Callable[[], str] = lambda: "at its beginning"
         self._ahead: deque[str] = deque()
         self._lines = self._read()
@@ -242,13 +244,6 @@ def _find_delimiter(header: str, format: str) -> str:
 def split_line(line: str, delimiter: str) -> list[str]:
     """Return the names in the first line of a table, without quotes."""
     return [name.strip().strip('"') for name in line.strip("\r\n").split(delimiter)]
-
-
-def standard_input() -> Any:
-    """Return standard input as bytes; a DataError if it is closed."""
-    if getattr(sys.stdin, "buffer", None) is None:  # or a notebook's
-        raise DataError("standard input is closed: name a file")
-    return sys.stdin.buffer
 
 
 def open_binary(path: Path) -> Any:

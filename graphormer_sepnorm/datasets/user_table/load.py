@@ -186,13 +186,6 @@ def _labels_of(parts: Parts, targets: int) -> tuple[dict[str, np.ndarray], dict[
     return labels, bounds
 
 
-def _are_classes(labels: Mapping[str, np.ndarray], bounds: Mapping[str, np.ndarray]) -> bool:
-    """Whether all labels that are there are 0 or 1, and none is a bound."""
-    everything = np.concatenate([*labels.values()])
-    known = everything[~np.isnan(everything)]
-    return not bounds["train"].shape[1] and bool(np.isin(known, (0, 1)).all())
-
-
 def _task(
     config: DataConfig,
     words: Mapping[str, set[str]],
@@ -206,9 +199,11 @@ def _task(
             f"--data.units has {len(units)} units for {len(names)} target columns "
             f"({', '.join(map(readable, names))}): give one for each, '' where there is none"
         )
-    numbers = config.task == "auto" and not _are_classes(labels, bounds)
-    regression = config.task == "regression" or numbers
-    kind = "regression" if regression else "binary"
+    kind = "regression" if config.task == "regression" else "binary"
+    if config.task == "auto":
+        everything = np.concatenate([*labels.values()])
+        classes = np.isin(everything[~np.isnan(everything)], (0, 1)).all()
+        kind = "binary" if classes and not bounds["train"].shape[1] else "regression"
     ones = (config.positive or "",) * len(names)
     if config.positive is None:
         ones = tuple(" or ".join(sorted(filter(parse_class, words[name]))) for name in names)
