@@ -13,7 +13,7 @@ from typing import Any
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed
-from graphormer_sepnorm.tables.reader import Layout, Row, TableReader, names_of
+from graphormer_sepnorm.tables.reader import Layout, TableReader, closed_on_error, names_of
 from graphormer_sepnorm.tables.text import open_binary
 from graphormer_sepnorm.tables.writer import WholeFileWriter
 
@@ -48,14 +48,11 @@ class ExcelReader(TableReader):
     def __init__(self, source: str | Path, layout: Layout) -> None:
         self.name = str(source)
         self._raw = open_binary(Path(source))
-        try:
+        with closed_on_error(self._raw.close):
             # It warns of styles that it does not know.
             with self._explained(), warnings.catch_warnings(action="ignore"):
                 self._book = openpyxl.load_workbook(self._raw, read_only=True, data_only=True)
             header = self._find_sheet(layout)
-        except BaseException:
-            self._raw.close()
-            raise
         last = max(at for at, cell in enumerate(header) if _there(cell))
         self.columns = names_of(header[: last + 1])
 
@@ -81,9 +78,6 @@ class ExcelReader(TableReader):
             f"{self.name} has no header: name its row with {layout.options}header_row, or another "
             f"sheet with {layout.options}sheet"
         )
-
-    def __iter__(self) -> Iterator[Row]:
-        return self._counted(self._parsed())
 
     def _parsed(self) -> Iterator[tuple[int, Sequence[Any]]]:
         while True:
@@ -148,9 +142,8 @@ class ExcelWriter(WholeFileWriter):
         cell.data_type = "s"
         return cell
 
-    def _finish(self) -> Any:
+    def _finish(self) -> None:
         self._book.save(self._file)
-        return self._file
 
     def _stop(self) -> None:
         self._sheet.close()

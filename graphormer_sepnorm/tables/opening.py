@@ -7,7 +7,7 @@ from pathlib import Path
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import is_stream
 from graphormer_sepnorm.tables.columns import is_smiles_name
-from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Layout, TableReader
+from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Layout, TableReader, closed_on_error
 from graphormer_sepnorm.tables.text import DelimitedReader, SmilesReader, TextSource, split_line
 
 FORMATS = ("csv", "tsv", "smi", "sdf", "parquet", "xlsx")
@@ -57,7 +57,7 @@ def open_table(
 
         return SDFReader(source)
     text = TextSource(source)
-    try:
+    with closed_on_error(text.close):
         if not said:
             known = _recognized(text)
             if known == "sdf" or (known == "csv" and format == "smi"):
@@ -67,9 +67,6 @@ def open_table(
         if format == "smi" and layout.header_row is None:
             return SmilesReader(text)
         return DelimitedReader(text, "csv" if format == "smi" else str(format), layout)
-    except BaseException:
-        text.close()
-        raise
 
 
 def _recognized(text: TextSource) -> str:

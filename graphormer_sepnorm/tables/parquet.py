@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.tables.reader import Row, TableReader
+from graphormer_sepnorm.tables.reader import Row, TableReader, closed_on_error
 from graphormer_sepnorm.tables.text import open_binary
 from graphormer_sepnorm.tables.writer import WholeFileWriter
 
@@ -27,12 +25,8 @@ class ParquetReader(TableReader):
     def __init__(self, source: str | Path) -> None:
         self.name = str(source)
         self._raw = open_binary(Path(source))
-        try:
-            with self._explained():
-                self._file = pq.ParquetFile(self._raw)
-        except DataError:
-            self._raw.close()
-            raise
+        with closed_on_error(self._raw.close), self._explained():
+            self._file = pq.ParquetFile(self._raw)
         self.schema = self._file.schema_arrow
         self.columns = tuple(self.schema.names)
 
@@ -79,12 +73,8 @@ class ParquetWriter(WholeFileWriter):
         ]
         self._schema, self._given = pa.schema([*given, *added]), len(given)
         super().__init__(path)
-        try:
-            with self._explained():
-                self._writer = pq.ParquetWriter(self._file, self._schema)
-        except BaseException:
-            self.close()
-            raise
+        with closed_on_error(self.close), self._explained():
+            self._writer = pq.ParquetWriter(self._file, self._schema)
 
     def write(self, rows: Iterable[Sequence[object]], records: Sequence[str] | None = None) -> None:
         """Write a row group."""
@@ -99,9 +89,8 @@ class ParquetWriter(WholeFileWriter):
         with self._explained():
             self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
 
-    def _finish(self) -> Any:
+    def _finish(self) -> None:
         self._writer.close()
-        return self._file
 
     def _stop(self) -> None:
         self._writer.close()

@@ -70,6 +70,16 @@ def explained(name: str, kind: str, place: Callable[[], str]) -> Iterator[None]:
         raise DataError(message) from error
 
 
+@contextlib.contextmanager
+def closed_on_error(close: Callable[[], None]) -> Iterator[None]:
+    """Close what was opened if what follows fails."""
+    try:
+        yield
+    except BaseException:
+        close()
+        raise
+
+
 def names_of(header: Iterable[Any]) -> tuple[str, ...]:
     """Return the names of columns; one without a name is called ``column_3`` by its index."""
     shown = ("" if name is None else str(name).strip() for name in header)
@@ -100,13 +110,17 @@ class TableReader(ABC):
     _blank: Any = ""  # a cell in which nothing stands
     rows_read = 0
 
-    @abstractmethod
     def __iter__(self) -> Iterator[Row]:
         """Go through the rows.
 
         Raises:
             DataError: The file cannot be read any further; it names the last row that could.
         """
+        return self._counted(self._parsed())
+
+    def _parsed(self) -> Iterator[tuple[int, Sequence[Any]]]:
+        """Give line and cells of each row, see `_counted`."""
+        raise NotImplementedError
 
     def fraction(self) -> float | None:
         """Share of the table that has been read, 0 to 1; None where that is not known."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.tables.columns import free_name
-from graphormer_sepnorm.tables.reader import Row
+from graphormer_sepnorm.tables.reader import Row, closed_on_error
 from graphormer_sepnorm.tables.text import TextReader, TextSource
 
 _END = "$$$$"
@@ -52,7 +52,7 @@ class SDFReader(TextReader):
         super().__init__(TextSource(source))
         names: dict[str, None] = {}
         titled = molecules = False
-        try:
+        with closed_on_error(self._text.close):
             for _, record in self._records():
                 titled = titled or bool(record and record[0].strip())
                 molecules = molecules or any(line.startswith("M  END") for line in record)
@@ -60,9 +60,6 @@ class SDFReader(TextReader):
             if titled and not molecules:
                 raise DataError(f"{self.name} is not an SD file: no record in it has a mol block")
             self._text.rewind()
-        except BaseException:
-            self._text.close()
-            raise
         self._names = tuple(names)
         self._title = (free_name("title", names),) * titled
         self.columns = (*self._title, *names)

@@ -21,7 +21,6 @@ from graphormer_sepnorm.tables.columns import DecimalComma, is_smiles_name, with
 from graphormer_sepnorm.tables.reader import (
     STANDARD_INPUT,
     Layout,
-    Row,
     TableReader,
     explained,
     names_of,
@@ -169,9 +168,6 @@ class DelimitedReader(TextReader):
             raise DataError(f"{self.name} has no header: line {above + 1} must name the columns")
         self.columns = names_of(names)
 
-    def __iter__(self) -> Iterator[Row]:
-        return self._counted(self._parsed())
-
     def _parsed(self) -> Iterator[tuple[int, Sequence[str]]]:
         while True:
             line = self._line()
@@ -213,9 +209,6 @@ class SmilesReader(TextReader):
 
     format = "smi"
     columns = ("smiles", "name")
-
-    def __iter__(self) -> Iterator[Row]:
-        return self._counted(self._parsed())
 
     def _parsed(self) -> Iterator[tuple[int, Sequence[str]]]:
         for line, content in enumerate(self._text, start=1):

@@ -26,7 +26,7 @@ from graphormer_sepnorm.files import (
 from graphormer_sepnorm.formatting import in_a_line
 from graphormer_sepnorm.tables.columns import DecimalComma, with_decimal_comma
 from graphormer_sepnorm.tables.opening import WHOLE_FILES, format_to_write
-from graphormer_sepnorm.tables.reader import TableReader
+from graphormer_sepnorm.tables.reader import TableReader, closed_on_error
 
 _WITH_POINT = re.compile(r"-?\d+\.\d+(e[-+]?\d+)?")
 # Cells that need quotes; a header of one column with another delimiter in it would be split at it.
@@ -98,6 +98,7 @@ class TableWriter(ABC):
     """
 
     partial: Path | None
+    _file: Any
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -121,9 +122,8 @@ class TableWriter(ABC):
         """
         raise DataError(f"{self._path or 'standard output'} cannot be continued: name a .csv file")
 
-    @abstractmethod
-    def _finish(self) -> Any:
-        """Write what is left; return the open file."""
+    def _finish(self) -> None:  # noqa: B027, of text nothing is left
+        """Write what is left."""
 
     @abstractmethod
     def close(self) -> None:
@@ -132,13 +132,13 @@ class TableWriter(ABC):
     def commit(self) -> None:
         """Give the complete file its name."""
         with self._explained():
-            file = self._finish()
-            file.flush()
+            self._finish()
+            self._file.flush()
             if self._path is None:
                 return
             if self.partial is not None:
-                os.fsync(file.fileno())
-            file.close()
+                os.fsync(self._file.fileno())
+            self._file.close()
             if self.partial is not None:
                 os.replace(self.partial, self._path)
 
@@ -213,11 +213,8 @@ class _TextWriter(TableWriter):
                 self._file = (self.partial or path).open("wb")
         if resume is None and format != "sdf":
             start = "\ufeff" * (like is not None and like.marked and self.partial is not None)
-            try:
+            with closed_on_error(self.close):
                 self._put(start + self._line(self._columns))
-            except DataError:
-                self.close()
-                raise
 
     def write(self, rows: Iterable[Sequence[object]], records: Sequence[str] | None = None) -> None:
         if self._format == "sdf":
@@ -271,9 +268,6 @@ class _TextWriter(TableWriter):
             self._file.flush()
             os.fsync(self._file.fileno())
             return self._file.tell()
-
-    def _finish(self) -> Any:
-        return self._file
 
     def close(self) -> None:
         if self._path is not None:
