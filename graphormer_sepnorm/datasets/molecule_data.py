@@ -69,8 +69,6 @@ class MoleculeData:
         self._splits, self._given = splits, splits is not None
         if splits is not None:
             self.dataset = splits.name
-        self._store: GraphStore | None = None
-        self._numbers: GraphIndices | None = None
         if config.member_folds is not None:
             self.assign_members(MemberFolds(config.member_folds, config.member_fold))
 
@@ -103,7 +101,8 @@ class MoleculeData:
                 f"folds of an ensemble are for a table of your own, and {self.dataset} has its own "
                 "validation split: give --ensemble_by seeds"
             )
-        self.member_folds, self._numbers = folds, None
+        self.member_folds = folds
+        vars(self).pop("numbers", None)
 
     def _load(self) -> DatasetSplits:
         if self.dataset == PRETRAINING:
@@ -132,48 +131,45 @@ class MoleculeData:
 
     def learn_logarithms(self, names: Sequence[str]) -> None:
         """Let ``label_transform`` auto stand for some targets; what was made of labels goes."""
-        self._store = self._numbers = None
+        for made in ("store", "numbers"):
+            vars(self).pop(made, None)
         self.config = replace(self.config, label_transform=list(names))
         if self.table_options is not None:
             self.table_options = self.config.of_table()
 
-    @property
+    @cached_property
     def store(self) -> GraphStore:
         """The structure of all graphs: training, validation, test, one after the other."""
-        if self._store is None:
-            splits = self.splits
-            parts = splits.parts.values()
-            key: dict[str, str | int] = {
-                "dataset": splits.name,
-                "fingerprint": splits.fingerprint,
-                "feature_version": splits.feature_version,
-                "graphs": sum(map(len, parts)),
-            }
-            # Somebody else may not have thought of all that graphs and labels depend on.
-            own = all(hasattr(part, "packed") for part in parts)
-            if not own:
-                key["labels"] = digest_of(parts)
-            # Releases that store the structure in other ways can use the same root.
-            text = json.dumps([key, self.max_path_length, STRUCTURE_VERSION], sort_keys=True)
-            digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-            store = GraphStore.open_or_build(
-                self.root / "store" / f"{splits.name}-{digest}",
-                key,
-                # Many graphs at once where a split knows how to.
-                lambda: itertools.chain(*(getattr(one, "packed", one.__iter__)() for one in parts)),
-                self.max_path_length,
-            )
-            if self._given or not own:
-                check_labels(store.targets, splits)
-            self._store = store.learned(splits.task) if splits.task.shifts else store
-        return self._store
+        splits = self.splits
+        parts = splits.parts.values()
+        key: dict[str, str | int] = {
+            "dataset": splits.name,
+            "fingerprint": splits.fingerprint,
+            "feature_version": splits.feature_version,
+            "graphs": sum(map(len, parts)),
+        }
+        # Somebody else may not have thought of all that graphs and labels depend on.
+        own = all(hasattr(part, "packed") for part in parts)
+        if not own:
+            key["labels"] = digest_of(parts)
+        # Releases that store the structure in other ways can use the same root.
+        text = json.dumps([key, self.max_path_length, STRUCTURE_VERSION], sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        store = GraphStore.open_or_build(
+            self.root / "store" / f"{splits.name}-{digest}",
+            key,
+            # Many graphs at once where a split knows how to.
+            lambda: itertools.chain(*(getattr(one, "packed", one.__iter__)() for one in parts)),
+            self.max_path_length,
+        )
+        if self._given or not own:
+            check_labels(store.targets, splits)
+        return store.learned(splits.task) if splits.task.shifts else store
 
-    @property
+    @cached_property
     def numbers(self) -> GraphIndices:
         """Which graphs of the store belong to what."""
-        if self._numbers is None:
-            self._numbers = GraphIndices(self.splits, lambda: self.store.weights, self.member_folds)
-        return self._numbers
+        return GraphIndices(self.splits, lambda: self.store.weights, self.member_folds)
 
     def indices(self, split: str) -> np.ndarray:
         """Numbers of the graphs of a split in the store; a member's, where it has its own."""
