@@ -178,21 +178,20 @@ def load_arrays(
     labels: np.ndarray,
     task: Task,
     weights: np.ndarray | None,
-    validation: np.ndarray,
+    split: Sequence[np.ndarray],
     featurizer: str,
     feature_version: str,
     steps: Sequence[str],
 ) -> DatasetSplits:
-    """Make a data set of arrays, of which `validation`, bool ``[n]``, are validated on.
+    """Make a data set of arrays; of a `split` the rows to train on and to validate on.
 
     Its test split is empty.
 
     There are n `smiles`, those of `read_texts` after the same `steps`, and as many `canonical`
     ones, `labels` ``[n, targets]`` (nan = missing) and `weights` in the training loss.
     """
-    make, nobody = get_featurizer(featurizer), np.zeros_like(validation)
-    chosen_by = ~validation, validation, nobody
-    rows = {n: np.flatnonzero(of).tolist() for n, of in zip(SPLITS, chosen_by, strict=True)}
+    make, nobody = get_featurizer(featurizer), split[0][:0]
+    rows = dict(zip(SPLITS, (*split, nobody), strict=True))
     texts = {name: [smiles[row] for row in chosen] for name, chosen in rows.items()}
     parts = [
         LazyGraphs(texts[name], labels[chosen], make, None if weights is None else weights[chosen])

@@ -139,24 +139,23 @@ class Supervised(BaseEstimator):
                 raise unusable(bad)
             labeled = np.flatnonzero(~np.isnan(labels).all(axis=1))
             if weights is not None:
-                weights = weights_of(weights, len(smiles))[labeled]
-            molecules = len(labeled)
-            size = round(self.validation_fraction * molecules)
-            if molecules - size < 2 or (self.validation_fraction and not size):
+                weights = weights_of(weights, len(smiles))
+            size = round(self.validation_fraction * len(labeled))
+            left = len(labeled) - size
+            if left < 2 or (self.validation_fraction and not size):
                 raise DataError(
-                    f"of {molecules} molecules with labels {max(molecules - size, 0)} are left to "
-                    f"train on, and {size} to validate on: two and one are needed"
+                    f"of {len(labeled)} molecules with labels {max(left, 0)} are left to train on, "
+                    f"and {size} to validate on: two and one are needed"
                 )
-            apart = np.zeros(molecules, dtype=bool)
-            apart[np.random.default_rng(self.seed).permutation(molecules)[:size]] = True
+            held_out = np.sort(np.random.default_rng(self.seed).permutation(labeled)[:size])
             units, metric = ("",) * len(names), metrics_of(self._kind)[0].name
             splits = load_arrays(
-                [smiles[row] for row in labeled],
-                [canonical[row] for row in labeled],
-                labels[labeled],
+                smiles,
+                canonical,
+                labels,
                 Task(self._kind, names, units, metric, **of_classes),
                 weights,
-                apart,
+                (np.setdiff1d(labeled, held_out), held_out),
                 featurizer,
                 feature_version,
                 steps,

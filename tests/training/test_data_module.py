@@ -162,9 +162,10 @@ def test_labels_that_cannot_be_learned_are_refused(make_data, splits, task, labe
 
 
 def test_given_labels_are_checked_where_many_graphs_are_made_at_once(make_data: MakeData) -> None:
-    smiles, labels, apart = ["C", "CC", "CO"], np.array([[0.0], [1.0], [2.0]]), np.arange(3) > 1
+    smiles, labels = ["C", "CC", "CO"], np.array([[0.0], [1.0], [2.0]])
+    split = np.arange(2), np.arange(2, 3)
     task = Task("regression", ("y",), ("",), "mae")
-    own = load_arrays(smiles, smiles, labels, task, None, apart, "molecule-1", "ogb-1.3.6", ())
+    own = load_arrays(smiles, smiles, labels, task, None, split, "molecule-1", "ogb-1.3.6", ())
     make_data(own).setup("fit")
     with pytest.raises(DataError, match="graphs have 1 labels, the task names 2 targets"):
         make_data(dataclasses.replace(own, task=BINARY)).setup("fit")
