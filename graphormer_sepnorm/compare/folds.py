@@ -206,7 +206,7 @@ def _write_tables(directory: Path, folds: Sequence[Fold], task: Task) -> None:
 
 def _columns(rows: Sequence[Metrics]) -> Columns:
     names = dict.fromkeys(name for row in rows for name in row)
-    return {name: np.array([row.get(name, math.nan) for row in rows]) for name in names}
+    return {name: np.array([row.get(name) for row in rows], dtype=np.float64) for name in names}
 
 
 def _spreads(columns: Columns) -> dict[str, dict[str, float]]:
@@ -244,12 +244,10 @@ def _uncertainty(folds: Sequence[Fold]) -> Metrics:
     A fold counts where a number is defined: its test split may lack a class.
     """
     molecules = np.array([one.report["splits"]["test"] for one in folds])
-    found = [one.summary.get("uncertainty") or {} for one in folds]
     means = {}
-    for name in found[0]:
-        column = np.array([one.get(name) for one in found], dtype=np.float64)
+    for name, column in _columns([one.summary.get("uncertainty") or {} for one in folds]).items():
         known = np.isfinite(column)
-        if known.any() and all(name in one for one in found):
+        if known.any():
             means[name] = float(np.average(column[known], weights=molecules[known]))
     return means
 

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from scipy.special import hyp0f1
 from scipy.stats import entropy
 from sklearn.linear_model import RidgeCV
-from sklearn.metrics import r2_score
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
@@ -149,9 +149,8 @@ def linear_probe(
         return math.nan
     if not (np.isfinite(x).all() and np.isfinite(other).all()):
         return math.nan
-    scaler = StandardScaler().fit(x)
-    probe = RidgeCV(alphas=PROBE_PENALTIES).fit(scaler.transform(x), train_y)
-    return float(r2_score(test_y, probe.predict(scaler.transform(other))))
+    probe = make_pipeline(StandardScaler(), RidgeCV(alphas=PROBE_PENALTIES)).fit(x, train_y)
+    return float(probe.score(other, test_y))
 
 
 def _directions(embeddings: ArrayLike) -> np.ndarray:

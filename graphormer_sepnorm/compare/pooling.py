@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from graphormer_sepnorm.files import require_json, write_columns
 from graphormer_sepnorm.formatting import aligned, interval, listed, p_value, signed
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import METRICS
+from graphormer_sepnorm.runs.directory import read_rows
 from graphormer_sepnorm.runs.plan import CROSS_VALIDATION, Arm, Plan
 
 # Of what is pooled, as it is printed and in a file.
@@ -57,18 +57,17 @@ def errors_of(directory: Path) -> tuple[str, Values]:
         )
     metric = METRICS[Task(**require_json(directory / SUMMARY)["task"]).metric]
     found: dict[str, dict[int, float]] = {}
-    with (directory / FOLDS).open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            value = float(row.get(f"test_{metric.name}") or "nan")
-            if math.isnan(value):
-                continue
-            [log] = log_errors([value], higher_is_better=metric.higher_is_better).tolist()
-            if math.isnan(log):
-                raise DataError(
-                    f"{directory}: the {metric.label} of arm '{row['arm']}' in fold {row['fold']} "
-                    f"is {value:g}: there is no ratio of errors where one is 0"
-                )
-            found.setdefault(row["arm"], {})[int(row["fold"])] = log
+    for row in read_rows(directory / FOLDS):
+        value = float(row.get(f"test_{metric.name}") or "nan")
+        if math.isnan(value):
+            continue
+        [log] = log_errors([value], higher_is_better=metric.higher_is_better).tolist()
+        if math.isnan(log):
+            raise DataError(
+                f"{directory}: the {metric.label} of arm '{row['arm']}' in fold {row['fold']} "
+                f"is {value:g}: there is no ratio of errors where one is 0"
+            )
+        found.setdefault(row["arm"], {})[int(row["fold"])] = log
     return _named(directory, plan.arms, plan.baseline, found, plan.base.model.norm)
 
 

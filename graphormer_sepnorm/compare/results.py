@@ -49,7 +49,6 @@ class CurvePoint:
     """The logged values at the end of an epoch; epochs are counted from 1."""
 
     epoch: int
-    step: int
     train_loss: float = math.nan
     validation: float = math.nan
 
@@ -341,10 +340,7 @@ def _result(
         found["status"] = "unfinished" if run.directory.is_dir() else "missing"
     columns = ("train_loss_epoch", f"validation_{metric}")
     curve = tuple(
-        # A step is counted from 0 in the log, by the number that was taken last.
-        CurvePoint(
-            int(row["epoch"]), int(row["step"]) + 1, *(row.get(one, math.nan) for one in columns)
-        )
+        CurvePoint(int(row["epoch"]), *(row.get(one, math.nan) for one in columns))
         for row in metrics_by_epoch(run.files)
     )
     return replace(typed(RunResult, found), curve=curve, geometry=geometry)

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import nctdtr, stdtr, stdtrit
+from scipy.special import gammaincinv, nctdtr, ndtr, ndtri, stdtr, stdtrit
 
 from graphormer_sepnorm.compare.arms import SIGNIFICANT
-from graphormer_sepnorm.compare.dunnett import beyond, critical
 from graphormer_sepnorm.formatting import count
 
 CONFIDENCE = 0.95  # of all intervals
@@ -28,6 +27,10 @@ DRAWS = 99_999
 # Relative to the values compared: far above what summation in float64 loses, far below what a
 # metric can mean.
 _ROUNDING = 1e-12
+
+# Gauss and Legendre's nodes and weights, moved to (0, 1).
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(80)
+_QUANTILES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
 
 # Norms ([CLS] + atoms) without and with a factor, and what the difference of their means is
 # multiplied by: an interaction is a difference of effects, twice that of means. Of all six norms
@@ -160,6 +163,42 @@ def _exchanged(values: Values, without: Sequence[str], having: Sequence[str]) ->
         return {}
     smallest = 2.0 ** (1 - n) if n <= EXACT_UP_TO else 1 / (DRAWS + 1)
     return {"signs_p": sign_flip_p(differences), "smallest_signs_p": smallest}
+
+
+def beyond(score: float, sizes: Sequence[int], freedom: int) -> float:
+    """Return the probability that the largest |t| is beyond a score, where arms do not differ.
+
+    The |t| are those of Dunnett's test, see `against`. With λᵢ² = nᵢ / (nᵢ + n₀) the scores of the
+    arms are independent, given the baseline's mean and the standard deviation: two integrals, here
+    over their quantiles. (`scipy.stats.dunnett` samples them, and its search for the interval may
+    end far from it.)
+
+    Args:
+        score: At least 0.
+        sizes: Runs of the baseline, then of each arm.
+        freedom: Degrees of freedom of the standard deviation.
+    """
+    of_mean = ndtri(_QUANTILES)[:, None]
+    of_sd = score * np.sqrt(2 * gammaincinv(freedom / 2, _QUANTILES) / freedom)
+    inside = np.ones((len(_QUANTILES), len(_QUANTILES)))
+    for size in sizes[1:]:
+        loading = math.sqrt(size / (size + sizes[0]))
+        rest = math.sqrt(1 - loading**2)
+        middle = loading * of_mean
+        inside *= ndtr((middle + of_sd) / rest) - ndtr((middle - of_sd) / rest)
+    return min(1.0, max(0.0, 1 - float(_WEIGHTS @ inside @ _WEIGHTS)))
+
+
+def critical(sizes: Sequence[int], freedom: int, level: float) -> float:
+    """Return the score that the largest |t| stays below with this probability; see `beyond`."""
+    # One comparison needs less, and Bonferroni's bound for all of them more.
+    share = (1 - level) / 2
+    low, high = (float(stdtrit(freedom, 1 - share / count)) for count in (1, len(sizes) - 1))
+    for _ in range(20):
+        middle = (low + high) / 2
+        above = beyond(middle, sizes, freedom) > 1 - level
+        low, high = (middle, high) if above else (low, middle)
+    return high
 
 
 def against(values: Values, baseline: str) -> dict[str, Contrast]:

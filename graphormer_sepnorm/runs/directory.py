@@ -178,17 +178,18 @@ class RunDirectory:
         are counted from 0.
         """
         found = []
-        for row in _rows(self.metrics_file):
+        for row in read_rows(self.metrics_file):
             with contextlib.suppress(TypeError, ValueError):
                 found.append({name: float(value) for name, value in row.items() if value})
         return [row for row in found if row]
 
     def test_predictions(self) -> list[dict[str, str]]:
         """Read the rows of the test molecules, in their order; none if there is no such file."""
-        return _rows(self.test_predictions_file)
+        return read_rows(self.test_predictions_file)
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Read a CSV file that a run, or what follows from runs, has; none if it cannot be read."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             return list(csv.DictReader(file))

@@ -105,7 +105,7 @@ def _run(name: str, seed: int, level: float, better: str, random: np.random.Gene
         test=test,
         seconds=seconds,
         ms_per_step=950 + (name != "sharenorm") * 35 + 4 * random.normal(),
-        curve=tuple(CurvePoint(epoch, epoch * 157, loss, value) for epoch, loss, value in curve),
+        curve=tuple(CurvePoint(epoch, loss, value) for epoch, loss, value in curve),
         geometry=tuple(_geometry(layer, name != "sharenorm", random) for layer in LAYERS),
     )
 
