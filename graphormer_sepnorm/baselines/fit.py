@@ -199,15 +199,10 @@ def fit_baselines(
         target for target in range(targets) if _enough(taught[known[:, target], target], kind)
     ]
     if "kernel" in wanted and enough:
+        progress("kernel", 0, len(enough))
+        apart = folds if held_out else None
         kernel, found["kernel"] = fit_kernel(
-            substructures,
-            taught,
-            fitted_on,
-            weights,
-            folds if held_out else None,
-            kind,
-            enough,
-            lambda done: progress("kernel", done, len(enough)),
+            substructures, taught, fitted_on, weights, apart, kind, enough
         )
     return Baselines(
         {

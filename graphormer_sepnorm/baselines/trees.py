@@ -129,9 +129,7 @@ class BoostedTrees:
 def _start(one: Any, logistic: bool) -> float:
     """What scikit-learn begins with: the mean, or the logit of the share of class 1."""
     booster = one.models[0]  # all begin alike
-    nothing = np.zeros((1, booster.n_features_in_))
     if not logistic:
-        return float(booster.init_.predict(nothing)[0]) * one.std + one.mean
-    share = booster.init_.predict_proba(nothing)[0, 1]
+        return float(booster.init_.constant_.item()) * one.std + one.mean
     smallest = np.finfo(np.float32).eps
-    return float(logit(np.clip(share, smallest, 1 - smallest)))
+    return float(logit(np.clip(booster.init_.class_prior_[1], smallest, 1 - smallest)))
