@@ -80,9 +80,8 @@ class Metric:
     def is_defined(self, labels: np.ndarray) -> bool:
         """Whether there are the labels ``[n]`` (nan where missing) that it needs."""
         present = labels[labels == labels]
-        if self.needs_contrast:
-            return len(present) > 0 and bool(present.min() < present.max())
-        return len(present) > 0
+        contrast = len(present) > 0 and bool(present.min() < present.max())
+        return contrast if self.needs_contrast else len(present) > 0
 
     @property
     def lacking(self) -> str:

@@ -29,11 +29,9 @@ def draw_learning_curve(run: RunDirectory, metric: str, selected: str) -> None:
     """
     if not (history := metrics_by_epoch(run)):
         return
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # needs no display
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 5.6), layout="constrained")
-    FigureCanvasAgg(figure)
     losses, metrics = figure.subplots(2, sharex=True)
     shown, column, monitor = METRICS[metric], f"validation_{metric}", METRICS[selected].column
     for axes, key, label, color in (

@@ -83,11 +83,8 @@ def load_table(config: DataConfig) -> DatasetSplits:
             bounds[name],
         )
 
-    def group(row: ValidRow) -> str:
-        # Under a split by time folds are by scaffold: molecules to come have new ones.
-        by = {"group": row.split, "scaffold": row.scaffold, "time": row.scaffold}
-        return by.get(config.resolved_split, "")
-
+    # Under a split by time folds are by scaffold: molecules to come have new ones.
+    by = {"group": "split", "scaffold": "scaffold", "time": "scaffold"}.get(config.resolved_split)
     made = [graphs(split) for split in SPLITS]
     return DatasetSplits(
         name,
@@ -98,7 +95,8 @@ def load_table(config: DataConfig) -> DatasetSplits:
         featurizer=OF_SMILES,
         smiles={name: [row.smiles for row in rows] for name, rows in parts.items()},
         groups={
-            name: [(group(row), row.canonical) for row in rows] for name, rows in parts.items()
+            name: [(getattr(row, by) if by else "", row.canonical) for row in rows]
+            for name, rows in parts.items()
         },
         extra_inputs=ExtraInputs(tuple(columns.extra)),
         standardize=tuple(config.standardize or ()),
