@@ -9,8 +9,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import filelock
 import numpy as np
@@ -83,33 +84,28 @@ def _closed_network(request, monkeypatch) -> Iterator[None]:
         return
     expected = "network_attempts" in request.fixturenames
     attempts = request.getfixturevalue("network_attempts") if expected else []
-    connect, connect_ex = socket.socket.connect, socket.socket.connect_ex
     getaddrinfo = socket.getaddrinfo
 
     def refuse(host: object) -> None:
         attempts.append(str(host))
         raise NetworkBlocked(f"tests have no network: {host}")
 
-    def check(address: object) -> None:
-        # Unix sockets have a path here, the internet's families (host, port, ...).
-        if isinstance(address, tuple) and not _is_local(address[0]):
-            refuse(address[0])
+    def guarded(connect: Callable[..., Any]) -> Callable[..., Any]:
+        def checked(self: socket.socket, address: object) -> Any:
+            # Unix sockets have a path here, the internet's families (host, port, ...).
+            if isinstance(address, tuple) and not _is_local(address[0]):
+                refuse(address[0])
+            return connect(self, address)
 
-    def guarded_connect(self: socket.socket, address: object) -> None:
-        check(address)
-        return connect(self, address)
-
-    def guarded_connect_ex(self: socket.socket, address: object) -> int:
-        check(address)
-        return connect_ex(self, address)
+        return checked
 
     def guarded_getaddrinfo(host: str | bytes | None, *args: object, **kwargs: object) -> list:
         if not _is_local(host):
             refuse(host)
         return getaddrinfo(host, *args, **kwargs)
 
-    monkeypatch.setattr(socket.socket, "connect", guarded_connect)
-    monkeypatch.setattr(socket.socket, "connect_ex", guarded_connect_ex)
+    for name in ("connect", "connect_ex"):
+        monkeypatch.setattr(socket.socket, name, guarded(getattr(socket.socket, name)))
     monkeypatch.setattr(socket, "getaddrinfo", guarded_getaddrinfo)
     yield
     if attempts and not expected:

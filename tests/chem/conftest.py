@@ -5,22 +5,17 @@ import gzip
 from pathlib import Path
 
 import pytest
-
-from graphormer_sepnorm.resources import sample_path
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    with gzip.open(path, "rt") as lines:
-        return list(csv.DictReader(lines))
+from reference.molecules import sample_rows
 
 
 @pytest.fixture(scope="session")
 def sample() -> list[str]:
     """The SMILES of the bundled sample."""
-    return [row["smiles"] for row in _rows(sample_path())]
+    return [smiles for smiles, _ in sample_rows()]
 
 
 @pytest.fixture(scope="session")
 def zinc(data_source: Path) -> list[dict[str, str]]:
     """ZINC's test split: SMILES, value, and the stored graph as a SMILES with all bonds written."""
-    return _rows(data_source / "zinc" / "test.csv.gz")
+    with gzip.open(data_source / "zinc" / "test.csv.gz", "rt") as lines:
+        return list(csv.DictReader(lines))

@@ -1,6 +1,5 @@
 """The report of a comparison: what it says, and that its files are whole."""
 
-import errno
 import math
 import re
 from dataclasses import replace
@@ -23,7 +22,7 @@ from graphormer_sepnorm.compare.report import (
 )
 from graphormer_sepnorm.compare.results import Results
 from graphormer_sepnorm.compare.statistics import chances, verdict
-from graphormer_sepnorm.errors import ConfigError, DataError
+from graphormer_sepnorm.errors import ConfigError
 
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
 MAKE = {"regression": regression, "binary": binary, "incomplete": incomplete}
@@ -125,22 +124,6 @@ def test_what_has_to_be_known_is_noted() -> None:
     unequal = replace(even, arms=(replace(first, runs=wide), *others))
     assert "see the sign-flip p" in noted(unequal)
     assert {cell for row in variants(results)[1:] for cell in row[2:]} == {DASH}
-
-
-def test_report_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch) -> None:
-    written(regression(arms=1, seeds=1), tmp_path)
-    (tmp_path / "report.html").write_text("the one before")
-
-    def full(path: Path, text: str, **options: object) -> None:
-        path.write_bytes(text[:100].encode())
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(DataError, match=str(tmp_path)):
-        make_report(tmp_path)
-    # What was there stays as it was, and no half of a file beside it.
-    assert (tmp_path / "report.html").read_bytes() == b"the one before"
-    assert not list(tmp_path.rglob("*partial*"))
 
 
 def test_report_without_its_runs(tmp_path: Path) -> None:

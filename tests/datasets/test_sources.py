@@ -1,27 +1,14 @@
 """Data sets by name, and their raw files, which several processes may want at once."""
 
-import threading
 import time
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from graphormer_sepnorm.datasets.catalog import DATASETS, load_dataset
 from graphormer_sepnorm.datasets.sources import require_files
 from graphormer_sepnorm.errors import ConfigError, DataError
-
-
-def at_once(work: Callable[[], Any]) -> list[Any]:
-    """Do it in four threads; each has a lock of its own on the file, as a process would."""
-    results: list[Any] = []
-    threads = [threading.Thread(target=lambda: results.append(work())) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
 
 
 def test_one_downloads_and_the_others_wait(tmp_path: Path) -> None:
@@ -34,8 +21,11 @@ def test_one_downloads_and_the_others_wait(tmp_path: Path) -> None:
             (staging / name).write_text(name)
         return staging
 
-    done = at_once(lambda: require_files("data", folder, ("a", "b"), fetch, "fetch them"))
-    assert len({*done}) == 1
+    # Each thread has a lock of its own on the file, as a process would.
+    with ThreadPoolExecutor(4) as pool:
+        wanted = [(folder, ("a", "b"), fetch)] * 4
+        done = {*pool.map(lambda of: require_files("data", *of, "fetch them"), wanted)}
+    assert len(done) == 1
     assert len(calls) == 1
     assert sorted(path.name for path in folder.iterdir()) == [".download.lock", "a", "b"]
 

@@ -188,13 +188,6 @@ def test_each_bad_row_is_left_out_with_its_reason(bad_table: Path) -> None:
     assert report.to_plain()["reasons"]["unreadable structure"] == 2
 
 
-def test_bad_rows_can_be_an_error(bad_table: Path) -> None:
-    message = failure(bad_table, weight_column="w", on_invalid="error", **SPLIT)
-    first = "the first is row 13, line 14: 'C1CC'"
-    assert f"{len(BAD_ROWS)} rows or labels cannot be used, {first}" in message
-    assert "--data.on_invalid" in message
-
-
 def test_labels_of_binary_tasks_are_0_or_1(tmp_path: Path) -> None:
     rows = [(smiles, n % 2) for n, smiles in enumerate(RINGS)] + [("CC", 0.5)]
     path = write_csv(tmp_path / "a.csv", rows)

@@ -7,16 +7,7 @@ from table_files import everything, failure, load, plain_rows, report_of, write_
 
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 
-ROWS = 60
 MOLECULES = [f"{'C' * length}{end}" for length in range(1, 16) for end in ("O", "N", "Cl", "C1CC1")]
-
-
-def labels_of(splits: DatasetSplits) -> dict[str, list[float]]:
-    """All labels of each molecule, whatever the split."""
-    found: dict[str, list[float]] = {}
-    for smiles, label in everything(splits):
-        found.setdefault(smiles, []).append(round(label[0], 4))
-    return found
 
 
 def parts_of(splits: DatasetSplits) -> dict[str, set[str]]:
@@ -71,5 +62,5 @@ def test_the_positive_class_can_be_named(tmp_path, positive, labels):
     splits = load(table, **options)
     assert splits.task.kind == "binary"
     assert splits.task.ones == (positive,)
-    assert labels_of(splits) == {s: [labels[n % 2]] for n, (s, _) in enumerate(rows)}
+    assert dict(everything(splits)) == {s: [labels[n % 2]] for n, (s, _) in enumerate(rows)}
     assert "class" in failure(table, **{**options, "positive": "BBB"})

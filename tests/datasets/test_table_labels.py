@@ -49,6 +49,7 @@ def test_a_label_that_cannot_be_used_costs_only_itself(tmp_path: Path) -> None:
     assert used == [True, True, True, False, False]
     message = failure(path, on_invalid="error", **BOTH)
     assert "5 rows or labels cannot be used, the first is row 4, line 5: b is '5 nM'" in message
+    assert "--data.on_invalid skip" in message
 
 
 @pytest.mark.parametrize(

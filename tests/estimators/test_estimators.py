@@ -1,10 +1,10 @@
 """Estimators: what scikit-learn and its users may rely on, and what a prediction is made by."""
 
 import copy
+import io
 import pickle
 import pickletools
 import tempfile
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from graphormer_sepnorm import (
     Predictor,
 )
 from graphormer_sepnorm.estimators.inputs import class_names, labels_of, names_of
-from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import KEY
 from graphormer_sepnorm.inference.evaluation import label_of
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.training.module import GraphormerModule
@@ -63,22 +63,13 @@ def fitted() -> GraphormerRegressor:
     return regressor().fit(SMILES, ATOMS)
 
 
-@pytest.fixture(scope="module")
-def file_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], Path]:
-    """The checkpoint of an estimator as a file."""
-
-    def write(estimator: Any) -> Path:
-        path = tmp_path_factory.mktemp("estimator") / "model.ckpt"
-        path.write_bytes(estimator.checkpoint_)
-        return path
-
-    return write
+def checkpoint_of(estimator: Any) -> dict[str, Any]:
+    return torch.load(io.BytesIO(estimator.checkpoint_), weights_only=True)
 
 
-@pytest.fixture(scope="module")
-def facts_of(file_of: Callable[[Any], Path]) -> Callable[[Any], dict[str, Any]]:
+def facts_of(estimator: Any) -> dict[str, Any]:
     """What the checkpoint of an estimator knows of its training."""
-    return lambda estimator: read_checkpoint(file_of(estimator))[KEY]
+    return checkpoint_of(estimator)[KEY]
 
 
 @pytest.mark.parametrize("kind", [GraphormerRegressor, GraphormerClassifier])
@@ -109,8 +100,9 @@ def test_a_clone_is_equal_and_not_fitted(fitted: GraphormerRegressor) -> None:
     ],
     ids=["list", "column", "series", "rdkit"],
 )
-def test_a_prediction_is_that_of_the_checkpoint(fitted, file_of, given: Any) -> None:
-    predictor = Predictor.load(file_of(fitted), "cpu")
+def test_a_prediction_is_that_of_the_checkpoint(fitted, tmp_path: Path, given: Any) -> None:
+    (tmp_path / "model.ckpt").write_bytes(fitted.checkpoint_)
+    predictor = Predictor.load(tmp_path / "model.ckpt", "cpu")
     expected = predictor.predict(SMILES).values[:, 0]
     np.testing.assert_allclose(fitted.predict(given), expected, rtol=1e-5)
     assert predictor.task.targets == ("y",)
@@ -136,7 +128,7 @@ def test_it_learns() -> None:
     assert classifier(**options).fit(SMILES, AROMATIC).score(SMILES, AROMATIC) > 0.9
 
 
-def test_all_molecules_are_trained_on_unless_some_validate(fitted, facts_of) -> None:
+def test_all_molecules_are_trained_on_unless_some_validate(fitted) -> None:
     assert facts_of(fitted)["training_graphs"] == len(SMILES)
     found = [
         facts_of(regressor(validation_fraction=0.25, seed=seed).fit(SMILES, ATOMS))
@@ -146,7 +138,7 @@ def test_all_molecules_are_trained_on_unless_some_validate(fitted, facts_of) -> 
     assert len({one["dataset_fingerprint"] for one in found}) == 2  # the seed samples them
 
 
-def test_the_best_epoch_is_kept(facts_of, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_epoch_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a training in whose middle what was learned is destroyed."""
     losses = []
 
@@ -162,7 +154,7 @@ def test_the_best_epoch_is_kept(facts_of, monkeypatch: pytest.MonkeyPatch) -> No
     assert facts_of(best)["validation"]["validation_loss"] == pytest.approx(min(losses))
 
 
-def test_several_targets_and_missing_labels(facts_of) -> None:
+def test_several_targets_and_missing_labels() -> None:
     labels = pandas.DataFrame({"atoms": ATOMS, "half": ATOMS / 2})
     labels.iloc[0, 1] = labels.iloc[3, 0] = np.nan
     labels.iloc[5] = np.nan  # a molecule of which nothing can be learned
@@ -211,7 +203,7 @@ def test_weights_matter() -> None:
         (("no", "yes"), (None, "yes")),
     ],
 )
-def test_two_classes_of_any_kind(classes, named, file_of) -> None:
+def test_two_classes_of_any_kind(classes, named) -> None:
     labels = np.array(classes)[AROMATIC.astype(int)]
     estimator = classifier().fit(SMILES, labels)
     assert estimator.classes_.tolist() == sorted(classes)
@@ -222,7 +214,7 @@ def test_two_classes_of_any_kind(classes, named, file_of) -> None:
     np.testing.assert_array_equal(estimator.predict(SMILES), expected)
     assert estimator.predict(SMILES).dtype == labels.dtype
     # What the checkpoint gives a probability of: with some words it is not what a table's is.
-    task = Predictor.load(file_of(estimator), "cpu").task
+    task = Predictor(checkpoint_of(estimator), "cpu").task
     assert (task.zeros, task.ones) == tuple((one,) if one else () for one in named)
     assert [label_of(task, 0, one) for one in estimator.classes_] == [0, 1]
 
@@ -234,14 +226,14 @@ def test_two_classes_of_any_kind(classes, named, file_of) -> None:
         (["01", "1", "2"], ("01", "1", "2"), ["01"]),
     ],
 )
-def test_of_several_classes_the_most_probable_is_predicted(classes, names, cells, file_of) -> None:
+def test_of_several_classes_the_most_probable_is_predicted(classes, names, cells) -> None:
     labels = np.array([classes[n % 3] for n in range(len(SMILES))])
     model = classifier(max_epochs=2).fit(SMILES, labels)
     assert model.classes_.tolist() == classes
     probabilities = pickle.loads(pickle.dumps(model)).predict_proba(SMILES)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-6)
     assert model.predict(SMILES).tolist() == [classes[n] for n in probabilities.argmax(axis=1)]
-    predictor = Predictor.load(file_of(model), "cpu")
+    predictor = Predictor(checkpoint_of(model), "cpu")
     assert (predictor.task.one_of, predictor.task.classes) == ("y", names)
     np.testing.assert_allclose(predictor.predict(SMILES).values, probabilities, rtol=1e-6)
     assert {label_of(predictor.task, 0, cell) for cell in cells} == {1}
@@ -307,8 +299,9 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_pretrained_network_is_fine_tuned(fitted, file_of) -> None:
-    options = {"from_pretrained": str(file_of(fitted)), "max_epochs": 1, "device": "cpu"}
+def test_a_pretrained_network_is_fine_tuned(fitted, tmp_path: Path) -> None:
+    (path := tmp_path / "model.ckpt").write_bytes(fitted.checkpoint_)
+    options = {"from_pretrained": str(path), "max_epochs": 1, "device": "cpu"}
     estimator = GraphormerRegressor(**options, learning_rate=1e-9).fit(SMILES, -ATOMS)
     weights = [one._predictor().model.embedding.atom.weight for one in (fitted, estimator)]
     assert torch.allclose(*weights, atol=1e-5)
@@ -321,7 +314,7 @@ def test_a_pretrained_network_is_fine_tuned(fitted, file_of) -> None:
     assert estimator.fit(SMILES, ATOMS).predict(["CCO"]).shape == (1,)
 
 
-def test_a_recipe_of_ones_own(tmp_path: Path, facts_of) -> None:
+def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
     config = yaml.safe_load(config_path("table_regression").read_text())
     config["model"] |= {"layers": 1, "width": 16, "heads": 2, "ffn_width": 16, "optimizer": "muon"}
     config["trainer"]["max_epochs"] = 1
