@@ -21,7 +21,7 @@ def config_path(name: str) -> Path:
     A ConfigError says which there are.
     """
     stem = name.removesuffix(".yaml")
-    found = _found(*_CONFIGS)
+    found = bundled_configs()
     if stem not in found:
         raise ConfigError(
             f"no configuration {name!r} comes with the package{did_you_mean(stem, [*found])}; "
@@ -47,18 +47,8 @@ def _found(folder: str, pattern: str) -> dict[str, Path]:
     return {path.stem: path for path in sorted(paths, key=lambda path: path.stem)}
 
 
-def _names(folder: str, pattern: str) -> list[str]:
-    return [*_found(folder, pattern)]
-
-
-def _path(folder: str, pattern: str, name: str) -> Path | None:
-    return _found(folder, pattern).get(name)
-
-
-# Names, without their endings, of what comes with the package: configurations, files of arms,
-# trained models. And the path of one of them; None if there is none of that name.
-config_names = partial(_names, *_CONFIGS)
-arms_names = partial(_names, "configs", "arms/*.yaml")
-arms_path = partial(_path, "configs", "arms/*.yaml")
-model_names = partial(_names, "data", "models/*.ckpt")
-model_path = partial(_path, "data", "models/*.ckpt")
+# What comes with the package, paths by names without their endings: configurations, files of arms,
+# trained models.
+bundled_configs = partial(_found, *_CONFIGS)
+bundled_arms = partial(_found, "configs", "arms/*.yaml")
+bundled_models = partial(_found, "data", "models/*.ckpt")

@@ -18,7 +18,7 @@ from test_imports import IMPORTS
 from graphormer_sepnorm import __version__
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.kernels.library import library
-from graphormer_sepnorm.resources import config_names, config_path, sample_path
+from graphormer_sepnorm.resources import bundled_configs, config_path, sample_path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGE = REPOSITORY / "graphormer_sepnorm"
@@ -72,7 +72,8 @@ def test_constraints_are_exact_and_cover_the_dependencies():
 def test_resources_of_the_checkout():
     assert config_path("quickstart") == REPOSITORY / "configs" / "quickstart.yaml"
     assert config_path("quickstart.yaml") == config_path("quickstart")
-    assert config_names() == sorted(path.stem for path in (REPOSITORY / "configs").glob("*.yaml"))
+    configs = {path.stem: path for path in (REPOSITORY / "configs").glob("*.yaml")}
+    assert bundled_configs() == configs
     assert sample_path() == REPOSITORY / "data" / "sample.csv.gz"
     with pytest.raises(ConfigError, match=r"did you mean 'quickstart'\?"):
         config_path("quikstart")
@@ -168,11 +169,11 @@ def test_installed_package_finds_its_files(installed, tmp_path):
     program = (
         "import graphormer_sepnorm\n"
         "from graphormer_sepnorm.compare.arms import parse_arms\n"
-        "from graphormer_sepnorm.resources import config_names, config_path, sample_path\n"
+        "from graphormer_sepnorm.resources import bundled_configs, config_path, sample_path\n"
         "print(graphormer_sepnorm.__file__)\n"
         "print(config_path('quickstart'))\n"
         "print(sample_path())\n"
-        "print(*config_names())\n"
+        "print(*bundled_configs())\n"
         "assert sample_path().stat().st_size > 10_000\n"
         "assert config_path('quickstart').read_text()\n"
         "assert len(parse_arms('extensions')) > 10\n"
@@ -183,7 +184,7 @@ def test_installed_package_finds_its_files(installed, tmp_path):
     assert Path(module) == folder / "__init__.py"
     assert Path(config) == folder / "configs" / "quickstart.yaml"
     assert Path(sample) == folder / "data" / "sample.csv.gz"
-    assert names.split() == config_names()
+    assert names.split() == [*bundled_configs()]
 
 
 @pytest.mark.parametrize("command", ["train", "predict"])

@@ -19,7 +19,7 @@ from graphormer_sepnorm.config import FitConfig, flat, refuse_shape
 from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError, Interrupted, closest
 from graphormer_sepnorm.pipeline.first_look import look_at_training
 from graphormer_sepnorm.process import command
-from graphormer_sepnorm.resources import arms_names
+from graphormer_sepnorm.resources import bundled_arms
 from graphormer_sepnorm.runs.plan import (
     COMPARISON,
     CROSS_VALIDATION,
@@ -82,7 +82,7 @@ def compare(arguments: list[str]) -> int:
         "--arms",
         metavar="ARMS",
         help="names of norms, such as sharenorm,sepnorm; or a YAML file {arm: {option: value}} "
-        f"with options of fit, or the name of a bundled one: {' or '.join(arms_names())} (the "
+        f"with options of fit, or the name of a bundled one: {' or '.join(bundled_arms())} (the "
         "former is for zinc_subset_best)",
     )
     parser.add_argument(

@@ -21,7 +21,7 @@ import yaml
 
 from graphormer_sepnorm.config import SECTIONS, FitConfig, flat, is_gone, read_yaml
 from graphormer_sepnorm.errors import ConfigError, closest
-from graphormer_sepnorm.resources import config_names
+from graphormer_sepnorm.resources import bundled_configs
 
 # What options are called elsewhere.
 _ELSEWHERE = {
@@ -271,7 +271,7 @@ def require_data(request: Request) -> None:
     if request.name is None and not any(name.startswith("data.") for name in request.typed):
         raise ConfigError(
             "which data? Give a configuration, for example -c quickstart (there are "
-            f"{', '.join(config_names())}), or --data.table FILE"
+            f"{', '.join(bundled_configs())}), or --data.table FILE"
         )
 
 

@@ -151,12 +151,12 @@ def _predict(arguments: list[str]) -> int | None:
 
 
 def _parser() -> OneLineParser:
-    from graphormer_sepnorm.resources import model_names
+    from graphormer_sepnorm.resources import bundled_models
 
     parser = OneLineParser(
         prog="predict.py",
         usage=USAGE,
-        description=DESCRIPTION.format(models=", ".join(model_names()) or "none"),
+        description=DESCRIPTION.format(models=", ".join(bundled_models()) or "none"),
         epilog=EXAMPLES,
     )
     parser.add_argument("--version", action="version", version=f"graphormer_sepnorm {__version__}")

@@ -57,11 +57,11 @@ def main(argv: list[str] | None = None) -> int:
 
 def _train(arguments: list[str]) -> int | None:
     if not arguments or arguments[0] in ("-h", "--help"):
-        from graphormer_sepnorm.resources import config_names
+        from graphormer_sepnorm.resources import bundled_configs
 
         width = max(map(len, VERBS)) + 2
         subcommands = "\n".join(f"  {name:<{width}}{text}" for name, (text, _) in VERBS.items())
-        print(HELP.format(subcommands=subcommands, configs=", ".join(config_names())), end="")
+        print(HELP.format(subcommands=subcommands, configs=", ".join(bundled_configs())), end="")
         return 0
     if arguments[0] == "--version":
         print(f"graphormer_sepnorm {__version__}")

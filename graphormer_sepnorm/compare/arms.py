@@ -9,7 +9,7 @@ from pathlib import Path
 from graphormer_sepnorm.config import flat, read_yaml
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.model.config import norm_name
-from graphormer_sepnorm.resources import arms_names, arms_path
+from graphormer_sepnorm.resources import bundled_arms
 from graphormer_sepnorm.runs.plan import Arm
 
 NORM = "model.norm"
@@ -31,7 +31,7 @@ def parse_arms(text: str, refused: Collection[str] = ()) -> tuple[Arm, ...]:
     """
     path = Path(text).expanduser()
     if not path.is_file() and path.suffix not in (".yaml", ".yml"):
-        bundled = arms_path(text)
+        bundled = bundled_arms().get(text)
         if bundled is None:
             return tuple(_norm_arm(name.strip()) for name in text.split(","))
         path = bundled
@@ -55,7 +55,7 @@ def _norm_arm(name: str) -> Arm:
     try:
         norm_name(name)
     except ConfigError as error:
-        raise ConfigError(f"{error}, a YAML file, or {' or '.join(arms_names())}") from None
+        raise ConfigError(f"{error}, a YAML file, or {' or '.join(bundled_arms())}") from None
     return Arm(name, {NORM: name})
 
 

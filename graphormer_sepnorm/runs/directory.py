@@ -13,7 +13,7 @@ from typing import Any
 from graphormer_sepnorm.errors import CheckpointError, ConfigError, DataError, did_you_mean
 from graphormer_sepnorm.files import require_json, write_json
 from graphormer_sepnorm.formatting import shortened
-from graphormer_sepnorm.resources import model_names, model_path
+from graphormer_sepnorm.resources import bundled_models
 
 BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"
 CHECKPOINTS = "checkpoints"
@@ -212,7 +212,7 @@ def find_checkpoint(path: str | Path) -> Path:
         if path.is_file():
             return path
         if not path.exists():
-            found, known = model_path(name), model_names()
+            found = (known := bundled_models()).get(name)
             reason = f"no such checkpoint or run directory: {path}{did_you_mean(name, known)}; "
             reason += f"with the package come: {', '.join(known)}"
         else:

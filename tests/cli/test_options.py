@@ -16,7 +16,7 @@ from graphormer_sepnorm.model import config as model_config
 from graphormer_sepnorm.model.config import norm_name
 from graphormer_sepnorm.model.graphormer import Graphormer, count_parameters
 from graphormer_sepnorm.model.norms import NORM_KINDS
-from graphormer_sepnorm.resources import arms_names, config_names, config_path
+from graphormer_sepnorm.resources import bundled_arms, bundled_configs, config_path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -54,7 +54,7 @@ def test_help_is_short_and_has_what_exists(verb: str, capsys, monkeypatch) -> No
     assert [name for name in options_of(verb) if f"--{name}" not in text] == []
 
 
-@pytest.mark.parametrize("name", config_names())
+@pytest.mark.parametrize("name", bundled_configs())
 def test_every_shipped_configuration_is_what_its_file_says(name: str, tmp_path: Path) -> None:
     content, config = flat(yaml.safe_load(config_path(name).read_text())), config_of("-c", name)
     found = flat(config.to_plain())
@@ -65,7 +65,7 @@ def test_every_shipped_configuration_is_what_its_file_says(name: str, tmp_path: 
     assert config_of("-c", str(tmp_path / "a.yaml")) == config
 
 
-@pytest.mark.parametrize("name", arms_names())
+@pytest.mark.parametrize("name", bundled_arms())
 def test_bundled_arms_have_options_that_fit_knows(name: str) -> None:
     best = config_of("-c", "zinc_subset_best")
     for arm in parse_arms(name):

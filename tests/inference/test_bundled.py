@@ -9,11 +9,11 @@ from reference.tables import write_csv
 from graphormer_sepnorm.cli.predict import main
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
-from graphormer_sepnorm.resources import model_names
+from graphormer_sepnorm.resources import bundled_models
 from graphormer_sepnorm.runs.directory import find_checkpoint
 
 
-@pytest.mark.parametrize("name", model_names())
+@pytest.mark.parametrize("name", bundled_models())
 def test_file_is_small_and_holds_no_path(name):
     path = find_checkpoint(name)
     assert path.stat().st_size <= 4_000_000
