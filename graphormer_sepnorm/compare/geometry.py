@@ -168,7 +168,6 @@ class LayerGeometry:
 
     Attributes:
         layer: ``layer 1`` and so on, or ``output``.
-        embeddings: n.
         uniformity: Of at most 2,000 of them, sampled with a fixed seed.
         uniformity_floor: Of this width.
         effective_rank: Of their spectrum without the mean.
@@ -177,7 +176,6 @@ class LayerGeometry:
     """
 
     layer: str
-    embeddings: int = 0
     uniformity: float = math.nan
     uniformity_floor: float = math.nan
     effective_rank: float = math.nan
@@ -262,7 +260,6 @@ def measured(
         sampled = cloud[np.random.default_rng(0).choice(len(cloud), _UNIFORMITY_OF, replace=False)]
     return LayerGeometry(
         layer,
-        len(cloud),
         uniformity=uniformity(sampled),
         uniformity_floor=uniformity_floor(cloud.shape[1]),
         effective_rank=effective_rank(cloud),
