@@ -13,9 +13,10 @@ from graphormer_sepnorm.errors import ConfigError, did_you_mean
 from graphormer_sepnorm.values import Options, ranged
 
 ALL = "all"  # target columns: every one that is nothing else
+# In the order in which they are taken: the largest fragment without its salts and solvents, charges
+# that protons can remove.
 STANDARDIZE = ("fragment", "neutralize")
-# The splits that decide themselves where molecules go, and the options of the others.
-DEALT = ("random", "scaffold", "group")
+# The options of splits.
 _SPLIT_OPTIONS = {
     "files": ("validation_table", "test_table"),
     "column": ("split_column",),
@@ -209,7 +210,7 @@ class DataConfig(Options):
                 f"--data.{one} is {fold}: of {folds} folds it must be below {folds}",
             )
         yield (
-            self.folds and split not in DEALT,
+            self.folds and split not in ("random", "scaffold", "group"),
             f"--data.folds {self.folds} assigns the molecules itself, and --data.split {split} "
             "decides where they go: remove one of them",
         )

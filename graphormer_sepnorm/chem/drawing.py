@@ -8,8 +8,6 @@ import numpy as np
 from rdkit import Chem
 from rdkit.Chem.Draw import rdMolDraw2D
 
-Color = tuple[float, float, float]
-
 # Blue and orange are told apart with every kind of color blindness; both are light enough for
 # black letters on them.
 BELOW, ABOVE = (0.40, 0.66, 0.90), (1.00, 0.62, 0.26)
@@ -26,7 +24,7 @@ def full_color(contributions: Sequence[np.ndarray]) -> float:
     return float(f"{np.quantile(sizes, 0.95):.1g}") or float(sizes.max()) or 1.0
 
 
-def color_of(value: float, largest: float) -> Color:
+def color_of(value: float, largest: float) -> tuple[float, float, float]:
     """Return the color of a contribution: white at 0, on a straight way to the full color."""
     share = min(abs(value) / largest, 1.0)
     red, green, blue = (1 - share * (1 - part) for part in (ABOVE if value > 0 else BELOW))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from graphormer_sepnorm.chem.featurizer import Featurizer
 from graphormer_sepnorm.chem.molecule_features import MOLECULE_1
 from graphormer_sepnorm.chem.zinc_features import ZINC_1
-from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.errors import ConfigError
 
 # What a user's SMILES become.
 OF_SMILES = MOLECULE_1.name
@@ -23,8 +23,5 @@ def get_featurizer(name: str) -> Featurizer:
         ConfigError: There is none of this name.
     """
     if name not in _FEATURIZERS:
-        raise ConfigError(
-            f"there is no featurizer {name!r}{did_you_mean(name, _FEATURIZERS)}; "
-            f"there are: {', '.join(sorted(_FEATURIZERS))}"
-        )
+        raise ConfigError(f"there is no featurizer {name!r}; there are {', '.join(_FEATURIZERS)}")
     return _FEATURIZERS[name]

@@ -12,6 +12,7 @@ from functools import cache
 from rdkit import Chem, rdBase
 
 from graphormer_sepnorm.chem.molecules import ParsedMolecule, canonical_smiles, parse_smiles
+from graphormer_sepnorm.data_config import STANDARDIZE as STEPS
 from graphormer_sepnorm.formatting import shortened
 
 
@@ -25,11 +26,6 @@ def _steps() -> dict[str, Callable[[Chem.Mol], Chem.Mol]]:
         "fragment": lambda mol: choose(mol) if len(Chem.GetMolFrags(mol)) > 1 else mol,
         "neutralize": rdMolStandardize.Uncharger().uncharge,
     }
-
-
-# In the order in which they are taken: the largest fragment without its salts and solvents, charges
-# that protons can remove.
-STEPS = ("fragment", "neutralize")
 
 
 def standardized(parsed: ParsedMolecule, steps: Sequence[str]) -> ParsedMolecule:
