@@ -164,9 +164,8 @@ class Blend:
             "trees": self.trees.to_plain(),
             "weights": self.weights.tolist(),
             "validation": dict(self.validation),
+            "exclusive": self.exclusive,
         }
-        if self.exclusive:
-            plain["exclusive"] = True
         if self.stacking is not None:
             constants = self.stacking.constants.tolist()
             plain["stacking"] = {"slope": self.stacking.slope, "constants": constants}

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
 
 # In the order in which they are shown.
-MEAN = "mean of the training labels"
 NAMES = {
-    "mean": MEAN,
+    "mean": "mean of the training labels",
     "forest": "random forest on Morgan fingerprints and descriptors",
     "boosting": "gradient boosting on Morgan fingerprints and descriptors",
     "kernel": "kernel ridge regression on counts of substructures",
@@ -104,13 +103,6 @@ def baselines_of(
     return found, _left_out(fitted, task, names), fitted
 
 
-def _shares(probabilities: np.ndarray) -> np.ndarray:
-    """Return probabilities of mutually exclusive classes, ``[n, T]``, adding up to 1."""
-    total = probabilities.sum(axis=1, keepdims=True)
-    even = np.full_like(probabilities, 1 / probabilities.shape[1])
-    return np.divide(probabilities, total, out=even, where=total > 0)
-
-
 def _metrics(task: Task, targets: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
     """Means over the targets that there is a model for, and whose labels define the metric.
 
@@ -119,7 +111,10 @@ def _metrics(task: Task, targets: np.ndarray, predictions: np.ndarray) -> dict[s
     what is of all classes is undefined.
     """
     if task.one_of and np.isfinite(predictions).all():
-        return task.evaluate(targets, _shares(predictions))
+        total = predictions.sum(axis=1, keepdims=True)
+        even = np.full_like(predictions, 1 / predictions.shape[1])
+        shares = np.divide(predictions, total, out=even, where=total > 0)
+        return task.evaluate(targets, shares)
     known = [bool(np.isfinite(column).all()) for column in predictions.T]
     found = task.evaluate(np.where(known, targets, np.nan), predictions, metrics_of(task.kind))
     without = [f"_{target}" for target, there in zip(task.targets, known, strict=True) if not there]

@@ -83,8 +83,8 @@ class SmilesOfGraphs(Sequence[str]):
     """
 
     def __init__(self, graphs: MadeGraphs, featurizer: str) -> None:
-        self._graphs, self._smiles_of = graphs, get_featurizer(featurizer).smiles_of
-        self._written = cache(self._write)
+        self._graphs, smiles_of = graphs, get_featurizer(featurizer).smiles_of
+        self._written = cache(lambda at: smiles_of(graphs.make(slice(at, at + 1))[0]))
 
     def __len__(self) -> int:
         return len(self._graphs)
@@ -92,9 +92,6 @@ class SmilesOfGraphs(Sequence[str]):
     def __getitem__(self, index: Any, /) -> Any:
         at = range(len(self))[index]
         return self._written(at) if isinstance(at, int) else [self._written(one) for one in at]
-
-    def _write(self, at: int) -> str:
-        return self._smiles_of(self._graphs.make(slice(at, at + 1))[0])
 
 
 class LazyGraphs(MadeGraphs):
@@ -190,8 +187,9 @@ def load_arrays(
     There are n `smiles`, those of `read_texts` after the same `steps`, and as many `canonical`
     ones, `labels` ``[n, targets]`` (nan = missing) and `weights` in the training loss.
     """
-    make, nobody = get_featurizer(featurizer), split[0][:0]
-    rows = dict(zip(SPLITS, (*split, nobody), strict=True))
+    make = get_featurizer(featurizer)
+    indices: list[list[int]] = [*(part.tolist() for part in split), []]
+    rows = dict(zip(SPLITS, indices, strict=True))
     texts = {name: [smiles[row] for row in chosen] for name, chosen in rows.items()}
     parts = [
         LazyGraphs(texts[name], labels[chosen], make, None if weights is None else weights[chosen])

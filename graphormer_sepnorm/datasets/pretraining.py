@@ -54,7 +54,11 @@ def load_pretraining(path: Path, root: Path, layout: Layout | None = None) -> Da
     Raises:
         DataError: The file cannot be read, or holds fewer than a hundred molecules.
     """
-    smiles = _read(path, layout or Layout(options="--data."))
+    layout = layout or Layout(options="--data.")
+    with open_table(path, layout=layout) as reader:
+        own = reader.columns, layout.smiles_column, reader.name
+        column = find_smiles_column(*own, is_molecule=is_smiles)
+        smiles = ["" if row.problem else str(row.cells[column] or "") for row in reader]
     names = descriptor_names()
     given = "\n".join([RDKIT_VERSION, *names, *smiles])
     # A byte that is not text stays what it is: its molecule alone cannot be used.
@@ -83,14 +87,6 @@ def load_pretraining(path: Path, root: Path, layout: Layout | None = None) -> Da
         feature_version=OF_SMILES,
         featurizer=OF_SMILES,
     )
-
-
-def _read(path: Path, layout: Layout) -> list[str]:
-    with open_table(path, layout=layout) as reader:
-        column = find_smiles_column(
-            reader.columns, layout.smiles_column, reader.name, is_molecule=is_smiles
-        )
-        return ["" if row.problem else str(row.cells[column] or "") for row in reader]
 
 
 def _standardized(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
