@@ -24,11 +24,6 @@ def rows() -> list[tuple[str, float]]:
     return [(smiles, float(value)) for smiles, value in sample_rows()]
 
 
-@pytest.fixture(scope="module")
-def splits():
-    return load_dataset("sample", Path())
-
-
 def test_remade_rows_are_the_files_first_rows(rows):
     drugs = make_sample.read_drugs(REPOSITORY / "data" / "drugs.smi")
     assert len(drugs) > 200
@@ -49,7 +44,8 @@ def test_file_is_the_one_that_was_checked():
     assert hashlib.sha256(text).hexdigest() == expected
 
 
-def test_dataset_has_every_row_once(splits, rows):
+def test_dataset_has_every_row_once(rows):
+    splits = load_dataset("sample", Path())
     sizes = {name: len(part) for name, part in splits.parts.items()}
     assert sizes == {"train": 5600, "validation": 700, "test": 700}
     values = dict(rows)

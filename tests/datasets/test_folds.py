@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from table_files import write_csv
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splitting import without_large_groups
@@ -17,9 +18,10 @@ RINGED = [ring + tail for ring in [*RINGS, "C1CCOC1"] for tail in ("C", "CC", "C
 
 
 def table(folder: Path, smiles: list[str], **options: object) -> MoleculeDataModule:
-    rows = [f"{text},{number / 7}" for number, text in enumerate(smiles)]
-    (folder / "a.csv").write_text("\n".join(["smiles,y", *rows]))
-    return MoleculeDataModule(table=str(folder / "a.csv"), root=str(folder / "root"), **options)
+    rows = [(text, number / 7, number % 3) for number, text in enumerate(smiles)]
+    path = write_csv(folder / "a.csv", rows, "smiles,y,w")
+    options |= {"table": str(path), "root": str(folder / "root"), "target_columns": "y"}
+    return MoleculeDataModule(**options)
 
 
 def test_a_group_that_is_too_large_parts() -> None:
@@ -60,12 +62,10 @@ def test_each_molecule_is_held_out_by_one_member(tmp_path: Path, split: str) -> 
 
 
 def test_what_weighs_nothing_is_held_out_by_no_member(tmp_path: Path) -> None:
-    rows = [f"{text},{number / 7},{number % 3}" for number, text in enumerate(CHAINS)]
-    (tmp_path / "w.csv").write_text("\n".join(["smiles,y,w", *rows]))
-    options = {"target_columns": "y", "weight_column": "w", "split": "random"}
-    options |= {"table": str(tmp_path / "w.csv"), "root": str(tmp_path / "root")}
-    members = [MoleculeDataModule(**options, member_folds=3, member_fold=fold) for fold in range(3)]
-    ensemble = MoleculeDataModule(**options)
+    options = {"weight_column": "w", "split": "random"}
+    own = ({"member_folds": 3, "member_fold": fold} for fold in range(3))
+    members = [table(tmp_path, CHAINS, **options, **one) for one in own]
+    ensemble = table(tmp_path, CHAINS, **options)
     pool = np.concatenate([ensemble.indices("train"), ensemble.indices("validation")])
     weights = np.asarray(ensemble.store.weights[pool], np.float64)
     weighed = pool[weights > 0]
