@@ -100,14 +100,11 @@ def end_with_the_command() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-_RANKS = ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK", "JSM_NAMESPACE_RANK")
-
-
 def is_first_process() -> bool:
     """Whether this is the first of several training processes, or the only one."""
     # As torchrun, SLURM and Lightning say it; before Lightning is loaded.
-    ranks = (os.environ.get(name) for name in _RANKS)
-    return all(rank in (None, "", "0") for rank in ranks)
+    names = ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK", "JSM_NAMESPACE_RANK")
+    return all(os.environ.get(name) in (None, "", "0") for name in names)
 
 
 def cores() -> int:
