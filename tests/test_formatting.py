@@ -69,16 +69,10 @@ def test_names_are_listed_shortened_and_drawn() -> None:
     assert [in_figure(name) for name in ("_hidden_", "a_b_")] == [" _hidden_", "a_b_"]
 
 
-@pytest.fixture
-def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, which a test decides."""
-    time = [1000.0]
-    monkeypatch.setattr(formatting.time, "monotonic", lambda: time[0])
-    return time
-
-
 @pytest.mark.parametrize(("terminal", "first", "later"), [(True, 2, 1), (False, 30, 30)])
-def test_a_line_is_due_now_and_then(terminal, first, later, now, monkeypatch) -> None:
+def test_a_line_is_due_now_and_then(terminal, first, later, monkeypatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(formatting.time, "monotonic", lambda: now[0])
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
     line = StatusLine()
     for seconds in (first, later, later):

@@ -67,14 +67,6 @@ def whole(table: Path, trained: list[str], tmp_path_factory: pytest.TempPathFact
     return directory
 
 
-@pytest.fixture
-def copied(whole: Path, trained: list[str], tmp_path: Path) -> Path:
-    """A copy of it, to be changed."""
-    shutil.copytree(whole, tmp_path / "out")
-    trained.clear()
-    return tmp_path / "out"
-
-
 def test_each_fold_is_a_run_and_every_row_is_predicted_once(whole: Path) -> None:
     rows = read_csv(whole / "out_of_fold.csv")
     target = "penalized_logp"
@@ -123,7 +115,9 @@ def test_a_checkpoint_knows_its_fold(whole: Path, capsys: pytest.CaptureFixture[
     assert float(dict(lines)["test_mae"]) == pytest.approx(summary(run)["test_mae"], rel=5e-4)
 
 
-def test_only_what_is_missing_is_trained(copied: Path, trained: list[str], capsys) -> None:
+def test_only_what_is_missing_is_trained(whole: Path, trained: list[str], tmp_path, capsys) -> None:
+    copied = Path(shutil.copytree(whole, tmp_path / "out"))
+    trained.clear()
     before = {name: (copied / name).read_text() for name in ("folds.csv", "out_of_fold.csv")}
     shutil.rmtree(copied / "repeat0" / "fold1")
     (copied / "folds.csv").unlink()

@@ -19,11 +19,6 @@ from graphormer_sepnorm.datasets.pretraining import CLIPPED, load_pretraining
 from graphormer_sepnorm.errors import DataError
 
 
-@pytest.fixture(autouse=True)
-def _one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "cores", lambda: 1)
-
-
 @pytest.fixture(scope="module")
 def molecules() -> list[str]:
     return ["not a molecule", "C" * 101, *(smiles for smiles, _ in sample_rows(150))]

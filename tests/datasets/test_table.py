@@ -163,15 +163,10 @@ BAD_ROWS = {
 }
 
 
-@pytest.fixture
-def bad_table(tmp_path: Path) -> Path:
+def test_each_bad_row_is_left_out_with_its_reason(tmp_path: Path) -> None:
     good = [f"{smiles},{value},1" for smiles, value in plain_rows()]
-    path = tmp_path / "bad.csv"
-    path.write_text("\n".join(["smiles,value,w", *good, *BAD_ROWS]) + "\n")
-    return path
-
-
-def test_each_bad_row_is_left_out_with_its_reason(bad_table: Path) -> None:
+    bad_table = tmp_path / "bad.csv"
+    bad_table.write_text("\n".join(["smiles,value,w", *good, *BAD_ROWS]) + "\n")
     splits = load(bad_table, weight_column="w", **SPLIT)
     report = report_of(splits)
     assert sorted(smiles for smiles, _ in everything(splits)) == sorted(RINGS)
