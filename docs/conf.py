@@ -1,5 +1,6 @@
 """Configuration of the site, which Sphinx builds from the Markdown files: `make docs`."""
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -10,9 +11,14 @@ ROOT = Path(__file__).resolve().parents[1]  # also the source folder: pages link
 project = "graphormer_sepnorm"
 author = "The graphormer_sepnorm authors"
 release = graphormer_sepnorm.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+# With MyST-NB (`pip install myst-nb`; 30 packages, so not among the test's) notebooks are pages, else files.
+notebooks = importlib.util.find_spec("myst_nb") is not None
+markdown = "myst_nb" if notebooks else "myst_parser"
+extensions = [markdown, "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
 include_patterns = ["docs/**.md", "data/models/*.md", "benchmarks/README.md", "*.md"]
+include_patterns += ["examples/*.ipynb"] if notebooks else []
+nb_execution_mode = "off"  # "force" makes the outputs again: in three minutes
 exclude_patterns = [".*", "build", "runs", "README.md"]
 suppress_warnings = ["toc.not_included"]  # a test finds guides that the index lacks
 myst_heading_anchors = 4
@@ -39,7 +45,8 @@ def contents(app, docname, source):
         for part in re.split(r"^(?=\*\*)", source[0], flags=re.MULTILINE)[1:]:
             caption = re.match(r"\*\*(.*?)\*\*", part)[1]
             # The diary is linked, not in the menu.
-            pages = re.findall(r"\]\((?!experiments/)([^)]*)\.md\)", part)
+            files = "md|ipynb" if notebooks else "md"
+            pages = re.findall(rf"\]\((?!experiments/)([^)]*)\.(?:{files})\)", part)
             source[0] += "\n".join(
                 ["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""]
             )

@@ -30,7 +30,7 @@ from make_tables import FIXED, errors_of_tables
 SMILES, NAME = "CC(=O)Oc1ccccc1C(=O)O", "aspirin"
 STRONG = 0.5  # contribution with the full color
 NAMES = (
-    "SepNorm\ninstead of one LayerNorm",
+    "SepNorm instead of\nShareNorm (one LayerNorm)",
     "one BatchNorm\ninstead of SepNorm",
     "separate norms\ninstead of shared ones",
 )
@@ -81,7 +81,7 @@ def draw_norms(axes: Axes, records: Path) -> None:
         found = pooled(tables, without, having)
         assert found is not None
         change, low, high = found.percent
-        color = "#d55e00" if high < 0 or low > 0 else "#555555"
+        color = "#009E73" if high < 0 or low > 0 else "#555555"
         axes.hlines(place, low, high, lw=3, color=color)
         axes.plot([change], [place], "o", color=color, markersize=8)
         each = [pooled([one], without, having) for one in tables]
@@ -89,9 +89,9 @@ def draw_norms(axes: Axes, records: Path) -> None:
         axes.plot(ticks, [place + 0.25] * len(ticks), "|", color=color, alpha=0.7, markersize=8)
     axes.axvline(0, color="black", lw=1)
     axes.set(ylim=(2.6, -0.5), yticks=range(len(NAMES)), yticklabels=NAMES)
-    axes.set_xlabel("change of the test error, %  (left of the line: better)", fontsize=9)
+    axes.set_xlabel("change of the test error, %  (left: better)", fontsize=9)
     axes.set_title(
-        f"norms of a Graphormer that predicts from [CLS], {len(tables)} tables:\n"
+        f"Graphormer with a [CLS] readout, {len(tables)} tables:\n"
         "mean with 95 % interval; a tick for each table",
         fontsize=9,
     )

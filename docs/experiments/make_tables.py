@@ -70,6 +70,13 @@ def main(source: Path) -> None:
     for what, name, _, p in rows:
         if name == FIXED[-1]:
             print(f"\n{what}, {name}: within ± 2.5 %, p {p_value(p)} (two one-sided tests)")
+    if source.is_dir():
+        print("\nnot fixed beforehand, t-test p without adjustment:")
+        for name in [name for name in CONTRASTS if name not in fixed]:
+            one = pooled(settings["test MAE"], *CONTRASTS[name][:2])
+            assert one is not None
+            change, low, high = (signed(value, 1) for value in one.percent)
+            print(f"{name}: {change} % [{low}, {high}], p {p_value(one.p_value)}")
 
 
 def _equivalent(settings: list[Values], without: tuple[str, ...], having: tuple[str, ...]) -> float:
