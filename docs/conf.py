@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]  # also the source folder: pages link
 project = "graphormer_sepnorm"
 author = "The graphormer_sepnorm authors"
 release = graphormer_sepnorm.__version__
-# With MyST-NB (`pip install myst-nb`, 30 packages more) notebooks are pages, else files to download.
+# With MyST-NB (`pip install myst-nb`, 30 packages more) notebooks are pages, else downloads.
 notebooks = importlib.util.find_spec("myst_nb") is not None
 markdown = "myst_nb" if notebooks else "myst_parser"
 extensions = [markdown, "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
