@@ -68,12 +68,14 @@ class MeanDifference:
         low: Lower end of its interval; nan where no spread can be measured.
         high: Its upper end.
         p_value: Two-sided; nan where no spread can be measured.
+        confidence: Of the interval.
     """
 
     mean: float
     low: float
     high: float
     p_value: float
+    confidence: float = CONFIDENCE
 
     @property
     def percent(self) -> tuple[float, float, float]:

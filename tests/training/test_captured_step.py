@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Literal
 
 import pytest
 import torch
 from reference.models import EVERYTHING
 from tiny_graphs import NO_DROPOUT
 
-from graphormer_sepnorm.config import ModelConfig, OptimizerName
+from graphormer_sepnorm.config import ModelConfig
 from graphormer_sepnorm.graphs.resident import BatchShape
 from graphormer_sepnorm.training.cuda_graphs import TrainingStep, resident_graphs
 from graphormer_sepnorm.training.module import GraphormerModule
@@ -21,7 +22,7 @@ NUMBERS_OF = {"adamw": NUMBERS, "muon": torch.cat([NUMBERS, NUMBERS[-1:]])}
 SHAPE = BatchShape(36, ((4, 10),))
 
 
-def options_of(optimizer: OptimizerName) -> ModelConfig:
+def options_of(optimizer: Literal["adamw", "muon"]) -> ModelConfig:
     return ModelConfig(learning_rate=1e-2, weight_decay=0.1, betas=(0.9, 0.99), optimizer=optimizer)
 
 
@@ -30,7 +31,7 @@ def make_step(make_module: Callable, make_data: Callable, make_trainer: Callable
     """Make a step of a tiny module in training mode, with an average of its weights."""
 
     def make(
-        optimizer: OptimizerName = "adamw", **model: object
+        optimizer: Literal["adamw", "muon"] = "adamw", **model: object
     ) -> tuple[TrainingStep, GraphormerModule, list[torch.Tensor]]:
         module, data = make_module(**model), make_data()
         make_trainer(max_epochs=1, limit_train_batches=1, limit_val_batches=0).fit(module, data)
