@@ -46,7 +46,7 @@ class GraphStore:
         pair_type: integer ``[sum n^2]``, row-major within a graph.
         targets: float32 ``[G, T]``, nan = missing.
         weights: float32 ``[G]``, of each graph in the training loss.
-        extra: float32 ``[G, D]``, extra inputs (`ExtraInputs`), nan = missing.
+        extra: float32 ``[G, D]``, further inputs of each graph, nan = missing.
         bounds: float32 ``[G, 2 T]``, what is known of missing targets, see `PackedGraphs`.
         type_distance: int32 ``[types]``, in bonds; -1 = unreachable.
         type_ring: int32 ``[types]``, atoms of the smallest ring that both atoms lie in; 0 = none.

@@ -8,7 +8,7 @@ In addition to Lightning's entries there is one plain dictionary under the key
 * ``task``, ``target_mean``, ``target_std``: what is predicted, and how its values were scaled;
 * ``weight_scale``: what brings the weights of the training graphs to a mean of 1;
 * ``vocabulary``: the atom and bond codes that occurred in training;
-* ``extra_inputs``: names of the numbers that the network reads with a graph (`ExtraInputs`);
+* ``extra_inputs``: names of the numbers that the network reads with a graph;
 * ``standardize``: what is done to a molecule first, see `standardized`;
 * ``featurizer``, ``feature_version``: how graphs are made from SMILES (None: not from SMILES);
 * ``dataset``, ``dataset_fingerprint``, ``training_graphs``, ``training_summary``, ``data_options``:

@@ -253,7 +253,7 @@ class Explainer:
         self._networks = [
             copy.deepcopy(network).requires_grad_(False) for network in predictor.networks
         ]
-        others, extra, blend = [], listed(predictor.extra_inputs.columns), predictor.blend
+        others, extra, blend = [], listed(predictor.extra_inputs), predictor.blend
         if blend is not None and blend.known[number]:
             others.append(f"the {'trees and kernel' if blend.kernel else 'trees'} of the blend")
         known = predictor.uncertainty

@@ -206,7 +206,7 @@ def find_columns(
     """
     embeds = job.verb == "embedded"
     found = (predictor.embed_molecules if embeds else predictor.predict_molecules)([])
-    names = () if embeds else predictor.extra_inputs.columns
+    names = () if embeds else predictor.extra_inputs
     molecules = MoleculeColumns.find(reader, job, names)
     ours = [*found.table, "warning", "error"]
     format = job.output_format or format_to_write(job.destination)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -15,7 +16,7 @@ from graphormer_sepnorm.chem.molecules import ParsedMolecule
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.formatting import count, listed
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
-from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
+from graphormer_sepnorm.graphs.extra_inputs import columns_of
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, packed_blocks
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.task import Task
@@ -92,7 +93,7 @@ class Predictor:
         networks: All of them: one, or the members of an ensemble.
         vocabulary: The codes of atoms and bonds that it knows.
         reader: Makes graphs of molecules.
-        extra_inputs: What the networks read in addition to a molecule's graph.
+        extra_inputs: Names of what the networks read in addition to a molecule's graph.
         blend: Trees whose values are mixed with those of the network; None: there are none.
         uncertainty: What it knows of its errors; None: nothing.
         interval: Level of intervals or of sets of classes, see `configure`; None: there are none.
@@ -118,7 +119,7 @@ class Predictor:
         self.device = usable_device(device)
         self.vocabulary = GraphVocabulary.from_plain(self.facts["vocabulary"])
         self.reader = MoleculeReader(self.facts, self.vocabulary, refuse_new_elements)
-        self.extra_inputs = ExtraInputs.of_facts(self.facts)
+        self.extra_inputs = columns_of(self.facts)
         self.blend: Blend | None = None
         if BLEND in checkpoint:
             from graphormer_sepnorm.baselines.blend import Blend  # loads what trees need
@@ -230,7 +231,7 @@ class Predictor:
                 SMILES are not a list.
         """
         given = given_smiles(smiles)
-        extra = given_columns(columns, self.extra_inputs.columns, len(given))
+        extra = given_columns(columns, self.extra_inputs, len(given))
 
         def of_chunk(molecules: list[ParsedMolecule], rows: slice) -> Predictions:
             return self.predict_molecules(molecules, batch_size, max_atoms, extra[rows])
@@ -246,7 +247,7 @@ class Predictor:
     ) -> Predictions:
         """Predict the properties of molecules that are parsed already; see `predict`.
 
-        `columns` are the values of ``extra_inputs.columns``, ``[n, C]``; None: there are none.
+        `columns` are the values of `extra_inputs`, ``[n, C]``; None: there are none.
         """
         molecules = self.reader.prepared(molecules)
         graphs, places, errors, warnings = self.reader.featurize(molecules, max_atoms)
@@ -254,8 +255,9 @@ class Predictor:
         if columns is not None:
             graphs = replace(graphs, extra=np.asarray(columns[places], np.float32))
         for place, row in zip(places, graphs.extra, strict=True):
-            remarks = [warnings[place], *self.extra_inputs.remarks(row)]
-            warnings[place] = "; ".join(filter(None, remarks))
+            if missing := list(compress(self.extra_inputs, np.isnan(row))):
+                remark = f"training means instead of {listed(missing)}"
+                warnings[place] = "; ".join(filter(None, [warnings[place], remark]))
         tokens = None if self.uncertainty is None else self.uncertainty.tokens
         distance = None if tokens is None else np.full(len(places), np.nan)
         each = np.full((len(self.networks), len(places), len(self.task.targets)), np.nan)
@@ -308,7 +310,7 @@ class Predictor:
             DataError: A graph is not of this form.
             ConfigError: The model reads more than graphs: trees, or extra inputs.
         """
-        if self.blend is not None or len(self.extra_inputs):
+        if self.blend is not None or self.extra_inputs:
             raise ConfigError("the model reads more than graphs: give SMILES to predict")
         values = np.full((len(self.networks), len(graphs), len(self.task.targets)), np.nan)
         errors = [""] * len(graphs)
@@ -415,7 +417,7 @@ class Predictor:
         from graphormer_sepnorm.inference.explain import Explainer
 
         given = given_smiles(smiles)
-        extra = given_columns(columns, self.extra_inputs.columns, len(given))
+        extra = given_columns(columns, self.extra_inputs, len(given))
         return Explainer(self, target, method).explain(given, batch_size, max_atoms, extra)
 
     def collator(self, graphs: PackedGraphs) -> Callable[[Sequence[int]], GraphBatch]:
