@@ -240,11 +240,10 @@ class GraphormerModule(EvaluatedModule):
         loss = loss * (self.trainer.world_size * accumulated)
         weight = self.hparams["uniformity_weight"]
         if weight:
-            on = self.hparams["uniformity_on"]
             # Its mean over the batches of the step: the last one of an epoch may have fewer.
             batches = min(accumulated, int(self.trainer.num_training_batches) - step * accumulated)
             weight = weight * (accumulated / batches)
-            loss = loss + weight * uniformity_loss(graph_token, atoms, batch, on)
+            loss = loss + weight * uniformity_loss(graph_token)
         return loss
 
     def _sampled(self, targets: Tensor) -> Tensor:
