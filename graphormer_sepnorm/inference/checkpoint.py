@@ -63,12 +63,11 @@ _NONE = "it is not a checkpoint of this package: take one of train.py fit"
 _OTHER_VERSION = "use the version of graphormer_sepnorm that wrote it, or train again"
 
 
-def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, Any]:
+def read_checkpoint(path: str | Path) -> dict[str, Any]:
     """Read a checkpoint file, or the best one of a run directory.
 
     Args:
         path: File or run directory.
-        map_location: Device that the tensors are put on.
 
     Returns:
         Lightning's dictionary; what this package needs is under `KEY`.
@@ -91,7 +90,7 @@ def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, An
                     raise pickle.UnpicklingError("bytearray")
             if damaged := archive.testzip():  # by check sums, which torch does not look at
                 raise CheckpointError(f"{damaged} in it is damaged")
-        checkpoint = torch.load(file, map_location=map_location, weights_only=True)
+        checkpoint = torch.load(file, map_location="cpu", weights_only=True)
         check_checkpoint(checkpoint)
     return checkpoint
 

@@ -96,7 +96,7 @@ class GraphormerModule(EvaluatedModule):
         Raises:
             CheckpointError: The file cannot be used.
         """
-        checkpoint = read_checkpoint(checkpoint_path, map_location)
+        checkpoint = read_checkpoint(checkpoint_path)
         known = (*ModelConfig.names(), "seed")
         stored = checkpoint.get("hyper_parameters", {})
         module = cls(**{name: value for name, value in stored.items() if name in known})
