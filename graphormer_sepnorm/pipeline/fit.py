@@ -35,12 +35,12 @@ from graphormer_sepnorm.pages.learning_curve import draw_learning_curve
 from graphormer_sepnorm.pipeline.blend import add_baselines, require_smiles
 from graphormer_sepnorm.pipeline.calibrate import calibrate
 from graphormer_sepnorm.pipeline.decisions import (
+    choose_logarithms,
     epochs_of_table,
     explaining,
     interruptible,
     selection,
 )
-from graphormer_sepnorm.pipeline.label_transform import choose_logarithms
 from graphormer_sepnorm.pipeline.predicted import Outcome, Predicted, on_split, out_of_sample
 from graphormer_sepnorm.pipeline.report import prediction_columns, report_data, report_fit
 from graphormer_sepnorm.pipeline.resume import Resumed
