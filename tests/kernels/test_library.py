@@ -1,6 +1,5 @@
 """Compiled functions are used where they are whole and up to date, and nowhere else."""
 
-import ctypes
 import os
 import shutil
 import subprocess
@@ -20,10 +19,12 @@ from graphormer_sepnorm.kernels.library import (
     library,
     load_library,
     newest_library,
+    point,
     required_library,
     run,
     switched_off,
 )
+from graphormer_sepnorm.model import ops
 
 compiled = pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
 
@@ -117,24 +118,14 @@ def test_the_last_installation_counts_whatever_its_file_is_called(tmp_path):
         assert newest_library(tmp_path) == tmp_path / order[-1]
 
 
-class Items(ctypes.Structure):
-    """`DropoutAdd` of kernels/dropout.c, with nothing dropped: it adds."""
-
-    _fields_ = (
-        ("seed", ctypes.c_uint32 * 2),
-        ("threshold", ctypes.c_uint32),
-        ("scale", ctypes.c_float),
-        *((name, ctypes.c_void_p) for name in ("residual", "update", "output")),
-    )
-
-
 @compiled
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("count", [0, 1, 8, 64, 1001])
 def test_threads_do_every_item_once(threads, count):
     numbers = torch.arange(count, dtype=torch.float32)
     sums = torch.ones(count + 8)  # added to where they are, so an item done twice shows
-    arguments = Items((0, 0), 0, 1.0, sums.data_ptr(), numbers.data_ptr(), sums.data_ptr())
+    arguments = ops._DropoutAddition(ops.Dropout(scale=1.0))  # nothing is dropped: it adds
+    point(arguments, residual=sums, update=numbers, output=sums)
     run("dropout_add", arguments, count, share=16, threads=threads)
     assert torch.equal(sums[:count], numbers + 1)
     assert (sums[count:] == 1).all()
