@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -232,11 +233,9 @@ class Predictor:
         """
         given = given_smiles(smiles)
         extra = given_columns(columns, self.extra_inputs, len(given))
-
-        def of_chunk(molecules: list[ParsedMolecule], rows: slice) -> Predictions:
-            return self.predict_molecules(molecules, batch_size, max_atoms, extra[rows])
-
-        return Predictions.joined(given, in_chunks(given, of_chunk))
+        predict = partial(self.predict_molecules, batch_size=batch_size, max_atoms=max_atoms)
+        parts = in_chunks(given, lambda some, rows: predict(some, columns=extra[rows]))
+        return Predictions.joined(given, parts)
 
     def predict_molecules(
         self,
@@ -339,12 +338,9 @@ class Predictor:
 
         With `atoms` also the embeddings of the atoms; the other arguments are as for `predict`.
         """
-        given = given_smiles(smiles)
-
-        def of_chunk(molecules: list[ParsedMolecule], rows: slice) -> Embeddings:
-            return self.embed_molecules(molecules, batch_size, max_atoms, atoms)
-
-        return Embeddings.joined(given, in_chunks(given, of_chunk))
+        given, options = given_smiles(smiles), (batch_size, max_atoms, atoms)
+        parts = in_chunks(given, lambda some, _: self.embed_molecules(some, *options))
+        return Embeddings.joined(given, parts)
 
     def embed_molecules(
         self,

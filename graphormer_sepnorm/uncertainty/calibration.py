@@ -211,19 +211,15 @@ def expected_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """Return the expected calibration error (Naeini et al. 2015), without what chance adds to it.
 
     The mean distance of probability and share of class 1, of bins with as many molecules, from
-    which `error_by_chance` is subtracted as noise is, in squares; nan without labels.
+    which `error_by_chance` is subtracted as noise is, in squares.
     """
-    if len(labels) == 0:
-        return float("nan")
     parts = np.array_split(np.argsort(probabilities, kind="stable"), BINS)
     found = sum(abs((probabilities[part] - labels[part]).sum()) for part in parts) / len(labels)
     return float(np.sqrt(max(0.0, found**2 - error_by_chance(probabilities) ** 2)))
 
 
 def error_by_chance(probabilities: np.ndarray) -> float:
-    """Return the calibration error that exactly right probabilities ``[n]`` show; nan of none."""
-    if len(probabilities) == 0:
-        return float("nan")
+    """Return the calibration error that exactly right probabilities ``[n]`` show."""
     parts = np.array_split(np.sort(probabilities), BINS)
     deviations = [np.sqrt((part * (1 - part)).sum()) for part in parts]
     return float(np.sqrt(2 / np.pi) * sum(deviations) / len(probabilities))
