@@ -198,13 +198,8 @@ def joined(checkpoints: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """
     (name, first), *others = checkpoints.items()
     for other, checkpoint in others:
-        # Options of the network that are younger than a checkpoint have their default in it.
-        own, known = (
-            {**facts, "model": GraphormerConfig(**facts["model"])}
-            for facts in (checkpoint[KEY], first[KEY])
-        )
         for fact in (*REQUIRED, "weight_scale"):
-            if own.get(fact) != known.get(fact):
+            if checkpoint[KEY].get(fact) != first[KEY].get(fact):
                 raise CheckpointError(
                     f"{name} and {other} differ in {fact}: members of an ensemble are trained with "
                     "the same options on the same data"

@@ -18,7 +18,6 @@ from graphormer_sepnorm.kernels import library as kernels
 from graphormer_sepnorm.kernels.library import (
     library,
     load_library,
-    newest_library,
     point,
     required_library,
     run,
@@ -97,25 +96,13 @@ def test_a_library_is_used_if_it_is_whole_and_newer_than_its_source(tmp_path: Pa
     shutil.copy(library()._name, copy)  # type: ignore[union-attr]
     source.write_text("int newer;")
     os.utime(source, (1000, 1000))
-    assert load_library(copy, tmp_path) is not None
+    assert load_library(copy) is not None
     os.utime(copy, (900, 900))
     with pytest.raises(ConfigError, match="is older than its source"):
-        load_library(copy, tmp_path)
+        load_library(copy)
     (damaged := tmp_path / "damaged.so").write_bytes(b"nothing that could be loaded")
     with pytest.raises(ConfigError, match="cannot be used"):
-        load_library(damaged, tmp_path)
-
-
-def test_the_last_installation_counts_whatever_its_file_is_called(tmp_path):
-    assert newest_library(tmp_path) is None
-    # An older release named the file after a version of Python, of which it does not depend.
-    # On Windows it may have one of that system's endings.
-    names = ["_kernels.so", "_kernels.cpython-311-x86_64-linux-gnu.so", "_kernels.cp311.pyd"]
-    for order in (names, names[::-1]):
-        for time, name in enumerate(order):
-            (tmp_path / name).touch()
-            os.utime(tmp_path / name, (time, time))
-        assert newest_library(tmp_path) == tmp_path / order[-1]
+        load_library(damaged)
 
 
 @compiled
