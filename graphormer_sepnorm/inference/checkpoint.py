@@ -234,6 +234,7 @@ def for_prediction(
 
 def write_checkpoint(checkpoint: dict[str, Any], path: str | Path) -> None:
     """Write a checkpoint; the file has its name when it is complete and safe on disk."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     with replacing(Path(path)) as partial, partial.open("wb") as file:
         torch.save(checkpoint, file)
         file.flush()

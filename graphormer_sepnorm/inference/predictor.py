@@ -104,7 +104,7 @@ class Predictor:
     Raises:
         ConfigError: The device is not there, or the model was trained by other features than those
             of this version.
-        CheckpointError: A part of it is of another version, or its codes are not of its features.
+        CheckpointError: A part of it is of another version.
     """
 
     def __init__(

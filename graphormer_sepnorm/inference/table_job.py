@@ -59,9 +59,6 @@ class Shard(NamedTuple):
                 return shard
         raise ConfigError(f"--shard is {text}: give K/N with K from 1 to N, such as 3/16")
 
-    def __str__(self) -> str:
-        return f"{self.number}/{self.of}"
-
     def rows(self, total: int, chunk_rows: int) -> range:
         """Return which rows of a table belong to it, from 0; none where there are few chunks."""
         chunks = -(-total // chunk_rows)

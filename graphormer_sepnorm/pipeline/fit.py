@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from graphormer_sepnorm.config import FitConfig, ModelConfig, save_config
+from graphormer_sepnorm.config import FitConfig, save_config
 from graphormer_sepnorm.datasets.logarithms import AUTO
 from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.datasets.splits import DatasetSplits
@@ -108,7 +108,15 @@ class _Fit:
         torch.manual_seed(seed)
         effective = config if self.resumed is None else self.resumed.effective
         self.trainer: Any = None
-        self.module, kind = self._model_and_data_of(effective.model)
+        self.module: Any
+        if "networks" in config.members:
+            from graphormer_sepnorm.datasets.data_module import MoleculeDataModule as kind
+            from graphormer_sepnorm.training.module import GraphormerModule
+
+            self.module = GraphormerModule(effective.model, seed=seed)
+        else:  # nothing needs Lightning, loaded for seconds
+            self.module, kind = Described(), MoleculeData
+            self.module.plan_network(effective.model)
         length = self.module.architecture.max_path_length  # a pre-trained network has its own
         self.data = kind(effective.data, seed=seed, max_path_length=length, splits=self.splits)
         if config.ensemble > 1 and config.ensemble_by == "folds":
@@ -128,17 +136,6 @@ class _Fit:
             own["trainer.max_epochs"] = epochs_of_table(shown, splits.task.kind)
         self.config = config.with_options(own)
         self.selected, self.shown = selection(self.config, self.data)
-
-    def _model_and_data_of(self, options: ModelConfig) -> tuple[Any, Any]:
-        """Return the model, untrained, and the class of its data."""
-        if "networks" not in self.config.members:  # nothing needs Lightning, loaded for seconds
-            described = Described()
-            described.plan_network(options)
-            return described, MoleculeData
-        from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-        from graphormer_sepnorm.training.module import GraphormerModule
-
-        return GraphormerModule(options, seed=self.config.seed_everything), MoleculeDataModule
 
     def run(self) -> Outcome | None:
         """Do all of it."""
@@ -277,7 +274,6 @@ class _Fit:
         self.place.worth_keeping = True
         self.module.describe(data)
         facts = {**self.module.facts, "without_networks": True, "from_pretrained": ""}
-        self.files.checkpoints.mkdir(exist_ok=True)
         best = self.files.best
         write_checkpoint({KEY: facts, "state_dict": {}}, best)
         summary = {

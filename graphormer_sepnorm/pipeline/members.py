@@ -115,7 +115,6 @@ def evaluate_ensemble(
             f"{data.splits.name} here is not the {facts['dataset']} that the members were trained "
             "on: put that back, or train another ensemble"
         )
-    run.checkpoints.mkdir(exist_ok=True)
     write_checkpoint(checkpoint, run.best)
     options: dict[str, Any] = {"ckpt_path": str(run.best), "weights_only": True}
     found_by_test = tested(trainer, module, data, **options)

@@ -81,7 +81,6 @@ class DurableCheckpointIO(TorchCheckpointIO):
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
     ) -> None:
         """Write the file; where that fails, the file that was there stays."""
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
         write_checkpoint(checkpoint, path)
 
 
