@@ -42,7 +42,8 @@ class GraphStore:
         atom_codes: integer ``[sum n, F]``.
         in_degree: integer ``[sum n]``.
         out_degree: integer ``[sum n]``.
-        ring_sizes: integer ``[sum n, 2]``, smallest and largest ring, see `BlockStructure`.
+        ring_sizes: integer ``[sum n, 2]``, smallest and largest ring of its bonds, see
+            `PairTypes.block_structure`; 0 = in none.
         pair_type: integer ``[sum n^2]``, row-major within a graph.
         targets: float32 ``[G, T]``, nan = missing.
         weights: float32 ``[G]``, of each graph in the training loss.
@@ -142,7 +143,7 @@ class GraphStore:
             structure = types.block_structure(block, position)
             position += len(block)
             sizes.append(block.num_atoms)
-            for name, values in {"atom_codes": block.atom_codes, **vars(structure)}.items():
+            for name, values in {"atom_codes": block.atom_codes, **structure}.items():
                 parts[name].append(_narrow(values))
             for name in ("targets", "weights", "extra", "bounds"):
                 parts[name].append(getattr(block, name))
