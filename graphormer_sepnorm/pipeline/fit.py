@@ -118,7 +118,7 @@ class _Fit:
             self.module, kind = Described(), MoleculeData
             self.module.plan_network(effective.model)
         length = self.module.architecture.max_path_length  # a pre-trained network has its own
-        self.data = kind(effective.data, seed=seed, max_path_length=length, splits=self.splits)
+        self.data: Any = kind(effective.data, seed=seed, max_path_length=length, splits=self.splits)
         if config.ensemble > 1 and config.ensemble_by == "folds":
             self.data.assign_members(MemberFolds(config.ensemble))
         self.blended = {*config.members} != {"networks"}
