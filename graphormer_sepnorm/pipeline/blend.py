@@ -44,7 +44,6 @@ def add_baselines(
     outcome: Outcome,
     module: Described,
     data: MoleculeData,
-    *,
     baselines: bool,
     members: Collection[str],
 ) -> None:

@@ -311,8 +311,7 @@ class _Fit:
         checkpoint = read_checkpoint(tested.checkpoint)
         earlier = [checkpoint.pop(name, None) for name in (BLEND, CONFIDENCE)]
         if config.baselines or self.blended:
-            given = {"baselines": config.baselines, "members": config.members}
-            add_baselines(outcome, module, data, **given)
+            add_baselines(outcome, module, data, config.baselines, config.members)
         self._summarize_blend(outcome)
         if outcome.blend is not None:
             checkpoint[BLEND] = outcome.blend.to_plain()
