@@ -23,11 +23,11 @@ from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.values import Options, ranged
 
 LossChoice = Literal["auto", "l1", "mse", "bce"]
-UniformityOn = Literal["graph_token", "atoms", "both"]
 MEMBERS = ("networks", "trees", "kernel")
 # Options that files of earlier versions hold, and the value with which they did nothing.
 _GONE = {
     "model.target_weights": None,
+    "model.uniformity_on": "graph_token",
     "data.class_weight": None,
     "data.descriptors": None,
     "data.duplicates": "keep",
@@ -35,8 +35,7 @@ _GONE = {
 # Options of the model by which a run may go on in another way than it was begun with.
 CHANGEABLE = (
     *("learning_rate", "final_learning_rate", "warmup_steps", "schedule", "weight_decay"),
-    *("betas", "eps", "precise_bn_graphs", "frozen_bn_fraction"),
-    *("uniformity_weight", "uniformity_on"),
+    *("betas", "eps", "precise_bn_graphs", "frozen_bn_fraction", "uniformity_weight"),
     *REGULARIZATION,
 )
 
@@ -61,10 +60,9 @@ class ModelConfig(GraphormerConfig):
         eps: AdamW's epsilon, which prevents division by zero.
         label_fraction: Fraction of a batch's labels that enter the training loss, sampled again at
             each step; for pre-training on hundreds of targets (CheMeleon uses 0.15).
-        uniformity_weight: Weight of the auxiliary loss that spreads out the final embeddings
-            (SepNorm's paper, Eq. 8); 0 turns it off. After a BatchNorm, which centers the
+        uniformity_weight: Weight of the auxiliary loss that spreads out the final embeddings of
+            [CLS] (SepNorm's paper, Eq. 8); 0 turns it off. After a BatchNorm, which centers the
             embeddings already, it acts only on that norm's scale and shift.
-        uniformity_on: Embeddings that the auxiliary loss spreads out: graph_token, atoms or both.
         precise_bn_graphs: Number of training graphs on which BatchNorm's statistics are measured
             before each validation; 0 uses the running averages of training. Costs one forward pass
             over them.
@@ -89,7 +87,6 @@ class ModelConfig(GraphormerConfig):
     eps: float = ranged(1e-8, above=0)
     label_fraction: float = ranged(1.0, above=0, most=1)
     uniformity_weight: float = ranged(0.0, least=0)
-    uniformity_on: UniformityOn = "graph_token"
     precise_bn_graphs: int = ranged(2048, least=0)
     frozen_bn_fraction: float = ranged(0.0, least=0, below=1)
     from_pretrained: str | None = None

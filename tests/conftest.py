@@ -21,6 +21,7 @@ from reference.compiled import compiled_forms
 from reference.molecules import zinc_validation
 from torch_geometric.data import Data
 
+from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.kernels.library import library
 
 NO_DATA = (
@@ -110,6 +111,12 @@ def _closed_network(request, monkeypatch) -> Iterator[None]:
     yield
     if attempts and not expected:
         pytest.fail(f"tried to reach the network: {', '.join(attempts)}")
+
+
+@pytest.fixture(autouse=True)
+def _known_noise() -> None:
+    """Warnings that the command line silences do not fail a test either."""
+    silence_known_noise(trains="lightning.pytorch" in sys.modules)
 
 
 @pytest.fixture(autouse=True)

@@ -63,7 +63,7 @@ def baselines_of(
     from graphormer_sepnorm.baselines.fit import Table, fit_baselines
 
     parts = [data.indices(split) for split in SPLITS]
-    indices, own = np.concatenate(parts), splits.extra_inputs.columns
+    indices, own = np.concatenate(parts), splits.extra_inputs
     table = Table(
         [str(text) for split in SPLITS for text in splits.smiles[split]],
         np.repeat(np.arange(len(parts)), [len(part) for part in parts]),

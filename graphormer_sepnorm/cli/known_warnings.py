@@ -20,7 +20,6 @@ _KNOWN_WARNINGS: list[tuple[str, type[Warning]]] = [
     # A short epoch is logged by its mean; the step-wise rows are an extra.
     (r"The number of training batches \(\d+\) is smaller than the logging interval", UserWarning),
     # The run directory is new (its name is numbered): what lies in it is our own config.yaml.
-    (r"Experiment logs directory .* exists and is not empty", UserWarning),
     (r"Checkpoint directory .* exists and is not empty", UserWarning),
     # MoleculeDataModule keeps the position in the epoch in the checkpoint itself.
     (r"You're resuming from a checkpoint that ended before the epoch ended", UserWarning),

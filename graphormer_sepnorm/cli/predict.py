@@ -8,13 +8,13 @@ import math
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm import __version__
-from graphormer_sepnorm.cli import explain
 from graphormer_sepnorm.cli.main import OneLineParser, check_least, run
 from graphormer_sepnorm.cli.table_verbs import (
     COUNTS,
@@ -24,6 +24,7 @@ from graphormer_sepnorm.cli.table_verbs import (
     add_table,
     check_molecules,
     checked_job,
+    finished,
     run_job,
 )
 from graphormer_sepnorm.errors import ConfigError, closest, did_you_mean
@@ -34,9 +35,6 @@ from graphormer_sepnorm.runs.directory import RunDirectory, find_checkpoint
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.inference.predictor import Predictions, Predictor
-
-INFO_USAGE = "predict.py info MODEL"
-EMBED_USAGE = "predict.py embed MODEL -i FILE [-o FILE] [options]"
 
 DESCRIPTION = """\
 Predict molecular properties. MODEL is a checkpoint file, a run directory of train.py (its best
@@ -60,6 +58,26 @@ followed by cls_0, cls_1, ... (one per channel), warning and error. In Python, P
 arrays, with atoms=True also those of the atoms.
 """
 
+EXPLAIN = """\
+Write a page with the contribution of each atom to a prediction, in the unit of the target (log-odds
+for classes): picture, prediction, largest contributions.
+
+methods:
+  integrated_gradients    along the way from unknown atoms to these; adds up to the prediction
+  leave_one_fragment_out  what the prediction loses where a ring, or what is between, is unknown
+
+The default is what found known contributions better: integrated_gradients where atoms have
+BatchNorm (as in bn+bn and all bundled models), the other where they have LayerNorm (as in bn+ln).
+"""
+
+EXPLAIN_EXAMPLES = """\
+examples:
+  predict.py explain esol "CC(=O)Oc1ccccc1C(=O)O" -o why.html
+  predict.py explain RUN -i molecules.csv --target logD --method leave_one_fragment_out -o why.html
+
+how well each method finds what is known to be true: docs/how-to/explain.md
+"""
+
 # Columns that a terminal shows without their target.
 _SHORT = ("expected_error", "spread", "low", "high")
 
@@ -77,7 +95,7 @@ exit status: 0, or 1 if no row has a prediction; 2 after a user error, 130 after
 
 def _info(arguments: list[str]) -> None:
     what = "Print what a model predicts, how well, and from what."
-    parser = OneLineParser(prog="predict.py info", usage=INFO_USAGE, description=what)
+    parser = OneLineParser(prog="predict.py info", usage=VERBS["info"][0], description=what)
     parser.add_argument("model", metavar="MODEL", help="checkpoint, run directory or bundled name")
     options = parser.parse_args(arguments)
     file = find_checkpoint(options.model)
@@ -90,7 +108,7 @@ def _info(arguments: list[str]) -> None:
 
 
 def _embed(arguments: list[str]) -> int:
-    parser = OneLineParser(prog="predict.py embed", usage=EMBED_USAGE, description=EMBED)
+    parser = OneLineParser(prog="predict.py embed", usage=VERBS["embed"][0], description=EMBED)
     add_table(parser, "file to write; - (default) writes CSV to standard output", default="-")
     add_computing(parser)
     options = parser.parse_args(arguments)
@@ -102,11 +120,48 @@ def _embed(arguments: list[str]) -> int:
     return run_job(job, options.model, load, ["embed", *arguments])[0]
 
 
+def _explain(arguments: list[str]) -> int:
+    parser = OneLineParser(
+        prog="predict.py explain",
+        usage=VERBS["explain"][0],
+        description=EXPLAIN,
+        epilog=EXPLAIN_EXAMPLES,
+    )
+    add_table(parser, "HTML page to write", molecules=True)
+    add = parser.add_argument
+    add("--target", metavar="NAME", help="target to explain; required with several targets")
+    add("--method", metavar="NAME", help="see above; default: chosen by the norm")
+    add_computing(parser)
+    options = parser.parse_intermixed_args(arguments)
+    if Path(options.output).suffix.lower() != ".html":
+        raise ConfigError(f"{options.output}: explain writes an HTML page, NAME.html")
+    check_molecules(options, "explain", (*LAYOUT, "input_format", "jobs"))
+    check_least(options, COUNTS)
+    job = checked_job(options, output_format="html", verb="explained")
+    from graphormer_sepnorm.inference.explain import Explainer
+    from graphormer_sepnorm.inference.predictor import Predictor
+    from graphormer_sepnorm.inference.table_job import Outcome
+    from graphormer_sepnorm.pages.explanation import explain_smiles, explain_table
+
+    outcome = Outcome()
+    predictor = Predictor.load(options.model, options.device)
+    explainer = Explainer(predictor, options.target, options.method)
+    started = time.monotonic()
+    if options.input is None:
+        explain_smiles(explainer, options.smiles, job, options.model, outcome)
+    else:
+        explain_table(explainer, job, options.model, outcome)
+    return finished(job, outcome, started)
+
+
 # Verb -> its usage, and what runs it: takes the words after it, may return an exit status.
 VERBS: dict[str, tuple[str, Callable[[list[str]], int | None]]] = {
-    "info": (INFO_USAGE, _info),
-    "embed": (EMBED_USAGE, _embed),
-    "explain": (explain.USAGE, explain.explain),
+    "info": ("predict.py info MODEL", _info),
+    "embed": ("predict.py embed MODEL -i FILE [-o FILE] [options]", _embed),
+    "explain": (
+        "predict.py explain MODEL SMILES [SMILES ...] | -i FILE  -o FILE [options]",
+        _explain,
+    ),
 }
 USAGE = "\n       ".join(
     [

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class DatasetSplits:
     smiles: dict[str, Sequence[str]] | None = None
     groups: dict[str, list[tuple[str, str]]] | None = None
     report: DataReport | None = None
-    extra_inputs: ExtraInputs = field(default_factory=ExtraInputs)
+    extra_inputs: tuple[str, ...] = ()
     standardize: tuple[str, ...] = ()
     note: str = ""
 

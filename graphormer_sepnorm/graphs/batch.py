@@ -90,7 +90,7 @@ class GraphBatch(_TensorRecord):
             other.
         targets: float32 ``[B, targets]``; nan where a label is missing.
         weights: float32 ``[B]``, of each graph in the training loss; 1 where none was given.
-        extra: float32 ``[B, D]``, further inputs of each graph (`ExtraInputs`) as they are given;
+        extra: float32 ``[B, D]``, further inputs of each graph as they are given;
             nan where one is missing.
         bounds: float32 ``[B, 2 targets]`` or ``[B, 0]``, what is known of missing labels, see
             `PackedGraphs`.

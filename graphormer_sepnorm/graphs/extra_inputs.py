@@ -5,13 +5,12 @@ n molecules · D numbers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from itertools import compress
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.formatting import listed
 
 # Deviations from the training mean at which a standardized number is clipped, as in pre-training.
@@ -25,59 +24,25 @@ _CENTRAL = (5, 95)
 _STAYS, _MOST_ROUNDS = 1e-7, 2000
 
 
-@dataclass(frozen=True)
-class ExtraInputs:
-    """Which numbers these are.
+def columns_of(facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the columns that the network of a checkpoint reads; mostly none."""
+    return tuple(facts.get("extra_inputs", {}).get("columns", ()))
 
-    Attributes:
-        columns: Names of columns of the user's table.
+
+def in_report(names: Sequence[str], values: np.ndarray, factors: np.ndarray) -> list[str]:
+    """Return a line on what is missing, and one on what is constant, if anything is.
+
+    `values` are those of all molecules, ``[n, D]``, nan = missing; `factors` of `standardization`.
     """
-
-    columns: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.columns)
-
-    def in_report(self, values: np.ndarray, factors: np.ndarray) -> list[str]:
-        """Return a line on what is missing, and one on what is constant, if anything is.
-
-        `values` are those of all molecules, ``[n, D]``, nan = missing; `factors` of
-        `standardization`.
-        """
-        missing = np.isnan(values)
-        counts = dict(zip(self.columns, missing.sum(axis=0).tolist(), strict=True))
-        parts = [f"{name} of {count:,}" for name, count in counts.items() if count]
-        constant = list(compress(self.columns, factors == 0))
-        lines = []
-        if parts:
-            lines.append(f"missing, the training mean stands for it: {listed(parts)} molecules")
-        if constant:
-            lines.append(f"one value throughout the training split: {listed(constant)}")
-        return lines
-
-    def remarks(self, values: np.ndarray) -> list[str]:
-        """Say what is missing in a molecule's numbers ``[D]``, nan = missing; mostly nothing."""
-        names = list(compress(self.columns, np.isnan(values)))
-        return [f"training means instead of {listed(names)}"] if names else []
-
-    def to_plain(self) -> dict[str, list[str]]:
-        """Return the names as lists, for a checkpoint."""
-        return {"columns": list(self.columns)}
-
-    @classmethod
-    def of_facts(cls, facts: dict[str, Any]) -> Self:
-        """Return those of a checkpoint; none where it names none.
-
-        Raises:
-            CheckpointError: Its network reads descriptors of RDKit too, as once was possible.
-        """
-        plain = facts.get("extra_inputs", cls().to_plain())
-        if plain.get("descriptors"):
-            raise CheckpointError(
-                "its network reads RDKit's descriptors, which this version does not compute for "
-                "it: train again, without data.descriptors"
-            )
-        return cls(tuple(plain["columns"]))
+    counts = zip(names, np.isnan(values).sum(axis=0).tolist(), strict=True)
+    parts = [f"{name} of {count:,}" for name, count in counts if count]
+    constant = list(compress(names, factors == 0))
+    lines = []
+    if parts:
+        lines.append(f"missing, the training mean stands for it: {listed(parts)} molecules")
+    if constant:
+        lines.append(f"one value throughout the training split: {listed(constant)}")
+    return lines
 
 
 def standardization(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

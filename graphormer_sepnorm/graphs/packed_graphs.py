@@ -48,7 +48,7 @@ class PackedGraphs:
         bond_codes: int64 ``[sum E, K]``.
         targets: float32 ``[G, T]``; nan = missing. Not given: ``[G, 0]``, as the two below.
         weights: float32 ``[G]``, of each graph in the training loss; 1 where they are not given.
-        extra: float32 ``[G, D]``, further inputs of each graph (`ExtraInputs`); nan = missing.
+        extra: float32 ``[G, D]``, further inputs of each graph; nan = missing.
         bounds: float32 ``[G, 2 T]``, of missing targets what is known of them: T values that they
             are at least, then T that they are at most; nan = unknown. ``[G, 0]``: none is known.
     """

@@ -189,18 +189,17 @@ class ResidentGraphs:
             if len(shape.blocks) > 1
             else torch.arange(count, device=device)
         )
+        first_atom_row = count + ends - sizes
         blocks = []
         slot = torch.zeros_like(sizes)  # where the tokens of each graph begin, in flattened blocks
         flat = 0
         for members, (_, tokens) in zip(
             order.split([number for number, _ in shape.blocks]), shape.blocks, strict=True
         ):
-            first_row = (count + ends - sizes)[members]
-            blocks.append(self._block(graphs[members], members, first_row, tokens))
+            blocks.append(self._block(graphs[members], members, first_atom_row[members], tokens))
             places = flat + tokens * torch.arange(len(members), device=device)
             slot = slot.scatter(0, members, places)
             flat += tokens * len(members)
-        first_atom_row = count + ends - sizes
         ring_pairs = ring_neighbors = None
         if self._ring_pairs is not None:
             ring_pairs = self._ring_pairs.cut(graphs, first_atom_row, shape)

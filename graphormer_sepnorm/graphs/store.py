@@ -42,11 +42,12 @@ class GraphStore:
         atom_codes: integer ``[sum n, F]``.
         in_degree: integer ``[sum n]``.
         out_degree: integer ``[sum n]``.
-        ring_sizes: integer ``[sum n, 2]``, smallest and largest ring, see `BlockStructure`.
+        ring_sizes: integer ``[sum n, 2]``, smallest and largest ring of its bonds, see
+            `PairTypes.block_structure`; 0 = in none.
         pair_type: integer ``[sum n^2]``, row-major within a graph.
         targets: float32 ``[G, T]``, nan = missing.
         weights: float32 ``[G]``, of each graph in the training loss.
-        extra: float32 ``[G, D]``, extra inputs (`ExtraInputs`), nan = missing.
+        extra: float32 ``[G, D]``, further inputs of each graph, nan = missing.
         bounds: float32 ``[G, 2 T]``, what is known of missing targets, see `PackedGraphs`.
         type_distance: int32 ``[types]``, in bonds; -1 = unreachable.
         type_ring: int32 ``[types]``, atoms of the smallest ring that both atoms lie in; 0 = none.
@@ -142,7 +143,7 @@ class GraphStore:
             structure = types.block_structure(block, position)
             position += len(block)
             sizes.append(block.num_atoms)
-            for name, values in {"atom_codes": block.atom_codes, **vars(structure)}.items():
+            for name, values in {"atom_codes": block.atom_codes, **structure}.items():
                 parts[name].append(_narrow(values))
             for name in ("targets", "weights", "extra", "bounds"):
                 parts[name].append(getattr(block, name))

@@ -23,7 +23,6 @@ from __future__ import annotations
 import ctypes
 import math
 import weakref
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -42,29 +41,6 @@ UNREACHABLE_DISTANCE = -1
 
 # Numbers of shortest paths are scaled before they overflow.
 LARGEST_COUNT = 1e200
-
-
-@dataclass(frozen=True)
-class BlockStructure:
-    """Structure of a block of graphs, laid out one graph after the other.
-
-    Attributes:
-        in_degree: int64 ``[sum n]``, distinct neighbors with a bond to the atom.
-        out_degree: int64 ``[sum n]``, distinct neighbors the atom has a bond to.
-        pair_type: int32 ``[sum n^2]``, type of each ordered pair, row-major within a graph; 0 of an
-            atom with itself, 1 of two that no path joins. One part of it is the size of the
-            smallest ring, of those that are the ring of some bond (below), that both atoms lie in;
-            0 if there is none, and for an atom with itself.
-        ring_sizes: int64 ``[sum n, 2]``, of the rings of an atom's bonds the smallest and the
-            largest; 0 for an atom in no ring. The ring of a bond i -> j is the shortest way back
-            from j to i that does not take the bond itself, closed by it; its size is in atoms.
-            Where several ways are equally short, each makes a ring.
-    """
-
-    in_degree: np.ndarray
-    out_degree: np.ndarray
-    pair_type: np.ndarray
-    ring_sizes: np.ndarray
 
 
 class _Block(ctypes.Structure):
@@ -109,10 +85,18 @@ class PairTypes:
     def __len__(self) -> int:
         return self._library.pair_types_count(self._table)
 
-    def block_structure(self, graphs: PackedGraphs, position: int) -> BlockStructure:
+    def block_structure(self, graphs: PackedGraphs, position: int) -> dict[str, np.ndarray]:
         """Compute degrees, pair types and ring sizes of a block, which begins at this graph.
 
         Bonds of an atom to itself do not count. The same directed bond given twice counts once.
+
+        Returns:
+            Arrays of a `GraphStore` by their names. Degrees count distinct neighbors. The type of a
+            pair is 0 of an atom with itself, 1 of two that no path joins. One part of it is the
+            size of the smallest ring, of those that are the ring of some bond, that both atoms lie
+            in; 0 if there is none, and for an atom with itself. The ring of a bond i -> j is the
+            shortest way back from j to i that does not take the bond itself, closed by it; its size
+            is in atoms. Where several ways are equally short, each makes a ring.
 
         Raises:
             DataError: If one pair of atoms has two different bonds.
@@ -148,7 +132,8 @@ class PairTypes:
                 f"graph {position + graph}: atom {atom} has two different bonds to the same atom; "
                 "merge them into one (for example with torch_geometric's coalesce)"
             )
-        return BlockStructure(in_degree, out_degree, pair_type, ring_sizes)
+        names = "in_degree", "out_degree", "pair_type", "ring_sizes"
+        return dict(zip(names, (in_degree, out_degree, pair_type, ring_sizes), strict=True))
 
     def _kind_numbers(self, bond_codes: np.ndarray) -> np.ndarray:
         """Number the rows of ``bond_codes [E, K]``; equal rows get equal numbers, ``[E]``."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from graphormer_sepnorm.errors import ConfigError, did_you_mean
+from graphormer_sepnorm.files import typed
 from graphormer_sepnorm.formatting import in_a_line, listed
 from graphormer_sepnorm.metrics import METRICS, Kind, Metric, metrics_of
 
@@ -224,10 +225,7 @@ class Task:
     @classmethod
     def from_plain(cls, plain: dict) -> Task:
         """Make a task from what `to_plain` gave."""
-        fields: dict[str, Any] = {
-            name: tuple(one) if isinstance(one, list) else one for name, one in plain.items()
-        }
-        return cls(**fields)
+        return typed(cls, plain)
 
 
 def _accuracy(targets: np.ndarray, predictions: np.ndarray) -> float:

@@ -8,7 +8,7 @@ In addition to Lightning's entries there is one plain dictionary under the key
 * ``task``, ``target_mean``, ``target_std``: what is predicted, and how its values were scaled;
 * ``weight_scale``: what brings the weights of the training graphs to a mean of 1;
 * ``vocabulary``: the atom and bond codes that occurred in training;
-* ``extra_inputs``: names of the numbers that the network reads with a graph (`ExtraInputs`);
+* ``extra_inputs``: names of the numbers that the network reads with a graph;
 * ``standardize``: what is done to a molecule first, see `standardized`;
 * ``featurizer``, ``feature_version``: how graphs are made from SMILES (None: not from SMILES);
 * ``dataset``, ``dataset_fingerprint``, ``training_graphs``, ``training_summary``, ``data_options``:
@@ -63,12 +63,11 @@ _NONE = "it is not a checkpoint of this package: take one of train.py fit"
 _OTHER_VERSION = "use the version of graphormer_sepnorm that wrote it, or train again"
 
 
-def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, Any]:
+def read_checkpoint(path: str | Path) -> dict[str, Any]:
     """Read a checkpoint file, or the best one of a run directory.
 
     Args:
         path: File or run directory.
-        map_location: Device that the tensors are put on.
 
     Returns:
         Lightning's dictionary; what this package needs is under `KEY`.
@@ -91,7 +90,7 @@ def read_checkpoint(path: str | Path, map_location: str = "cpu") -> dict[str, An
                     raise pickle.UnpicklingError("bytearray")
             if damaged := archive.testzip():  # by check sums, which torch does not look at
                 raise CheckpointError(f"{damaged} in it is damaged")
-        checkpoint = torch.load(file, map_location=map_location, weights_only=True)
+        checkpoint = torch.load(file, map_location="cpu", weights_only=True)
         check_checkpoint(checkpoint)
     return checkpoint
 
@@ -199,13 +198,8 @@ def joined(checkpoints: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """
     (name, first), *others = checkpoints.items()
     for other, checkpoint in others:
-        # Options of the network that are younger than a checkpoint have their default in it.
-        own, known = (
-            {**facts, "model": GraphormerConfig(**facts["model"])}
-            for facts in (checkpoint[KEY], first[KEY])
-        )
         for fact in (*REQUIRED, "weight_scale"):
-            if own.get(fact) != known.get(fact):
+            if checkpoint[KEY].get(fact) != first[KEY].get(fact):
                 raise CheckpointError(
                     f"{name} and {other} differ in {fact}: members of an ensemble are trained with "
                     "the same options on the same data"
@@ -240,6 +234,7 @@ def for_prediction(
 
 def write_checkpoint(checkpoint: dict[str, Any], path: str | Path) -> None:
     """Write a checkpoint; the file has its name when it is complete and safe on disk."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     with replacing(Path(path)) as partial, partial.open("wb") as file:
         torch.save(checkpoint, file)
         file.flush()

@@ -105,11 +105,6 @@ class Evaluation:
         labels, predictions = pairs[~np.isnan(pairs[:, 1])].T.copy()
         return labels, predictions
 
-    def metrics(self, target: int) -> dict[str, float]:
-        """Return the metrics of one target by their names, in its unit; nan where undefined."""
-        pair = self._compared(target)
-        return {one.name: one.of(*pair) for one in metrics_of(self.task.kind)}
-
     def text(self) -> str:
         """Return a line per target; of classes one of all of them before, else their mean."""
         task, lines = self.task, []
@@ -123,9 +118,11 @@ class Evaluation:
             labels, predictions = (np.stack(columns, axis=1) for columns in both)
             values = task.evaluate(labels, predictions)
             lines.append(f"{task.one_of}  {shown(values)}")
-        each = {target: self.metrics(target) for target in self._positions}
-        for target, values in each.items():
-            labels, _ = self._compared(target)
+        each = []
+        for target in self._positions:
+            labels, predictions = self._compared(target)
+            values = {one.name: one.of(labels, predictions) for one in metrics_of(task.kind)}
+            each.append(values)
             counts = [f"{len(labels):,} rows"]
             if task.kind == "binary":
                 counts.append(f"{int(labels.sum()):,} of class 1")
@@ -137,7 +134,7 @@ class Evaluation:
             lines.append(f"{task.targets[target]}  {scores}  ({'; '.join(counts)})")
         if len(each) > 1 and not task.one_of:
             means = {
-                one.name: float(np.mean([values[one.name] for values in each.values()]))
+                one.name: float(np.mean([values[one.name] for values in each]))
                 for one in task.metrics
                 if task.has_mean(one)
             }

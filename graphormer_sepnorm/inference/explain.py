@@ -253,7 +253,7 @@ class Explainer:
         self._networks = [
             copy.deepcopy(network).requires_grad_(False) for network in predictor.networks
         ]
-        others, extra, blend = [], listed(predictor.extra_inputs.columns), predictor.blend
+        others, extra, blend = [], listed(predictor.extra_inputs), predictor.blend
         if blend is not None and blend.known[number]:
             others.append(f"the {'trees and kernel' if blend.kernel else 'trees'} of the blend")
         known = predictor.uncertainty
@@ -267,12 +267,11 @@ class Explainer:
         self, smiles: tuple[Any, ...], batch_size: int, max_atoms: int, columns: np.ndarray
     ) -> Explanations:
         """See `Predictor.explain`; `columns` as for `Predictor.predict_molecules`."""
-
-        def of_chunk(molecules: list[ParsedMolecule], rows: slice) -> list[Explanation]:
-            options = batch_size, max_atoms, columns[rows]
-            return self.explain_molecules(molecules, smiles[rows], *options)
-
-        molecules = tuple(itertools.chain(*in_chunks(smiles, of_chunk)))
+        explain, options = self.explain_molecules, (batch_size, max_atoms)
+        parts = in_chunks(
+            smiles, lambda some, rows: explain(some, smiles[rows], *options, columns[rows])
+        )
+        molecules = tuple(itertools.chain(*parts))
         return Explanations(self.target, self.unit, self.method, self.coverage, molecules)
 
     def explain_molecules(

@@ -9,7 +9,7 @@ from typing import Any
 from graphormer_sepnorm.baselines.blend import Blend
 from graphormer_sepnorm.files import read_json
 from graphormer_sepnorm.formatting import aligned, four_digits, listed
-from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
+from graphormer_sepnorm.graphs.extra_inputs import columns_of
 from graphormer_sepnorm.graphs.task import Kind, Task
 from graphormer_sepnorm.inference.checkpoint import BLEND, CONFIDENCE, KEY, model_weights
 from graphormer_sepnorm.model.config import EXTENSIONS, GraphormerConfig
@@ -34,9 +34,9 @@ def _facts(checkpoint: dict[str, Any], file: Path | None) -> Facts:
     for name, value in (facts.get("card") or {}).items():
         yield name, str(value)
     yield from _targets(facts)
-    extra, steps = ExtraInputs.of_facts(facts), facts.get("standardize")
-    if len(extra):
-        yield "from", f"the molecule, {listed(extra.columns)}"
+    extra, steps = columns_of(facts), facts.get("standardize")
+    if extra:
+        yield "from", f"the molecule, {listed(extra)}"
     if steps:
         yield "standardized", f"first of all, by {listed(steps)}"
     yield from _networks(checkpoint)

@@ -185,20 +185,14 @@ def computed(
         progress.finish()
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Columns of input and output."""
-
-    molecules: MoleculeColumns
-    # Of each column that is added, our name and that in the output, where ours may be taken.
-    added: dict[str, str]
-    numbers: tuple[str, ...]  # names in the output of those that hold numbers
-
-
 def find_columns(
     reader: TableReader, predictor: Predictor, job: TableJob, outcome: Outcome
-) -> Columns:
+) -> tuple[MoleculeColumns, dict[str, str], tuple[str, ...]]:
     """Find the columns that are read and name those that are added; prepare the evaluation.
+
+    Returns:
+        Those that are read; of each that is added our name and that in the output, where ours may
+        be taken; names in the output of those that hold numbers.
 
     Raises:
         DataError: A column is missing, or labels do not fit the targets.
@@ -206,7 +200,7 @@ def find_columns(
     """
     embeds = job.verb == "embedded"
     found = (predictor.embed_molecules if embeds else predictor.predict_molecules)([])
-    names = () if embeds else predictor.extra_inputs.columns
+    names = () if embeds else predictor.extra_inputs
     molecules = MoleculeColumns.find(reader, job, names)
     ours = [*found.table, "warning", "error"]
     format = job.output_format or format_to_write(job.destination)
@@ -219,7 +213,7 @@ def find_columns(
             outcome.notes.append(f"the table has a column {name!r}: ours is called {added[name]!r}")
     if job.evaluate:
         outcome.evaluation = _evaluation(reader, predictor.task, job.evaluate)
-    return Columns(molecules, added, tuple(added[name] for name in found.columns))
+    return molecules, added, tuple(added[name] for name in found.columns)
 
 
 def _evaluation(reader: TableReader, task: Task, names: Sequence[str]) -> Evaluation:
@@ -262,25 +256,25 @@ def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome
     if embeds:
         outcome.notes += filter(None, [predictor.embedding_note])
     with job.opened() as reader:
-        columns = find_columns(reader, predictor, job, outcome)
+        columns, added, numbers = find_columns(reader, predictor, job, outcome)
         identity = mark = None
         if job.can_resume:
             identity = identify(job, checkpoint, CHUNK_ROWS, predictor.device)
             mark = earlier_progress(job, identity, outcome) if job.resume else None
         writer = create_table(
             job.destination,
-            (*reader.columns, *columns.added.values()),
+            (*reader.columns, *added.values()),
             format=job.output_format,
             like=reader,
-            types=dict.fromkeys(columns.numbers, "float32" if embeds else "float64"),
+            types=dict.fromkeys(numbers, "float32" if embeds else "float64"),
             resume=mark,
         )
         try:
             if mark is None:
                 forget_progress(job)
-            compute = partial(predict_chunk, predictor, columns, job)
+            compute = partial(predict_chunk, predictor, "smiles" in added, job)
             options = CHUNK_ROWS, predictor.device, job, outcome
-            work = computed(reader, columns.molecules, compute, *options)
+            work = computed(reader, columns, compute, *options)
             with contextlib.closing(work):
                 for chunk, found in work:
                     rows = zip(chunk, *found.values(), strict=True)
@@ -302,7 +296,7 @@ def predict_table(predictor: Predictor, job: TableJob, checkpoint: Path, outcome
 
 
 def predict_chunk(
-    predictor: Predictor, columns: Columns, job: TableJob, molecules: Molecules
+    predictor: Predictor, with_smiles: bool, job: TableJob, molecules: Molecules
 ) -> dict[str, Sequence[Any]]:
     """Return the columns that are added to a chunk, by our names; runs in any process."""
     options = job.batch_size, job.max_atoms
@@ -315,7 +309,7 @@ def predict_chunk(
         name: [*map(rounded, column)] if isinstance(column, np.ndarray) else column
         for name, column in found.table.items()
     }
-    smiles = {"smiles": molecules.smiles} if "smiles" in columns.added else {}
+    smiles = {"smiles": molecules.smiles} if with_smiles else {}
     return smiles | cells | {"warning": found.warnings, "error": found.errors}
 
 

@@ -110,11 +110,6 @@ class Predictions(Rows):
             columns |= {} if part is None else {name: part}
         return columns | self.cells
 
-    @property
-    def texts(self) -> tuple[tuple[str, ...], ...]:
-        """The columns of text, `cells`, a row for each molecule."""
-        return tuple(zip(*self.cells.values(), strict=True))
-
     def to_pandas(self) -> Any:
         """Return a data frame of what `predict.py` adds to a table; it needs pandas."""
         import pandas

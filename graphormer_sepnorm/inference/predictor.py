@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -15,7 +17,7 @@ from graphormer_sepnorm.chem.molecules import ParsedMolecule
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.formatting import count, listed
 from graphormer_sepnorm.graphs.batch import Collator, GraphBatch
-from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
+from graphormer_sepnorm.graphs.extra_inputs import columns_of
 from graphormer_sepnorm.graphs.packed_graphs import PackedGraphs, packed_blocks
 from graphormer_sepnorm.graphs.store import GraphStore
 from graphormer_sepnorm.graphs.task import Task
@@ -92,7 +94,7 @@ class Predictor:
         networks: All of them: one, or the members of an ensemble.
         vocabulary: The codes of atoms and bonds that it knows.
         reader: Makes graphs of molecules.
-        extra_inputs: What the networks read in addition to a molecule's graph.
+        extra_inputs: Names of what the networks read in addition to a molecule's graph.
         blend: Trees whose values are mixed with those of the network; None: there are none.
         uncertainty: What it knows of its errors; None: nothing.
         interval: Level of intervals or of sets of classes, see `configure`; None: there are none.
@@ -102,7 +104,7 @@ class Predictor:
     Raises:
         ConfigError: The device is not there, or the model was trained by other features than those
             of this version.
-        CheckpointError: A part of it is of another version, or its codes are not of its features.
+        CheckpointError: A part of it is of another version.
     """
 
     def __init__(
@@ -118,7 +120,7 @@ class Predictor:
         self.device = usable_device(device)
         self.vocabulary = GraphVocabulary.from_plain(self.facts["vocabulary"])
         self.reader = MoleculeReader(self.facts, self.vocabulary, refuse_new_elements)
-        self.extra_inputs = ExtraInputs.of_facts(self.facts)
+        self.extra_inputs = columns_of(self.facts)
         self.blend: Blend | None = None
         if BLEND in checkpoint:
             from graphormer_sepnorm.baselines.blend import Blend  # loads what trees need
@@ -230,12 +232,10 @@ class Predictor:
                 SMILES are not a list.
         """
         given = given_smiles(smiles)
-        extra = given_columns(columns, self.extra_inputs.columns, len(given))
-
-        def of_chunk(molecules: list[ParsedMolecule], rows: slice) -> Predictions:
-            return self.predict_molecules(molecules, batch_size, max_atoms, extra[rows])
-
-        return Predictions.joined(given, in_chunks(given, of_chunk))
+        extra = given_columns(columns, self.extra_inputs, len(given))
+        predict = partial(self.predict_molecules, batch_size=batch_size, max_atoms=max_atoms)
+        parts = in_chunks(given, lambda some, rows: predict(some, columns=extra[rows]))
+        return Predictions.joined(given, parts)
 
     def predict_molecules(
         self,
@@ -246,7 +246,7 @@ class Predictor:
     ) -> Predictions:
         """Predict the properties of molecules that are parsed already; see `predict`.
 
-        `columns` are the values of ``extra_inputs.columns``, ``[n, C]``; None: there are none.
+        `columns` are the values of `extra_inputs`, ``[n, C]``; None: there are none.
         """
         molecules = self.reader.prepared(molecules)
         graphs, places, errors, warnings = self.reader.featurize(molecules, max_atoms)
@@ -254,8 +254,9 @@ class Predictor:
         if columns is not None:
             graphs = replace(graphs, extra=np.asarray(columns[places], np.float32))
         for place, row in zip(places, graphs.extra, strict=True):
-            remarks = [warnings[place], *self.extra_inputs.remarks(row)]
-            warnings[place] = "; ".join(filter(None, remarks))
+            if missing := list(compress(self.extra_inputs, np.isnan(row))):
+                remark = f"training means instead of {listed(missing)}"
+                warnings[place] = "; ".join(filter(None, [warnings[place], remark]))
         tokens = None if self.uncertainty is None else self.uncertainty.tokens
         distance = None if tokens is None else np.full(len(places), np.nan)
         each = np.full((len(self.networks), len(places), len(self.task.targets)), np.nan)
@@ -308,7 +309,7 @@ class Predictor:
             DataError: A graph is not of this form.
             ConfigError: The model reads more than graphs: trees, or extra inputs.
         """
-        if self.blend is not None or len(self.extra_inputs):
+        if self.blend is not None or self.extra_inputs:
             raise ConfigError("the model reads more than graphs: give SMILES to predict")
         values = np.full((len(self.networks), len(graphs), len(self.task.targets)), np.nan)
         errors = [""] * len(graphs)
@@ -337,12 +338,9 @@ class Predictor:
 
         With `atoms` also the embeddings of the atoms; the other arguments are as for `predict`.
         """
-        given = given_smiles(smiles)
-
-        def of_chunk(molecules: list[ParsedMolecule], rows: slice) -> Embeddings:
-            return self.embed_molecules(molecules, batch_size, max_atoms, atoms)
-
-        return Embeddings.joined(given, in_chunks(given, of_chunk))
+        given, options = given_smiles(smiles), (batch_size, max_atoms, atoms)
+        parts = in_chunks(given, lambda some, _: self.embed_molecules(some, *options))
+        return Embeddings.joined(given, parts)
 
     def embed_molecules(
         self,
@@ -415,7 +413,7 @@ class Predictor:
         from graphormer_sepnorm.inference.explain import Explainer
 
         given = given_smiles(smiles)
-        extra = given_columns(columns, self.extra_inputs.columns, len(given))
+        extra = given_columns(columns, self.extra_inputs, len(given))
         return Explainer(self, target, method).explain(given, batch_size, max_atoms, extra)
 
     def collator(self, graphs: PackedGraphs) -> Callable[[Sequence[int]], GraphBatch]:

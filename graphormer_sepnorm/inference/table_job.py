@@ -59,9 +59,6 @@ class Shard(NamedTuple):
                 return shard
         raise ConfigError(f"--shard is {text}: give K/N with K from 1 to N, such as 3/16")
 
-    def __str__(self) -> str:
-        return f"{self.number}/{self.of}"
-
     def rows(self, total: int, chunk_rows: int) -> range:
         """Return which rows of a table belong to it, from 0; none where there are few chunks."""
         chunks = -(-total // chunk_rows)
@@ -197,21 +194,17 @@ def identify(job: TableJob, checkpoint: Path, chunk_rows: int, device: str) -> d
     from graphormer_sepnorm.chem.molecules import RDKIT_VERSION
 
     source = Path(job.source)
-    try:
-        size = source.stat().st_size
-        with source.open("rb") as handle:
-            ends = handle.read(_ENDS_BYTES)
-            handle.seek(max(size - _ENDS_BYTES, 0))
-            ends += handle.read()
-        model = sha256_of(checkpoint)
-    except OSError as error:
-        raise DataError(f"{error.filename} cannot be read ({error.strerror})") from error
+    size = source.stat().st_size
+    with source.open("rb") as handle:
+        ends = handle.read(_ENDS_BYTES)
+        handle.seek(max(size - _ENDS_BYTES, 0))
+        ends += handle.read()
     names = ("smiles_column", "sheet", "header_row", "input_format", "output_format", "batch_size")
     options = {name: getattr(job, name) for name in (*names, "max_atoms", "verb", "asked")}
     options |= {"chunk_rows": chunk_rows, "device": device.partition(":")[0]}
     return {
         "input": {"bytes": size, "sha256_of_ends": hashlib.sha256(ends).hexdigest()},
-        "model": model,
+        "model": sha256_of(checkpoint),
         "options": options | {"shard": str(job.shard)},
         "version of RDKit": RDKIT_VERSION,
         "version of torch": torch.__version__,

@@ -115,8 +115,7 @@ def _in_processes(
             connection.close()
             process.terminate()
             process.join()
-    if not isinstance(failure, StopIteration):
-        assert failure is not None
+    if failure is not None and not isinstance(failure, StopIteration):
         raise failure
 
 

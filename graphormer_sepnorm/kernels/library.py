@@ -23,8 +23,6 @@ from graphormer_sepnorm.errors import ConfigError
 
 # Compiled forms, from the one that any processor has: C numbers them so.
 FORMS = ("basic", "avx2", "avx512")
-# Of its file, the last two on Windows.
-_SUFFIXES = (".so", ".pyd", ".dll")
 
 _switched_off = False
 _Structure = TypeVar("_Structure", bound=ctypes.Structure)
@@ -80,8 +78,8 @@ def _load() -> ctypes.CDLL | None:
     wanted = _wanted()
     if wanted not in ("auto", "plain", *FORMS):
         raise ConfigError(f"GRAPHORMER_KERNELS={wanted}: give plain, {', '.join(FORMS)} or auto")
-    file = newest_library(Path(__file__).parent)
-    compiled = load_library(file, file.parent) if file else None
+    file = Path(__file__).with_name("_kernels.so")  # on Windows too, see setup.py
+    compiled = load_library(file) if file.is_file() else None
     if compiled is not None and wanted in FORMS:
         has = compiled.best_form()
         if FORMS.index(wanted) > has:
@@ -92,28 +90,14 @@ def _load() -> ctypes.CDLL | None:
     return compiled
 
 
-def newest_library(folder: Path) -> Path | None:
-    """Return the library of the last installation, or None if there is none.
-
-    Its name tells nothing of Python, whose version it does not depend on; in a checkout there may
-    be older ones whose names do.
-    """
-    files = [file for suffix in _SUFFIXES for file in folder.glob(f"_kernels*{suffix}")]
-    return max(files, key=lambda file: file.stat().st_mtime, default=None)
-
-
-def load_library(file: Path, sources: Path) -> ctypes.CDLL:
-    """Load compiled functions.
-
-    Args:
-        file: The library.
-        sources: Folder that holds the C files, in a checkout.
+def load_library(file: Path) -> ctypes.CDLL:
+    """Load compiled functions, beside whose file a checkout has their source.
 
     Raises:
         ConfigError: The machine cannot load them, or they are older than their source: they may
             then understand their arguments differently.
     """
-    newest = max((path.stat().st_mtime for path in sources.glob("*.[ch]")), default=0.0)
+    newest = max((path.stat().st_mtime for path in file.parent.glob("*.[ch]")), default=0.0)
     if newest > file.stat().st_mtime:
         raise ConfigError(f"{file} is older than its source: install the package again")
     try:

@@ -33,8 +33,6 @@ EXTENSIONS = (
     "bias_mixing",
     "readout",
 )
-# Read-outs of which the graph token is no part.
-ATOMS_ALONE = ("sum", "mean")
 # Options that act in training only: a network trained with some can continue with others, and
 # fine-tuning has its own.
 REGULARIZATION = ("dropout", "attention_dropout", "input_dropout", "drop_path")
@@ -172,7 +170,7 @@ class GraphormerConfig(Options):
     @property
     def reads_graph_token(self) -> bool:
         """Whether predictions are read from the graph token, alone or with the atoms."""
-        return self.readout not in ATOMS_ALONE
+        return self.readout not in ("sum", "mean")
 
     def for_vocabulary(self, vocabulary: GraphVocabulary) -> GraphormerConfig:
         """Return the configuration with its tables sized for a vocabulary."""

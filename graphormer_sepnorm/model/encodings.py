@@ -141,7 +141,7 @@ class RingEncoding(nn.Module):
 class SharedRing(nn.Module):
     """What it means for two atoms that they lie in one ring: ``t(r) U + b t(r) V``.
 
-    r is the size of the smallest ring that both lie in (`BlockStructure.pair_type`), 0 if there is
+    r is the size of the smallest ring that both lie in (`PairTypes.block_structure`), 0 if there is
     none, b is 1 if a bond joins them, ``t(r)_k = 1 if r >= k else 0``. U and V start as zeros,
     as in `RingEncoding`. That two atoms share a ring is a flag of pairs in CSA
     (Menegaux et al. 2023, "Self-Attention in Colors"), and a second set of bonds in TIGT (Choi et

@@ -158,7 +158,7 @@ def replace_norms(
             if nodes is not None:
                 new[norm] = node_norm(norm, cls_kind, tok_kind, one_for_both, nodes)
             elif one_for_both:
-                new[norm] = ShareNorm.from_layer_norm(norm, tok_kind)
+                new[norm] = ShareNorm(len(norm.weight), tok_kind)._begin_as(norm)
             else:
                 new[norm] = SepNorm.from_layer_norm(norm, cls_kind, tok_kind, cls_position)
         model.set_submodule(name, new[norm])

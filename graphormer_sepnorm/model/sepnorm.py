@@ -152,11 +152,6 @@ class ShareNorm(TokenNorm):
         super().__init__(hidden_size, eps)
         self.norm_layer = self._branch(norm)
 
-    @classmethod
-    def from_layer_norm(cls, norm: nn.LayerNorm, kind: str | type[nn.Module] = "bn") -> ShareNorm:
-        """Make one that begins with weight, bias and eps of a LayerNorm; see `SepNorm`."""
-        return cls(_width(norm), kind)._begin_as(norm)
-
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Normalize ``[N, L, D]``, or rows, of which no mask is needed; see `SepNorm.forward`."""
         checked = self._checked(tokens, mask)
@@ -228,7 +223,10 @@ class SepNorm(TokenNorm):
         Raises:
             ConfigError: `norm` is no LayerNorm over the last axis, or another kind is asked for.
         """
-        return cls(_width(norm), cls_norm, tok_norm, cls_position)._begin_as(norm)
+        if not isinstance(norm, nn.LayerNorm) or len(norm.normalized_shape) != 1:
+            what = "only an nn.LayerNorm over the last axis can be replaced"
+            raise ConfigError(f"{what}, not {norm}")
+        return cls(norm.normalized_shape[0], cls_norm, tok_norm, cls_position)._begin_as(norm)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Normalize a batch of sequences, or the nodes of graphs.
@@ -270,9 +268,3 @@ class SepNorm(TokenNorm):
         others = self.tok_norm_layer(others.flatten(0, 1), real).reshape(others.shape)
         tokens = torch.cat([cls, others], dim=1)
         return tokens if position == 0 else tokens.roll(position, dims=1)
-
-
-def _width(norm: nn.LayerNorm) -> int:
-    if not isinstance(norm, nn.LayerNorm) or len(norm.normalized_shape) != 1:
-        raise ConfigError(f"only an nn.LayerNorm over the last axis can be replaced, not {norm}")
-    return norm.normalized_shape[0]

@@ -36,7 +36,7 @@ def explain_smiles(
     explainer: Explainer, smiles: Sequence[str], job: TableJob, model: str, outcome: Outcome
 ) -> None:
     """Explain the predictions for some molecules; see `explain_table`."""
-    extra = given_columns(None, explainer.predictor.extra_inputs.columns, len(smiles))
+    extra = given_columns(None, explainer.predictor.extra_inputs, len(smiles))
     explained = explainer.explain((*smiles,), job.batch_size, job.max_atoms, extra)
     _write(explainer, [explained.molecules], job, model, outcome)
 
@@ -55,7 +55,7 @@ def explain_table(explainer: Explainer, job: TableJob, model: str, outcome: Outc
         return explainer.explain_molecules(molecules.parsed, molecules.smiles, *options)
 
     with job.opened() as reader:
-        columns = MoleculeColumns.find(reader, job, explainer.predictor.extra_inputs.columns)
+        columns = MoleculeColumns.find(reader, job, explainer.predictor.extra_inputs)
         used = (columns.smiles, *columns.extra)
         names = enumerate(reader.columns)
         id_column = next((at for at, name in names if at not in used and names_rows(name)), None)

@@ -17,6 +17,7 @@ from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError
 from graphormer_sepnorm.pipeline.predicted import Outcome, Predicted
 from graphormer_sepnorm.training.described import Described
+from graphormer_sepnorm.uncertainty.uncertainty import Inputs
 
 if TYPE_CHECKING:
     from graphormer_sepnorm.baselines.blend import Blend
@@ -43,7 +44,6 @@ def add_baselines(
     outcome: Outcome,
     module: Described,
     data: MoleculeData,
-    *,
     baselines: bool,
     members: Collection[str],
 ) -> None:
@@ -138,4 +138,4 @@ def _combined(
     others = blend.others(*pair)
     values, spread = blend.combined(predicted.networks, others)
     gap = blend.apart(predicted.values, others, pair)
-    return dataclasses.replace(predicted, values=values, spread=spread, gap=gap)
+    return dataclasses.replace(predicted, inputs=Inputs(values, spread, gap))

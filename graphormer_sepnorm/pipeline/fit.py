@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from graphormer_sepnorm.config import FitConfig, ModelConfig, save_config
+from graphormer_sepnorm.config import FitConfig, save_config
 from graphormer_sepnorm.datasets.logarithms import AUTO
 from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.datasets.splits import DatasetSplits
@@ -35,12 +35,12 @@ from graphormer_sepnorm.pages.learning_curve import draw_learning_curve
 from graphormer_sepnorm.pipeline.blend import add_baselines, require_smiles
 from graphormer_sepnorm.pipeline.calibrate import calibrate
 from graphormer_sepnorm.pipeline.decisions import (
+    choose_logarithms,
     epochs_of_table,
     explaining,
     interruptible,
     selection,
 )
-from graphormer_sepnorm.pipeline.label_transform import choose_logarithms
 from graphormer_sepnorm.pipeline.predicted import Outcome, Predicted, on_split, out_of_sample
 from graphormer_sepnorm.pipeline.report import prediction_columns, report_data, report_fit
 from graphormer_sepnorm.pipeline.resume import Resumed
@@ -108,9 +108,17 @@ class _Fit:
         torch.manual_seed(seed)
         effective = config if self.resumed is None else self.resumed.effective
         self.trainer: Any = None
-        self.module, kind = self._model_and_data_of(effective.model)
+        self.module: Any
+        if "networks" in config.members:
+            from graphormer_sepnorm.datasets.data_module import MoleculeDataModule as kind
+            from graphormer_sepnorm.training.module import GraphormerModule
+
+            self.module = GraphormerModule(effective.model, seed=seed)
+        else:  # nothing needs Lightning, loaded for seconds
+            self.module, kind = Described(), MoleculeData
+            self.module.plan_network(effective.model)
         length = self.module.architecture.max_path_length  # a pre-trained network has its own
-        self.data = kind(effective.data, seed=seed, max_path_length=length, splits=self.splits)
+        self.data: Any = kind(effective.data, seed=seed, max_path_length=length, splits=self.splits)
         if config.ensemble > 1 and config.ensemble_by == "folds":
             self.data.assign_members(MemberFolds(config.ensemble))
         self.blended = {*config.members} != {"networks"}
@@ -128,17 +136,6 @@ class _Fit:
             own["trainer.max_epochs"] = epochs_of_table(shown, splits.task.kind)
         self.config = config.with_options(own)
         self.selected, self.shown = selection(self.config, self.data)
-
-    def _model_and_data_of(self, options: ModelConfig) -> tuple[Any, Any]:
-        """Return the model, untrained, and the class of its data."""
-        if "networks" not in self.config.members:  # nothing needs Lightning, loaded for seconds
-            described = Described()
-            described.plan_network(options)
-            return described, MoleculeData
-        from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-        from graphormer_sepnorm.training.module import GraphormerModule
-
-        return GraphormerModule(options, seed=self.config.seed_everything), MoleculeDataModule
 
     def run(self) -> Outcome | None:
         """Do all of it."""
@@ -277,7 +274,6 @@ class _Fit:
         self.place.worth_keeping = True
         self.module.describe(data)
         facts = {**self.module.facts, "without_networks": True, "from_pretrained": ""}
-        self.files.checkpoints.mkdir(exist_ok=True)
         best = self.files.best
         write_checkpoint({KEY: facts, "state_dict": {}}, best)
         summary = {
@@ -315,8 +311,7 @@ class _Fit:
         checkpoint = read_checkpoint(tested.checkpoint)
         earlier = [checkpoint.pop(name, None) for name in (BLEND, CONFIDENCE)]
         if config.baselines or self.blended:
-            given = {"baselines": config.baselines, "members": config.members}
-            add_baselines(outcome, module, data, **given)
+            add_baselines(outcome, module, data, config.baselines, config.members)
         self._summarize_blend(outcome)
         if outcome.blend is not None:
             checkpoint[BLEND] = outcome.blend.to_plain()

@@ -31,7 +31,6 @@ from graphormer_sepnorm.training.described import Tested
 from graphormer_sepnorm.training.fit import tested, whole_test
 from graphormer_sepnorm.training.module import GraphormerModule
 
-_MEMBER = "member"
 # Of all members together; what else a summary has is of the first, or of their mean.
 _SUMS = ("steps", "parameters", "seconds", "training_seconds")
 
@@ -47,8 +46,8 @@ def members_of(run: RunDirectory, config: FitConfig) -> list[RunSpec]:
         own |= {"seed_everything": seed, "output": str(directory)}
         if config.ensemble_by == "folds":
             own |= {"data.member_folds": config.ensemble, "data.member_fold": fold}
-        name = f"{_MEMBER} seed {seed}"
-        runs.append(RunSpec(name, config.with_options(own), directory, _MEMBER))
+        options = config.with_options(own)
+        runs.append(RunSpec(f"member seed {seed}", options, directory, "member"))
     return runs
 
 
@@ -115,7 +114,6 @@ def evaluate_ensemble(
             f"{data.splits.name} here is not the {facts['dataset']} that the members were trained "
             "on: put that back, or train another ensemble"
         )
-    run.checkpoints.mkdir(exist_ok=True)
     write_checkpoint(checkpoint, run.best)
     options: dict[str, Any] = {"ckpt_path": str(run.best), "weights_only": True}
     found_by_test = tested(trainer, module, data, **options)

@@ -35,19 +35,16 @@ class Predicted:
         indices: int64 ``[n]``, of the graphs in the store.
         networks: float64 ``[K, n, T]``, by network; out of fold the one that did not see the
             molecule, K = 1.
-        values: float64 ``[n, T]``, of the networks together, and of a blend once there is one.
+        inputs: What uncertainty is estimated from: values of the networks together, and of a blend
+            once there is one, their spread, and the distance of a blend's parts.
         folds: int64 ``[n]``, from 0: the fold of an ensemble, or a random part; calibration is
             evaluated by them.
-        spread: ``[n, T]``, standard deviation over networks; None: there is one.
-        gap: ``[n, T]``, between network and trees; None: there is no blend.
     """
 
     indices: np.ndarray
     networks: np.ndarray
-    values: np.ndarray
+    inputs: Inputs
     folds: np.ndarray
-    spread: np.ndarray | None = None
-    gap: np.ndarray | None = None
 
     @classmethod
     def of_networks(
@@ -62,18 +59,17 @@ class Predicted:
             folds = np.random.default_rng(0).permutation(len(indices)) % _PARTS
         spread = networks.std(axis=0, ddof=1) if len(networks) > 1 else None
         mean: np.ndarray = networks.mean(axis=0) if values is None else values
-        return cls(indices, networks, mean, folds, spread)
+        return cls(indices, networks, Inputs(mean, spread), folds)
 
     def take(self, rows: np.ndarray) -> Predicted:
         """Return those of some of the molecules, by their positions."""
-        spread, gap = (None if part is None else part[rows] for part in (self.spread, self.gap))
-        networks, values = self.networks[:, rows], self.values[rows]
-        return Predicted(self.indices[rows], networks, values, self.folds[rows], spread, gap)
+        some = self.networks[:, rows], self.inputs.take(rows), self.folds[rows]
+        return Predicted(self.indices[rows], *some)
 
     @property
-    def inputs(self) -> Inputs:
-        """What uncertainty is estimated from."""
-        return Inputs(self.values, self.spread, self.gap)
+    def values(self) -> np.ndarray:
+        """Predictions, float64 ``[n, T]``."""
+        return self.inputs.values
 
 
 @dataclass

@@ -15,7 +15,7 @@ from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.datasets.user_table.report import report_text
 from graphormer_sepnorm.files import write_json
 from graphormer_sepnorm.formatting import aligned, decimals_of, four_digits, listed
-from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
+from graphormer_sepnorm.graphs.extra_inputs import columns_of, in_report
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.predictor import LEVEL
 from graphormer_sepnorm.metrics import LAST, metrics_of
@@ -34,7 +34,7 @@ def report_data(data: MoleculeData, run: RunDirectory) -> str:
     """
     report = data.splits.report
     assert report is not None
-    missing = data.splits.extra_inputs.in_report(data.store.extra, data.extra_scaling()[1])
+    missing = in_report(data.splits.extra_inputs, data.store.extra, data.extra_scaling()[1])
     report = dataclasses.replace(report, warnings=(*missing, *report.warnings))
     write_json(run.data_report_file, report.to_plain())
     report.write_splits(run.splits_file)
@@ -74,7 +74,7 @@ def report_fit(outcome: Outcome, module: Described) -> str:
     text.append(f"\n{_best_validation(outcome, task)}{of_network}; {cost}")
     text.append(f"checkpoint  {summary['checkpoint']}")
     if module.facts["featurizer"] is not None:
-        needed = ExtraInputs.of_facts(module.facts).columns
+        needed = columns_of(module.facts)
         given = f"-i TABLE   (with {listed(needed)})" if needed else '"CCO"'
         run = shlex.quote(str(outcome.run.path))
         text.append(f"try         {command('predict')} {run} {given}")

@@ -103,8 +103,7 @@ def resume(directory: Path, config: FitConfig, typed: Collection[str], place: Ru
                 run.last.replace(run.last.with_name(f"damaged-{run.last.name}"))
         if TRAINED_WEIGHTS in checkpoint and not config.ema_decay:
             raise ConfigError(f"{file} holds averaged weights: give --ema_decay to go on with them")
-        given = [name for name in CHANGEABLE if f"model.{name}" in typed]
-        own = {name: getattr(config.model, name) for name in given}
+        own = {n: getattr(config.model, n) for n in CHANGEABLE if f"model.{n}" in typed}
         model = dataclasses.replace(stored_model(checkpoint), **own)
         effective = dataclasses.replace(config, model=model)
         message = f"run    {directory}, continued from step {step:,}"

@@ -105,10 +105,9 @@ class LogTraining(Callback):
             logger.log_metrics(row, step=trainer.global_step - 1)  # counted as Lightning does
 
 
+@rank_zero_only
 def print_data_and_model(trainer: Trainer, module: Any) -> None:
     """Print what is trained on what."""
-    if not trainer.is_global_zero:
-        return
     splits = trainer.datamodule.splits  # type: ignore[attr-defined]
     sizes = " / ".join(f"{len(part):,}" for part in splits.parts.values())
     left_out = len(splits.report.invalid) if splits.report else 0

@@ -19,6 +19,7 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, Timer
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.inference.checkpoint import write_checkpoint
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND, answered_by
 from graphormer_sepnorm.runs.directory import BEST, PREVIOUS, RunDirectory
@@ -80,12 +81,7 @@ class DurableCheckpointIO(TorchCheckpointIO):
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
     ) -> None:
         """Write the file; where that fails, the file that was there stays."""
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as partial, partial.open("wb") as file:
-            torch.save(checkpoint, file)
-            file.flush()
-            os.fsync(file.fileno())
+        write_checkpoint(checkpoint, path)
 
 
 def checkpoint_callbacks(

@@ -116,7 +116,7 @@ class Described:
             "vocabulary": vocabulary.to_plain(),
             "featurizer": splits.featurizer,
             "feature_version": splits.feature_version,
-            "extra_inputs": splits.extra_inputs.to_plain(),
+            "extra_inputs": {"columns": list(splits.extra_inputs)},
             "standardize": list(splits.standardize),
             "dataset": splits.name,
             "dataset_fingerprint": splits.fingerprint,

@@ -26,7 +26,7 @@ from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.graphs.batch import GraphBatch
-from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
+from graphormer_sepnorm.graphs.extra_inputs import columns_of
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import Metric
 from graphormer_sepnorm.model.config import FROM_DATA, REGULARIZATION, GraphormerConfig
@@ -236,14 +236,13 @@ def check_same_data(facts: Mapping[str, Any], trainer: Trainer) -> None:
         return  # evaluated with a loader
     splits = data.splits
     task, own = Task.from_plain(facts["task"]), splits.task
-    extra, of_data = ExtraInputs.of_facts(dict(facts)), splits.extra_inputs
     differences = {  # of what the model has and what the data have
         "kind of label": ([task.kind], [own.kind]),
         # Predictions and labels meet by their index alone.
         "targets": (task.targets, own.targets),
         "classes": ([task.one_of], [own.one_of]),
         "shifts of logarithms": ([*map(str, task.shifts)], [*map(str, own.shifts)]),
-        "descriptor columns": (extra.columns, of_data.columns),
+        "descriptor columns": (columns_of(facts), splits.extra_inputs),
     }
     for what, (wanted, found) in differences.items():
         if wanted != found:

@@ -101,7 +101,6 @@ def training_trainer(
             system that could start more, and no picture is drawn.
     """
     metrics_file = MetricsFile(run.path)
-    captured = config.engine != "eager"
     if resumed_step is None:  # there may be something of an earlier attempt
         metrics_file.keep(0)
         if rank_zero_only.rank == 0:
@@ -114,7 +113,7 @@ def training_trainer(
         # gives the signals back comes after what saves.
         *([AveragedWeights(config.ema_decay)] if config.ema_decay else []),
         *([] if validated else [measuring]),
-        *([CapturedTraining(config.engine == "compiled")] if captured else []),
+        *([] if config.engine == "eager" else [CapturedTraining(config.engine == "compiled")]),
         LogTraining(metrics_file),
         StopWhenDiverged(),
         ValidateAtTheEnd(),

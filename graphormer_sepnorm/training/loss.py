@@ -1,6 +1,6 @@
 """The training loss, a mean over the labels that are present, and SepNorm's auxiliary loss.
 
-B graphs · T targets · M rows of atoms · C channels.
+B graphs · T targets · n embeddings · C channels.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphormer_sepnorm.config import LossChoice, UniformityOn
+from graphormer_sepnorm.config import LossChoice
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.model.norms import sum_over_processes
 
@@ -85,33 +84,13 @@ def summed_loss(
     return losses.sum(), present.sum()
 
 
-def uniformity_loss(
-    graph_token: Tensor, atoms: Tensor, batch: GraphBatch, on: UniformityOn
-) -> Tensor:
-    """Mean inner product of two different embeddings, of the graphs or atoms of a batch.
+def uniformity_loss(rows: Tensor) -> Tensor:
+    """Mean of ``h_i · h_j`` over all pairs i ≠ j of rows ``[n, C]`` of all processes; 0 of none.
 
-    Eq. 8 of SepNorm's paper (Chen et al. 2023) for [CLS]; for atoms the pairs are all atoms of the
-    batch (of all processes); for both the two means are added. The paper does not say whether i = j
-    counts; here it does not. Meant for a graph token behind LayerNorm: behind BatchNorm the loss
-    says nothing about directions, and has no lower bound.
-
-    Args:
-        graph_token: Last graph tokens, normalized, ``[B, C]``.
-        atoms: Last atoms, normalized, ``[M, C]``.
-        batch: The graphs, and which of their rows are real atoms.
-        on: Which embeddings are pushed apart.
+    Eq. 8 of SepNorm's paper (Chen et al. 2023), of the last [CLS] of each graph, normalized. The
+    paper does not say whether i = j counts; here it does not. Meant for a graph token behind
+    LayerNorm: behind BatchNorm the loss says nothing about directions, and has no lower bound.
     """
-    total = graph_token.new_zeros(())
-    if on != "atoms":
-        total = total + mean_inner_product(graph_token)
-    if on != "graph_token":
-        real = batch.real_atoms
-        total = total + mean_inner_product(atoms if real is None else atoms[real])
-    return total
-
-
-def mean_inner_product(rows: Tensor) -> Tensor:
-    """Mean of ``h_i · h_j`` over all pairs i ≠ j of rows ``[n, C]`` of all processes; 0 of none."""
     # The squared norm of the sum has all pairs in it, and each row with itself.
     rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
     count = rows.new_tensor([float(len(rows))])

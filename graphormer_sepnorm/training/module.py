@@ -96,7 +96,7 @@ class GraphormerModule(EvaluatedModule):
         Raises:
             CheckpointError: The file cannot be used.
         """
-        checkpoint = read_checkpoint(checkpoint_path, map_location)
+        checkpoint = read_checkpoint(checkpoint_path)
         known = (*ModelConfig.names(), "seed")
         stored = checkpoint.get("hyper_parameters", {})
         module = cls(**{name: value for name, value in stored.items() if name in known})
@@ -240,11 +240,10 @@ class GraphormerModule(EvaluatedModule):
         loss = loss * (self.trainer.world_size * accumulated)
         weight = self.hparams["uniformity_weight"]
         if weight:
-            on = self.hparams["uniformity_on"]
             # Its mean over the batches of the step: the last one of an epoch may have fewer.
             batches = min(accumulated, int(self.trainer.num_training_batches) - step * accumulated)
             weight = weight * (accumulated / batches)
-            loss = loss + weight * uniformity_loss(graph_token, atoms, batch, on)
+            loss = loss + weight * uniformity_loss(graph_token)
         return loss
 
     def _sampled(self, targets: Tensor) -> Tensor:

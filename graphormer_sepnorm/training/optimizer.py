@@ -77,9 +77,7 @@ def parameter_groups(model: Graphormer, options: ModelConfig) -> list[dict[str, 
         decay = {"weight_decay": options.weight_decay if decays else 0.0}
         others = [parameter for parameter in every if id(parameter) not in hidden]
         of_muon = [parameter for parameter in every if id(parameter) in hidden]
-        groups.append({"name": name, "params": others, **decay})
-        if muon:
-            groups[-1]["muon"] = False
+        groups.append({"name": name, "params": others, **decay, "muon": False})
         if of_muon:
             groups.append({"name": f"{name}, Muon", "params": of_muon, **decay, "muon": True})
     return groups

@@ -124,7 +124,7 @@ class Calibration:
         found, best = Map(), log_loss(probabilities, labels)
         if len(rest) > 1 and fewest >= FEWEST_OF_A_CLASS:
             for kind in (_temperature, _beta):
-                mapped = cross_fitted(kind, probabilities, labels, folds)
+                mapped = cross_fitted(kind, Map.of, probabilities, labels, folds)
                 if _is_lower(losses := log_loss(mapped, labels), best):
                     found, best = kind(probabilities, labels), losses
         values = found.of(probabilities)
@@ -175,35 +175,30 @@ def temperature_of(probabilities: np.ndarray, labels: np.ndarray, folds: np.ndar
     sizes = np.unique(folds, return_counts=True)[1]
     if len(sizes) < 2 or len(folds) - sizes.max() < FEWEST_OF_A_CLASS * labels.shape[1]:
         return 1.0
-    mapped = cross_fitted(_Temperature, probabilities, labels, folds)
+    tried = probabilities, labels, folds
+    mapped = cross_fitted(_best_temperature, lambda found, values: tempered(values, found), *tried)
     own = labels.argmax(axis=1)[:, None]
     losses, before = (
         -np.log(np.maximum(np.take_along_axis(values, own, axis=1)[:, 0], _SMALLEST))
         for values in (mapped, probabilities)
     )
-    return _Temperature(probabilities, labels).value if _is_lower(losses, before) else 1.0
+    return _best_temperature(probabilities, labels) if _is_lower(losses, before) else 1.0
 
 
-class _Temperature:
-    """The temperature of the lowest log loss."""
+def _best_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """Return the temperature of the lowest log loss."""
+    logarithms = np.log(np.maximum(probabilities, _SMALLEST))
+    count, classes = probabilities.shape
+    # Some hundred labels make nothing certain: one more of each class (Platt 1999).
+    targets = np.full((count, classes), 1 / (count + classes))
+    targets[np.arange(count), labels.argmax(axis=1)] = (count + 1) / (count + classes)
 
-    def __init__(self, probabilities: np.ndarray, labels: np.ndarray) -> None:
-        logarithms = np.log(np.maximum(probabilities, _SMALLEST))
-        count, classes = probabilities.shape
-        # Some hundred labels make nothing certain: one more of each class (Platt 1999).
-        targets = np.full((count, classes), 1 / (count + classes))
-        targets[np.arange(count), labels.argmax(axis=1)] = (count + 1) / (count + classes)
+    def loss(logarithm: float) -> float:
+        shares = scipy.special.log_softmax(logarithms / np.exp(logarithm), axis=1)
+        return -float((targets * shares).sum())
 
-        def loss(logarithm: float) -> float:
-            return -float(
-                (targets * scipy.special.log_softmax(logarithms / np.exp(logarithm), axis=1)).sum()
-            )
-
-        found: Any = scipy.optimize.minimize_scalar(loss, bounds=(-3, 3), method="bounded")
-        self.value = float(np.exp(found.x))
-
-    def of(self, probabilities: np.ndarray) -> np.ndarray:
-        return tempered(probabilities, self.value)
+    found: Any = scipy.optimize.minimize_scalar(loss, bounds=(-3, 3), method="bounded")
+    return float(np.exp(found.x))
 
 
 def _is_lower(losses: np.ndarray, others: np.ndarray) -> bool:
@@ -216,19 +211,15 @@ def expected_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """Return the expected calibration error (Naeini et al. 2015), without what chance adds to it.
 
     The mean distance of probability and share of class 1, of bins with as many molecules, from
-    which `error_by_chance` is subtracted as noise is, in squares; nan without labels.
+    which `error_by_chance` is subtracted as noise is, in squares.
     """
-    if len(labels) == 0:
-        return float("nan")
     parts = np.array_split(np.argsort(probabilities, kind="stable"), BINS)
     found = sum(abs((probabilities[part] - labels[part]).sum()) for part in parts) / len(labels)
     return float(np.sqrt(max(0.0, found**2 - error_by_chance(probabilities) ** 2)))
 
 
 def error_by_chance(probabilities: np.ndarray) -> float:
-    """Return the calibration error that exactly right probabilities ``[n]`` show; nan of none."""
-    if len(probabilities) == 0:
-        return float("nan")
+    """Return the calibration error that exactly right probabilities ``[n]`` show."""
     parts = np.array_split(np.sort(probabilities), BINS)
     deviations = [np.sqrt((part * (1 - part)).sum()) for part in parts]
     return float(np.sqrt(2 / np.pi) * sum(deviations) / len(probabilities))

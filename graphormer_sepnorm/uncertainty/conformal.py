@@ -110,9 +110,9 @@ class Intervals:
         errors = np.abs(residuals) / unit
         constant = len(errors) < FEWEST_TO_SCALE or len(np.unique(folds)) < 2
         scale = Scale.fit(signals, errors, constant)
-        expected = (
-            scale.of(signals) if constant else cross_fitted(Scale.fit, signals, errors, folds)
-        )
+        expected = scale.of(signals)
+        if not constant:
+            expected = cross_fitted(Scale.fit, Scale.of, signals, errors, folds)
         scores = errors / expected
         stored = quantiles_of(scores, MOST_SCORES, "higher")
         return cls(scale, stored, len(scores), float(unit))
@@ -195,13 +195,14 @@ def limits_of(labels: np.ndarray, bounds: np.ndarray) -> tuple[float | None, flo
 
 def cross_fitted(
     fit: Callable[[np.ndarray, np.ndarray], Any],
+    use: Callable[[Any, np.ndarray], np.ndarray],
     inputs: np.ndarray,
     labels: np.ndarray,
     folds: np.ndarray,
 ) -> np.ndarray:
     """Return for the inputs of each fold what a fit to the other folds makes of them."""
     parts = [folds == fold for fold in np.unique(folds)]
-    found = [fit(inputs[~own], labels[~own]).of(inputs[own]) for own in parts]
+    found = [use(fit(inputs[~own], labels[~own]), inputs[own]) for own in parts]
     return np.concatenate(found)[np.argsort(np.concatenate([*map(np.flatnonzero, parts)]))]
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from graphormer_sepnorm.baselines import fit as baselines
 from graphormer_sepnorm.baselines.evaluation import NAMES, baselines_of
-from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import metrics_of
 
@@ -37,7 +36,7 @@ def data(
         splits=SimpleNamespace(
             smiles=smiles,
             task=Task(kind, names, units[: len(names)], metrics_of(kind)[0].name),
-            extra_inputs=ExtraInputs(),
+            extra_inputs=(),
         ),
         labels=np.concatenate([columns[split] for split in starts]).__getitem__,
         indices=lambda split: np.arange(len(columns[split])) + starts[split],

@@ -15,7 +15,6 @@ from reference.processes import FORKING
 from tiny_run import TINY, Run
 
 from graphormer_sepnorm.baselines import fit as baselines
-from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.datasets import catalog, molecule_data
 from graphormer_sepnorm.inference import predict_table
@@ -25,12 +24,6 @@ from graphormer_sepnorm.resources import sample_path
 from graphormer_sepnorm.runs import scheduler
 
 DRAW = learning_curve.draw_learning_curve
-
-
-@pytest.fixture(autouse=True)
-def _known_noise() -> None:
-    """Warnings that the command silences do not fail a test that goes around it either."""
-    silence_known_noise()
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,6 @@ from tiny_run import refused
 from graphormer_sepnorm.baselines.blend import Blend
 from graphormer_sepnorm.chem.scaffolds import fragment_smiles
 from graphormer_sepnorm.cli.predict import main
-from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.inference.checkpoint import BLEND, KEY
 from graphormer_sepnorm.inference.explain import METHODS
 from graphormer_sepnorm.inference.predictor import Predictor
@@ -107,7 +106,7 @@ def test_of_classes_and_blends_it_says_what_is_explained(tmp_path, capsys):
 
 def test_a_column_beside_the_molecules_is_read(tmp_path, capsys):
     checkpoint = make_checkpoint(extra_inputs=1)
-    checkpoint[KEY]["extra_inputs"] = ExtraInputs(("pH",)).to_plain()
+    checkpoint[KEY]["extra_inputs"] = {"columns": ["pH"]}
     checkpoint["state_dict"]["model.extra_readout.training_factor"][:] = 0.5
     torch.save(checkpoint, tmp_path / "a.ckpt")
     rows = [["smiles", "pH"], ["CCO", "4"], ["CCO", "7"], ["CCO", "x"]]

@@ -42,7 +42,7 @@ def test_what_is_tested_is_what_is_predicted(run: Path) -> None:
     found = predicted_as_written(run)
     assert [*found.cells] == ["class_kind", "in_domain"]
     np.testing.assert_allclose(found.values.sum(axis=1), 1, rtol=1e-6)
-    assert [row[0] for row in found.texts] == [ORDER[n] for n in kept.argmax(axis=1)]
+    assert found.cells["class_kind"] == [ORDER[n] for n in kept.argmax(axis=1)]
     result = summary(run)
     truth = labels.argmax(axis=1)
     assert result["test_accuracy"] == accuracy_score(truth, kept.argmax(axis=1))

@@ -179,7 +179,7 @@ def test_a_table_has_the_same_columns_and_is_evaluated(blend: Fitted, tmp_path: 
     written = [[float(row[name]) for name in ("pred_a", "low_a", "high_a")] for row in rows]
     numbers = [found.table[name] for name in found.columns[:3]]
     np.testing.assert_allclose(written, np.stack(numbers, axis=1), rtol=1e-4)
-    assert [row["nearest_1"] for row in rows] == [row[1] for row in found.texts]
+    assert [row["nearest_1"] for row in rows] == found.cells["nearest_1"]
     assert {row["in_domain"] for row in rows[:80]} == {"yes"}
 
 

@@ -144,7 +144,6 @@ sys.path.insert(0, {str(REPOSITORY)!r})
 import numpy as np
 from pathlib import Path
 from graphormer_sepnorm.chem.molecules import ParsedMolecule
-from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference import predict_table
 from graphormer_sepnorm.inference.predictor import Predictions
@@ -153,7 +152,7 @@ from graphormer_sepnorm.inference.table_job import Outcome, TableJob
 class Constant:
     device = "cpu"
     task = Task("regression", ("y",), ("",), "mae")
-    extra_inputs = ExtraInputs()
+    extra_inputs = ()
     def predict_molecules(self, molecules, *rest):
         n = len(molecules)
         return Predictions((), np.zeros((n, 1)), ("",) * n, ("",) * n, ("y",))

@@ -251,15 +251,9 @@ def test_several_targets_of_different_scale(tmp_path, capsys) -> None:
     assert kept["monitor"] == "validation_loss"
 
 
-@pytest.fixture(scope="module")
-def split_rows() -> list[list[str]]:
-    """Molecules, values, and a split of them."""
+def test_molecules_with_new_elements_are_in_the_metric_and_refused(tmp_path, capsys):
     parts = ["train"] * 40 + ["validation"] * 10 + ["test"] * 10
-    return [[*row, part] for row, part in zip(sample_rows(60), parts, strict=True)]
-
-
-def test_molecules_with_new_elements_are_in_the_metric_and_refused(tmp_path, split_rows, capsys):
-    rows = [list(row) for row in split_rows]
+    rows = [[*row, part] for row, part in zip(sample_rows(60), parts, strict=True)]
     rows[52][0], rows[57][0] = "C[Se]C", "CB(O)O"
     table = write_csv(tmp_path / "new.csv", [["smiles", "y", "set"], *rows])
     more = ["--data.split_column=set", "--data.target_columns=y"]

@@ -9,7 +9,7 @@ import torch
 from reference.molecules import molecule
 
 from graphormer_sepnorm.graphs.batch import Collator
-from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs, standardization
+from graphormer_sepnorm.graphs.extra_inputs import in_report, standardization
 from graphormer_sepnorm.graphs.packed_graphs import packed_blocks
 from graphormer_sepnorm.graphs.resident import BatchShape, ResidentGraphs
 from graphormer_sepnorm.graphs.store import GraphStore
@@ -52,16 +52,14 @@ def test_what_says_nothing_is_left_out() -> None:
 
 
 def test_missing_numbers_are_named() -> None:
-    inputs = ExtraInputs(("pH", "T", "c"))
+    names = ("pH", "T", "c")
     values = np.array([[7, 298, 1], [np.nan, 310, 1], [8, 298, 1]])
-    assert inputs.remarks(values[0]) == []
-    assert inputs.remarks(values[1]) == ["training means instead of pH"]
     _, factors = standardization(values)
-    assert inputs.in_report(values, factors) == [
+    assert in_report(names, values, factors) == [
         "missing, the training mean stands for it: pH of 1 molecules",
         "one value throughout the training split: c",
     ]
-    assert inputs.in_report(values[:1], np.ones(3)) == []
+    assert in_report(names, values[:1], np.ones(3)) == []
 
 
 def test_numbers_go_with_their_graphs(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ SMILES = ["CCO", "c1ccccc1", "no molecule", "CC(=O)N", "", "[Si]", "C#N", "c1ccn
 GOOD = [0, 1, 3, 6, 7]
 
 
-@pytest.mark.parametrize("options", [{}, EVERYTHING, {"norm_position": "post"}])
+@pytest.mark.parametrize("options", [{}, EVERYTHING, {"norm_position": "post", "readout": "mean"}])
 def test_embeddings_are_what_the_network_encodes(options, monkeypatch):
     """All molecules in one batch, by the network; and whatever the company and the chunks."""
     predictor = Predictor(make_checkpoint(**options), device="cpu")
@@ -44,6 +44,7 @@ def test_embeddings_are_what_the_network_encodes(options, monkeypatch):
         np.testing.assert_allclose(of_atoms, atoms, rtol=1e-4, atol=1e-5)
     assert found.counts.tolist() == [3, 6, 0, 4, 0, 0, 2, 10]
     assert predictor.embed(SMILES).atoms is None
+    assert bool(found.note) is (predictor.model.config.readout == "mean")
     assert found.smiles == tuple(SMILES)
     assert np.isfinite(found.values).all(axis=1).tolist() == [n in GOOD for n in range(8)]
     assert found.errors == predictor.predict(SMILES).errors
@@ -79,9 +80,3 @@ def test_atoms_of_a_graph_are_found_again(name):
             assert {places[n.GetIdx()] for n in atom.GetNeighbors()} == {
                 n.GetIdx() for n in other.GetNeighbors()
             }
-
-
-@pytest.mark.parametrize("readout", ["graph_token", "both", "sum", "mean"])
-def test_a_graph_token_that_nothing_is_read_from_has_a_note(readout):
-    found = Predictor(make_checkpoint(readout=readout), "cpu").embed("CCO")
-    assert bool(found.note) is (readout in ("sum", "mean"))

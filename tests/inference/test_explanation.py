@@ -10,7 +10,6 @@ from reference.trees import boosted_trees
 
 from graphormer_sepnorm.baselines.blend import Blend
 from graphormer_sepnorm.errors import DataError
-from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.inference import batching, explain
 from graphormer_sepnorm.inference.checkpoint import BLEND, KEY, joined
 from graphormer_sepnorm.inference.explain import METHODS, Explainer
@@ -155,8 +154,7 @@ def test_trees_of_a_blend_are_not_explained():
 def with_extra_inputs():
     """A model that reads a column beside the molecule."""
     checkpoint = make_checkpoint(extra_inputs=1)
-    extra = ExtraInputs(("pH",))
-    checkpoint[KEY]["extra_inputs"] = extra.to_plain()
+    checkpoint[KEY]["extra_inputs"] = {"columns": ["pH"]}
     weights = checkpoint["state_dict"]
     weights["model.extra_readout.training_mean"][:] = 50
     weights["model.extra_readout.training_factor"][:] = 0.1

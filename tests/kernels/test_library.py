@@ -1,6 +1,5 @@
 """Compiled functions are used where they are whole and up to date, and nowhere else."""
 
-import ctypes
 import os
 import shutil
 import subprocess
@@ -19,11 +18,12 @@ from graphormer_sepnorm.kernels import library as kernels
 from graphormer_sepnorm.kernels.library import (
     library,
     load_library,
-    newest_library,
+    point,
     required_library,
     run,
     switched_off,
 )
+from graphormer_sepnorm.model import ops
 
 compiled = pytest.mark.skipif(library() is None, reason="the kernels are not compiled")
 
@@ -96,36 +96,13 @@ def test_a_library_is_used_if_it_is_whole_and_newer_than_its_source(tmp_path: Pa
     shutil.copy(library()._name, copy)  # type: ignore[union-attr]
     source.write_text("int newer;")
     os.utime(source, (1000, 1000))
-    assert load_library(copy, tmp_path) is not None
+    assert load_library(copy) is not None
     os.utime(copy, (900, 900))
     with pytest.raises(ConfigError, match="is older than its source"):
-        load_library(copy, tmp_path)
+        load_library(copy)
     (damaged := tmp_path / "damaged.so").write_bytes(b"nothing that could be loaded")
     with pytest.raises(ConfigError, match="cannot be used"):
-        load_library(damaged, tmp_path)
-
-
-def test_the_last_installation_counts_whatever_its_file_is_called(tmp_path):
-    assert newest_library(tmp_path) is None
-    # An older release named the file after a version of Python, of which it does not depend.
-    # On Windows it may have one of that system's endings.
-    names = ["_kernels.so", "_kernels.cpython-311-x86_64-linux-gnu.so", "_kernels.cp311.pyd"]
-    for order in (names, names[::-1]):
-        for time, name in enumerate(order):
-            (tmp_path / name).touch()
-            os.utime(tmp_path / name, (time, time))
-        assert newest_library(tmp_path) == tmp_path / order[-1]
-
-
-class Items(ctypes.Structure):
-    """`DropoutAdd` of kernels/dropout.c, with nothing dropped: it adds."""
-
-    _fields_ = (
-        ("seed", ctypes.c_uint32 * 2),
-        ("threshold", ctypes.c_uint32),
-        ("scale", ctypes.c_float),
-        *((name, ctypes.c_void_p) for name in ("residual", "update", "output")),
-    )
+        load_library(damaged)
 
 
 @compiled
@@ -134,7 +111,8 @@ class Items(ctypes.Structure):
 def test_threads_do_every_item_once(threads, count):
     numbers = torch.arange(count, dtype=torch.float32)
     sums = torch.ones(count + 8)  # added to where they are, so an item done twice shows
-    arguments = Items((0, 0), 0, 1.0, sums.data_ptr(), numbers.data_ptr(), sums.data_ptr())
+    arguments = ops._DropoutAddition(ops.Dropout(scale=1.0))  # nothing is dropped: it adds
+    point(arguments, residual=sums, update=numbers, output=sums)
     run("dropout_add", arguments, count, share=16, threads=threads)
     assert torch.equal(sums[:count], numbers + 1)
     assert (sums[count:] == 1).all()

@@ -21,7 +21,7 @@ from reference.molecules import C60, graph, molecule
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphormer_sepnorm.graphs.batch import AttentionBlock, GraphBatch
+from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
 from graphormer_sepnorm.kernels.library import switched_off
 from graphormer_sepnorm.model.attention_ops import attend, pair_bias, share_bias
@@ -201,20 +201,14 @@ def test_what_is_not_a_number_stays_it(batch):
     assert output[1].isfinite().all()  # another graph
 
 
-def tokens_of(tokens: int, copies: int) -> tuple[GraphBatch, AttentionBlock, int]:
-    """Blocks of graphs of one size, whose values can be unit vectors."""
-    graphs = [graph(tokens - 1, [(i, i + 1) for i in range(tokens - 2)])] * copies
-    _, vocabulary = stored(graphs)
-    batch = batch_of(graphs, vocabulary)
-    return batch, batch.blocks[0], 2 + len(batch.type_distance)
-
-
 @needs_kernels
 @pytest.mark.parametrize(("tokens", "channels"), [(8, 8), (24, 24), (31, 32)])
 def test_dropped_attention_weights(tokens, channels):
     """With unit vectors as values the output is the weights, so the mask can be read from it."""
     copies = 3200 // tokens
-    batch, block, types = tokens_of(tokens, copies)
+    graphs = [graph(tokens - 1, [(i, i + 1) for i in range(tokens - 2)])] * copies
+    batch = batch_of(graphs, stored(graphs)[1])
+    (block,), types = batch.blocks, 2 + len(batch.type_distance)
     rows = block.rows.numel()
     unit = torch.eye(tokens, channels).repeat(copies, 1)
     projected = torch.randn(rows, 3 * channels)

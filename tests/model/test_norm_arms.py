@@ -6,9 +6,7 @@ from reference.models import ARMS, randomize, relative_error
 from torch import Tensor
 
 from graphormer_sepnorm.errors import ConfigError
-from graphormer_sepnorm.model import config, norms
-from graphormer_sepnorm.model.config import NORM_ALIASES, NORMS, GraphormerConfig, norm_name
-from graphormer_sepnorm.model.graphormer import Graphormer
+from graphormer_sepnorm.model.config import NORM_ALIASES, NORMS, norm_name
 from graphormer_sepnorm.model.norms import make_norm
 
 EXACT = 1e-11
@@ -111,21 +109,3 @@ def test_aliases_capitals_and_slips():
     assert all(choice in str(caught.value) for choice in (*NORMS, *NORM_ALIASES))
     with pytest.raises(ConfigError, match="unknown norm 'zzz': choose"):
         norm_name("zzz")
-
-
-class RMSNorm(torch.nn.RMSNorm):
-    def forward(self, rows, real=None):
-        return super().forward(rows)
-
-
-def test_one_more_kind_of_norm_is_one_more_arm(monkeypatch):
-    """As docs/tutorials/python.md says; it keeps the start that it was made with."""
-    monkeypatch.setitem(norms.NORM_KINDS, "rms", RMSNorm)
-    monkeypatch.setattr(config, "NORMS", (*NORMS, "bn+rms", "shared-rms"))
-    for arm in ("bn+rms", "shared-rms"):
-        sizes = {"layers": 2, "width": 16, "heads": 2, "atom_rows": 5, "bond_rows": 5}
-        model = Graphormer(GraphormerConfig(norm=arm, **sizes))
-        model.initialize(3)
-        found = [module for module in model.modules() if isinstance(module, RMSNorm)]
-        assert len(found) == 5  # two a layer, and the last
-        assert all(torch.equal(norm.weight, torch.ones(16)) for norm in found)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -30,12 +30,17 @@ def given() -> tuple[GraphBatch, GraphVocabulary]:
     return replace(batch, extra=NUMBERS), vocabulary
 
 
+def reads_numbers(vocabulary: GraphVocabulary, **options: Any) -> Graphormer:
+    """A model that reads three numbers, scaled."""
+    model = small_model(vocabulary, extra_inputs=3, **options)
+    model.extra_readout.standardize_by(MEAN, FACTOR)
+    return model
+
+
 @pytest.mark.parametrize("readout", get_args(ReadoutName))
 def test_prediction_restated(given: tuple[GraphBatch, GraphVocabulary], readout: str) -> None:
     batch, vocabulary = given
-    model = small_model(vocabulary, extra_inputs=3, readout=readout, mean_atoms=2.5)
-    assert model.extra_readout is not None
-    model.extra_readout.standardize_by(MEAN, FACTOR)
+    model = reads_numbers(vocabulary, readout=readout, mean_atoms=2.5)
     of = model.state_dict()
     with torch.no_grad():
         token, atoms = model.encode(batch)
@@ -62,10 +67,7 @@ def test_numbers_in_float32_for_a_model_of_another_precision(given, dtype):
     batch, vocabulary = given
     predictions = []
     for kind in (torch.float32, dtype):
-        model = small_model(vocabulary, extra_inputs=3).to(kind)
-        assert model.extra_readout is not None
-        model.extra_readout.standardize_by(MEAN, FACTOR)
-        predictions.append(model(batch))
+        predictions.append(reads_numbers(vocabulary).to(kind)(batch))
     assert predictions[1].dtype == dtype
     assert relative_error(predictions[1].float(), predictions[0]) < 0.1
 
@@ -95,15 +97,9 @@ def test_dropout_of_the_graph_is_as_without(given: tuple[GraphBatch, GraphVocabu
 
 def test_in_training_numbers_and_what_is_made_of_them_are_dropped(given):
     batch, vocabulary = given
-    options = {"extra_inputs": 3, "dropout": 0.25, "input_dropout": 0.75}
-    model = small_model(vocabulary, **options)
-    plain = small_model(vocabulary, extra_inputs=3)
-    for one in (model, plain):
-        assert one.extra_readout is not None
-        one.extra_readout.standardize_by(MEAN, FACTOR)
-    assert torch.equal(model(batch), plain(batch))
+    model = reads_numbers(vocabulary, dropout=0.25, input_dropout=0.75)
+    assert torch.equal(model(batch), reads_numbers(vocabulary)(batch))
     readout = model.extra_readout
-    assert readout is not None
     read = torch.randn(3, 12, dtype=torch.float64)
     torch.manual_seed(1)
     joined = readout.train()(read, NUMBERS)
@@ -116,9 +112,7 @@ def test_in_training_numbers_and_what_is_made_of_them_are_dropped(given):
 
 def test_values_do_not_depend_on_company(given: tuple[GraphBatch, GraphVocabulary]) -> None:
     batch, vocabulary = given
-    model = small_model(vocabulary, extra_inputs=3)
-    assert model.extra_readout is not None
-    model.extra_readout.standardize_by(MEAN, FACTOR)
+    model = reads_numbers(vocabulary)
     with torch.no_grad():
         together = model(batch)
         for place, smiles in enumerate(SMILES):

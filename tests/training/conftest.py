@@ -8,7 +8,6 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from tiny_graphs import path_graphs
 
-from graphormer_sepnorm.cli.known_warnings import silence_known_noise
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.graphs.task import Task
@@ -19,12 +18,6 @@ TINY_MODEL = {
     **{"layers": 2, "width": 16, "heads": 2, "ffn_width": 16, "max_path_length": 3},
     **{"learning_rate": 3e-3, "warmup_steps": 2},
 }
-
-
-@pytest.fixture(autouse=True)
-def _known_noise() -> None:
-    """Warnings that the command line silences do not fail a test either."""
-    silence_known_noise()
 
 
 @pytest.fixture

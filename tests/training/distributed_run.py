@@ -100,7 +100,7 @@ def train(
     model = {"norm": norm, "learning_rate": 3e-3, "warmup_steps": 2, "precise_bn_graphs": 30}
     # What BatchNorm has centered has no gradient here, and Adam would follow its rounding.
     model["uniformity_weight"] = 0.1 if accumulated and "bn" not in norm else 0.0
-    module = DoubleModule(**model, uniformity_on="both", **sizes, **NO_DROPOUT, **more)
+    module = DoubleModule(**model, **sizes, **NO_DROPOUT, **more)
     data = MoleculeDataModule.from_splits(
         make_splits(binary), root=str(root), batch_size=8, max_path_length=3
     )

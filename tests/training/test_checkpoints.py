@@ -15,7 +15,6 @@ from tiny_graphs import STILL, Noted, StopAfter
 
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import CheckpointError
-from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.inference.checkpoint import KEY, model_weights, read_checkpoint
 from graphormer_sepnorm.pages.learning_curve import metrics_by_epoch
@@ -323,12 +322,11 @@ def test_last_checkpoint_knows_the_last_validation(tmp_path: Path, train: Callab
     [
         ({"task": Task("regression", ("mass",), ("",), "mae")}, "targets size, paths has mass"),
         ({"task": Task("binary", ("size",), ("",), "auroc")}, "label regression, paths has binary"),
-        ({"extra_inputs": ExtraInputs(("pH",))}, "descriptor columns T, paths has pH"),
+        ({"extra_inputs": ("pH",)}, "descriptor columns T, paths has pH"),
     ],
 )
 def test_other_targets_labels_or_inputs_are_refused(own, message, make_data, splits):
-    extra = ExtraInputs(("T",)).to_plain()
-    facts = {"task": splits.task.to_plain(), "extra_inputs": extra}
+    facts = {"task": splits.task.to_plain(), "extra_inputs": {"columns": ["T"]}}
     trainer: Any = SimpleNamespace(datamodule=make_data(dataclasses.replace(splits, **own)))
     with pytest.raises(CheckpointError, match=message):
         check_same_data(facts, trainer)

@@ -1,13 +1,17 @@
 """What weight decay acts on, the learning rate of each step, and what a resumed run keeps."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from lightning.pytorch import Callback, Trainer
+from reference.tables import read_csv
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from graphormer_sepnorm.config import ModelConfig
+from graphormer_sepnorm.training.callbacks import LogTraining, MetricsFile
 from graphormer_sepnorm.training.optimizer import (
     make_optimizer,
     make_schedule,
@@ -122,3 +126,20 @@ def test_step_counts_go_where_the_optimizer_expects_them(capturable, fused, devi
     ]
     renew_options(optimizer, make_schedule(optimizer, ModelConfig(**COSINE), 110), options)
     assert {state["step"].device.type for state in optimizer.state.values()} == {device}
+
+
+def test_the_rate_that_is_logged_is_that_of_the_step(tmp_path: Path, train: Callable) -> None:
+    had: list[float] = []
+
+    class Meet(Callback):
+        def on_before_optimizer_step(self, trainer: Trainer, module: Any, optimizer: Any) -> None:
+            had.append(optimizer.param_groups[0]["lr"])
+
+    logger = MetricsFile(tmp_path)
+    options = {"log_every_n_steps": 1, "accumulate_grad_batches": 2}
+    train(Meet(), LogTraining(logger), logger=logger, **options)
+    rows = read_csv(tmp_path / "metrics.csv")
+    rates = [row["learning_rate"] for row in rows if row["learning_rate"]]
+    assert [float(rate) for rate in rates] == had
+    assert len(had) == 6
+    assert had[0] < had[1] > had[-1]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from lightning.pytorch import Callback, Trainer
 
+from graphormer_sepnorm.pipeline.decisions import explaining
 from graphormer_sepnorm.process import KILLED_BY_ITS_COMMAND
 from graphormer_sepnorm.training import checkpoints as stopping
 from graphormer_sepnorm.training.checkpoints import StopAtOnce, StopBetweenSteps
@@ -117,3 +118,10 @@ def test_what_is_ignored_stays_so(train: Callable) -> None:
     _, _, trainer = train(at, StopBetweenSteps(), max_epochs=1)
     assert at.handlers_in_step[0] == signal.SIG_IGN
     assert not trainer.interrupted
+
+
+def test_what_is_no_mistake_of_the_user_stays_what_it_is() -> None:
+    for error in (RuntimeError("a fault"), ValueError("a fault")):
+        with pytest.raises(type(error)) as found, explaining():
+            raise error
+        assert found.value is error

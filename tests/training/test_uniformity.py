@@ -1,12 +1,11 @@
 """The auxiliary loss that pushes embeddings apart, against all pairs one by one."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import pytest
 import torch
 
-from graphormer_sepnorm.training.loss import mean_inner_product, uniformity_loss
+from graphormer_sepnorm.training.loss import uniformity_loss
 
 
 def literal_mean(rows: torch.Tensor) -> torch.Tensor:
@@ -16,26 +15,17 @@ def literal_mean(rows: torch.Tensor) -> torch.Tensor:
 
 def test_mean_over_all_pairs() -> None:
     rows = torch.randn(13, 5, dtype=torch.float64, requires_grad=True)
-    torch.testing.assert_close(mean_inner_product(rows), literal_mean(rows))
-    (gradient,) = torch.autograd.grad(mean_inner_product(rows), rows)
+    torch.testing.assert_close(uniformity_loss(rows), literal_mean(rows))
+    (gradient,) = torch.autograd.grad(uniformity_loss(rows), rows)
     (expected,) = torch.autograd.grad(literal_mean(rows), rows)
     torch.testing.assert_close(gradient, expected)
-    assert mean_inner_product(torch.ones(1, 3)) == 0  # of which there is no pair
-
-
-def test_it_is_of_what_it_is_told_to() -> None:
-    token, atoms = torch.randn(4, 5), torch.randn(9, 5)
-    real = torch.arange(9) < 7
-    means = literal_mean(token), literal_mean(atoms[:7])
-    for on, expected in (("graph_token", means[0]), ("atoms", means[1]), ("both", sum(means))):
-        batch = SimpleNamespace(real_atoms=real)
-        torch.testing.assert_close(uniformity_loss(token, atoms, batch, on), expected)
+    assert uniformity_loss(torch.ones(1, 3)) == 0  # of which there is no pair
 
 
 def test_its_weight_multiplies_it(train: Callable, losses: Callable) -> None:
     def first(weight: float) -> float:
         recorder = losses()
-        model = {"norm": "ln+ln", "uniformity_weight": weight, "uniformity_on": "both"}
+        model = {"norm": "ln+ln", "uniformity_weight": weight}
         train(recorder, model=model, max_epochs=1, limit_train_batches=1, limit_val_batches=0)
         return recorder.values[0]
 
@@ -46,7 +36,7 @@ def test_its_weight_multiplies_it(train: Callable, losses: Callable) -> None:
 
 def test_a_last_step_of_fewer_batches_weighs_it_as_any_other(train: Callable) -> None:
     def trained(accumulated: int) -> dict[str, torch.Tensor]:
-        model = {"norm": "ln+ln", "uniformity_weight": 1.0, "uniformity_on": "both"}
+        model = {"norm": "ln+ln", "uniformity_weight": 1.0}
         options = {"max_epochs": 1, "limit_train_batches": 1, "limit_val_batches": 0}
         module, _, _ = train(model=model, accumulate_grad_batches=accumulated, **options)
         return module.model.state_dict()

@@ -210,7 +210,7 @@ def test_real_values_come_with_intervals_similarity_and_domain() -> None:
     score = predictor.uncertainty.targets[0].score(0.9)
     half = (found.high - found.low)[:3] / 2
     np.testing.assert_allclose(found.expected_error[:3] * score, half, rtol=1e-6)
-    assert [one for (one,) in found.texts][3] == ""
+    assert found.cells["in_domain"][3] == ""
     wider = predictor.configure(interval=0.95).predict(NEW)
     assert (wider.low < found.low)[:3].all()
     without = Predictor(network_of(model()), "cpu")
@@ -242,7 +242,8 @@ def test_far_molecules_have_wide_intervals_and_say_so() -> None:
     width = (found.high - found.low)[order, 0]
     assert width[-5:].mean() > 5 * width[:5].mean()
     furthest = made.domain.furthest
-    for far, warning, (inside,) in zip(found.distance, found.warnings, found.texts, strict=True):
+    inside_of = found.cells["in_domain"]
+    for far, warning, inside in zip(found.distance, found.warnings, inside_of, strict=True):
         assert (inside == "no") == (far > furthest)
         assert ("its [CLS] is" in warning) == (far > furthest)
     text = describe(make_checkpoint() | {CONFIDENCE: made.to_plain()})
@@ -264,7 +265,8 @@ def test_classes_are_calibrated_and_come_with_sets_where_asked() -> None:
     predictor.configure(interval=0.9)
     assert [*predictor.predict([]).cells] == ["set_property", "in_domain"]
     one = typed(Calibration, calibration)
-    for value, (held, _) in zip(values[:, 0], predictor.predict(NEW).texts, strict=False):
+    sets = predictor.predict(NEW).cells["set_property"]
+    for value, held in zip(values[:, 0], sets, strict=False):
         zero, first = one.sets(np.array([value]), 0.9)[0]
         assert held == {(1, 0): "0", (0, 1): "1", (1, 1): "0/1", (0, 0): "none"}[(zero, first)]
 
@@ -274,8 +276,8 @@ def test_neighbors_are_named_with_what_is_kept_of_them() -> None:
     predictor = Predictor(checkpoint, "cpu").configure(neighbors=2)
     sketch = checkpoint[CONFIDENCE]["neighbors"]
     label = sketch["labels"][TRAINED.index("CCCO"), 0]
-    row = predictor.predict("CCCO").texts[0]
-    assert row[1:4] == ("CCCO", "1.000", f"{label:.6g}")
+    cells = [*predictor.predict("CCCO").cells.values()]
+    assert cells[1:4] == [["CCCO"], ["1.000"], [f"{label:.6g}"]]
     del sketch["smiles"]
     checkpoint[KEY]["task"]["targets"] = ["row"]
     named = Predictor(checkpoint, "cpu").configure(neighbors=1).predict("CCCO").cells
@@ -283,7 +285,8 @@ def test_neighbors_are_named_with_what_is_kept_of_them() -> None:
     del sketch["labels"]
     predictor = Predictor(checkpoint, "cpu").configure(neighbors=1)
     assert [*predictor.predict([]).cells] == ["in_domain", "nearest_row_1", "similarity_1"]
-    assert predictor.predict("CCCO").texts[0][1] == str(TRAINED.index("CCCO"))
+    nearest = predictor.predict("CCCO").cells["nearest_row_1"]
+    assert nearest == [str(TRAINED.index("CCCO"))]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,6 @@ from graphormer_sepnorm.datasets.user_table.rows import (
 )
 from graphormer_sepnorm.errors import ConfigError, DataError
 from graphormer_sepnorm.formatting import listed, shortened
-from graphormer_sepnorm.graphs.extra_inputs import ExtraInputs
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import metrics_of
 from graphormer_sepnorm.tables.columns import parse_class, readable
@@ -98,7 +97,7 @@ def load_table(config: DataConfig) -> DatasetSplits:
             name: [(getattr(row, by) if by else "", row.canonical) for row in rows]
             for name, rows in parts.items()
         },
-        extra_inputs=ExtraInputs(tuple(columns.extra)),
+        extra_inputs=tuple(columns.extra),
         standardize=tuple(config.standardize or ()),
         report=report,
     )
