@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from tiny_run import BLENDED, Fitted, fit, fitted, predicted_as_written, summary
+from tiny_run import BLENDED, Fitted, fit, fitted, predicted_as_written, summary, write_csv
 
 from graphormer_sepnorm.baselines import blend as weighing
 from graphormer_sepnorm.baselines.blend import Stacking
@@ -33,9 +33,8 @@ def table(path: Path, binary: bool = False) -> Path:
         length = 3 + number * 7 % 20
         smiles = "C" * length + "O" * (number % 2)
         values = (int(length > 12), number % 2) if binary else (length, 2 * length - number % 3)
-        rows.append(f"{smiles},{values[0]},{values[1] if number % 5 else ''},{part}")
-    path.write_text("\n".join(["smiles,a,b,set", *rows]))
-    return path
+        rows.append((smiles, values[0], values[1] if number % 5 else "", part))
+    return write_csv(path, [("smiles", "a", "b", "set"), *rows])
 
 
 def weigh_by(weight: float, patch: pytest.MonkeyPatch) -> None:

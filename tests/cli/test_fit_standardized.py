@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_run import BLENDED, fit
+from tiny_run import BLENDED, fit, write_csv
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
@@ -19,9 +19,9 @@ STEPS = "--data.standardize=[fragment,neutralize]"
 
 
 def table(path: Path, smiles: list[str]) -> Path:
-    rows = [f"{text},{len(text.partition('(')[0])}" for text in smiles]
-    path.write_text("\n".join(["smiles,a", *rows]))
-    return path
+    return write_csv(
+        path, [("smiles", "a"), *((one, len(one.partition("(")[0])) for one in smiles)]
+    )
 
 
 def test_salt_and_acid_are_one_molecule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

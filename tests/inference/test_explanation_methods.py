@@ -56,10 +56,6 @@ def case(request):
     return Case(**request.param)
 
 
-def without(size, atoms):
-    return [float(atom not in atoms) for atom in range(size)]
-
-
 def test_whole_and_baseline_are_what_the_network_says(case):
     for number, size in enumerate(case.subject.sizes):
         assert case.subject.with_all(False)[number] == pytest.approx(
@@ -76,7 +72,7 @@ def test_a_fragment_left_out_is_shared_out_over_its_atoms(case):
         size = len(found[number])
         whole = case.value(number, [1.0] * size)
         for atoms in fragments:
-            effect = whole - case.value(number, without(size, atoms))
+            effect = whole - case.value(number, [float(n not in atoms) for n in range(size)])
             np.testing.assert_allclose(found[number][atoms], effect / len(atoms), rtol=1e-6)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
+from tiny_graphs import StopAfter
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.inference.checkpoint import TRAINED_WEIGHTS, read_checkpoint
@@ -97,17 +98,10 @@ def test_what_is_validated_is_what_is_saved_and_tested(
 
 
 class Interrupt(Callback):
-    """Presses Ctrl-C in the middle of the second validation, or after some steps."""
-
-    def __init__(self, after: int | None = None) -> None:
-        self.after = after
+    """Presses Ctrl-C in the middle of the second validation."""
 
     def on_validation_batch_end(self, trainer: Trainer, *_: Any) -> None:
-        if trainer.global_step == 10 and self.after is None:
-            raise KeyboardInterrupt
-
-    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
-        if trainer.global_step == self.after:
+        if trainer.global_step == 10:
             raise KeyboardInterrupt
 
 
@@ -116,7 +110,7 @@ class Interrupt(Callback):
     [
         ({"limit_val_batches": 0}, []),
         ({"max_epochs": -1, "max_steps": 7}, []),  # the last validation was two steps ago
-        ({}, [Interrupt(after=3)]),  # before the first validation
+        ({}, [StopAfter(3)]),  # before the first validation
     ],
 )
 def test_statistics_in_a_checkpoint_belong_to_the_average_in_it(

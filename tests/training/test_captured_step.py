@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -22,10 +23,6 @@ NUMBERS_OF = {"adamw": NUMBERS, "muon": torch.cat([NUMBERS, NUMBERS[-1:]])}
 SHAPE = BatchShape(36, ((4, 10),))
 
 
-def options_of(optimizer: Literal["adamw", "muon"]) -> ModelConfig:
-    return ModelConfig(learning_rate=1e-2, weight_decay=0.1, betas=(0.9, 0.99), optimizer=optimizer)
-
-
 @pytest.fixture
 def make_step(make_module: Callable, make_data: Callable, make_trainer: Callable) -> Callable:
     """Make a step of a tiny module in training mode, with an average of its weights."""
@@ -40,7 +37,8 @@ def make_step(make_module: Callable, make_data: Callable, make_trainer: Callable
         weights = list(module.model.parameters())
         average = [torch.zeros_like(weight) for weight in weights]
         graphs = resident_graphs(data.store, module.vocabulary, module.model)
-        made = make_optimizer(module.model, options_of(optimizer))
+        options = ModelConfig(learning_rate=1e-2, weight_decay=0.1, betas=(0.9, 0.99))
+        made = make_optimizer(module.model, replace(options, optimizer=optimizer))
         step = TrainingStep(module, made, graphs, lambda _: None, nullcontext, (average, weights))
         return step, module, average
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas
 import pytest
 import torch
+from reference.tables import write_csv
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.datasets.lazy_graphs import load_arrays
@@ -221,8 +222,7 @@ def test_labels_are_scaled_by_the_weights_of_those_that_are_there() -> None:
 def test_what_weighs_nothing_does_not_scale_what_is_read_beside(tmp_path: Path) -> None:
     rows = [(("C" * (1 + n % 9)), n / 2, 300 + n % 3, 1) for n in range(30)]
     rows = [(*row[:2], -999999, 0) if n % 6 == 0 else row for n, row in enumerate(rows)]
-    table = tmp_path / "a.csv"
-    table.write_text("\n".join(["smiles,y,T,w", *(",".join(map(str, row)) for row in rows)]))
+    table = write_csv(tmp_path / "a.csv", [("smiles", "y", "T", "w"), *rows])
     data = MoleculeDataModule(
         table=str(table),
         root=str(tmp_path),
@@ -237,9 +237,8 @@ def test_what_weighs_nothing_does_not_scale_what_is_read_beside(tmp_path: Path) 
 
 
 def test_columns_of_ones_own_go_with_their_split(tmp_path: Path) -> None:
-    table = tmp_path / "a.csv"
-    rows = [f"{'C' * (n + 1)},{n},{300 + n},{'' if n == 1 else n / 8}" for n in range(10)]
-    table.write_text("\n".join(["smiles,y,T,pH", *rows]))
+    rows = [("C" * (n + 1), n, 300 + n, "" if n == 1 else n / 8) for n in range(10)]
+    table = write_csv(tmp_path / "a.csv", [("smiles", "y", "T", "pH"), *rows])
     columns = {"target_columns": "y", "descriptor_columns": ["T", "pH"]}
     data = MoleculeDataModule(table=str(table), root=str(tmp_path), split="random", **columns)
     for split in ("train", "validation", "test"):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
+from reference.tables import write_csv
 from tiny_graphs import NO_DROPOUT, STILL, Noted
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
@@ -60,13 +61,11 @@ def test_weights_do_not_enter_the_losses_of_validation_and_test(train, splits):
 
 
 def test_a_bound_costs_in_deviations_of_its_own_target(tmp_path: Path, train: Callable) -> None:
-    table = tmp_path / "a.csv"
     rows = [
-        ("<50" if n % 4 == 1 else f"{100 + n}", ">1" if n % 4 == 2 else f"{n / 100}")
+        ("C" * (2 + n), "<50" if n % 4 == 1 else 100 + n, ">1" if n % 4 == 2 else n / 100)
         for n in range(40)
     ]
-    lines = (f"{'C' * (2 + n)},{a},{b}" for n, (a, b) in enumerate(rows))
-    table.write_text("\n".join(["smiles,a,b", *lines]))
+    table = write_csv(tmp_path / "a.csv", [("smiles", "a", "b"), *rows])
     options = {"split": "random", "target_columns": ("a", "b"), "max_path_length": 3}
     data = MoleculeDataModule(table=str(table), root=str(tmp_path), **options)
     module, _, trainer = train(data=data, max_epochs=1)
