@@ -32,6 +32,29 @@ def output_and_gradients(
     return [output.detach(), *torch.autograd.grad(output, wanted, slope)]
 
 
+def assert_saved_tensors_may_be_moved(function: Callable[..., Tensor], *given: Tensor) -> None:
+    """As checkpointing and offloading do; what was there before is overwritten."""
+    moved: list[Tensor] = []
+
+    def move(tensor: Tensor) -> Tensor:
+        moved.append(tensor)
+        return tensor.clone()
+
+    def offloaded(*given: Tensor) -> Tensor:
+        with torch.autograd.graph.saved_tensors_hooks(move, lambda tensor: tensor):
+            output = function(*(one * 1 for one in given)) * 1
+        for tensor in moved:
+            if tensor.is_floating_point():
+                tensor.detach().fill_(float("nan"))
+        return output
+
+    given = tuple(one.requires_grad_() for one in given)
+    truth = output_and_gradients(function, given)
+    for one, other in zip(output_and_gradients(offloaded, given), truth, strict=True):
+        assert torch.equal(one, other)
+    assert len(moved) >= 4
+
+
 def assert_threads_change_nothing(run: Callable[[], Sequence[Tensor]]) -> None:
     """Whatever one thread gives, two and three give."""
     results = []

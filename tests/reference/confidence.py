@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 from rdkit import Chem
+from scipy.special import softmax
 
 from graphormer_sepnorm.chem.fingerprints import morgan_bits
 from graphormer_sepnorm.uncertainty.domain import Neighbors, TokenDistance
@@ -25,6 +26,19 @@ def fingerprints(smiles: list[str]) -> np.ndarray:
 
 def sketch_of(smiles: list[str]) -> Neighbors:
     return Neighbors.of(fingerprints(smiles), np.arange(len(smiles)))
+
+
+def of_three_classes(
+    count: int, factor: float, seed: int = 0, shift: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities whose log-odds are `factor` times too large, and classes as 0 and 1.
+
+    Those of the first class are also too large by `shift`.
+    """
+    random = np.random.default_rng(seed)
+    odds = random.standard_normal((count, 3)) * 1.5
+    labels = [random.multinomial(1, row) for row in softmax(odds, axis=1)]
+    return softmax(factor * odds + [shift, 0, 0], axis=1), np.array(labels, float)
 
 
 @cache

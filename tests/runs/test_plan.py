@@ -83,16 +83,6 @@ def test_options_of_an_arm_that_differ_are_refused_with_both_values() -> None:
         comparison("sharenorm", "sepnorm").with_more(BASE, (wide,), ())
 
 
-def test_data_may_lie_elsewhere_later() -> None:
-    base = BASE.with_options({"data.dataset": "table", "data.table": "here/mine.csv"})
-    begun = comparison("sharenorm", "sepnorm", base=base)
-    moved = {"data.root": "there", "data.table": "there/mine.csv"}
-    again = begun.with_more(base.with_options(moved), (), ())
-    assert begun.base.differences(again.base).keys() == moved.keys()
-    with pytest.raises(ConfigError, match=r"--data\.table"):
-        begun.with_more(base.with_options({"data.table": "here/other.csv"}), (), ())
-
-
 def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
     path = tmp_path / COMPARISON
     for content in ("a: [", "[]", "arms: 3", "", "format_version: 2\narms: 3\nbase: {}\n"):

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import expit, softmax
+from reference.confidence import of_three_classes
+from scipy.special import expit
 from sklearn.metrics import log_loss
 
 from graphormer_sepnorm.uncertainty.calibration import (
@@ -29,14 +30,6 @@ def made(count: int, factor: float = 1.0, shift: float = 0.0, seed: int = 0) -> 
 def fitted(count: int, factor: float = 1.0, shift: float = 0.0) -> Calibration:
     probabilities, labels = made(count, factor, shift)
     return Calibration.fit(probabilities, labels, np.arange(count) % 5)
-
-
-def of_three_classes(count: int, factor: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities whose log-odds are `factor` times too large, and classes as 0 and 1."""
-    random = np.random.default_rng(seed)
-    odds = random.standard_normal((count, 3)) * 1.5
-    labels = [random.multinomial(1, row) for row in softmax(odds, axis=1)]
-    return softmax(factor * odds, axis=1), np.array(labels, float)
 
 
 def test_several_classes_have_one_temperature() -> None:

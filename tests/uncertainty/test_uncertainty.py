@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 from reference.checkpoints import make_checkpoint
-from reference.confidence import TRAINED, confidence, fingerprints, sketch_of
-from scipy.special import softmax
+from reference.confidence import TRAINED, confidence, fingerprints, of_three_classes, sketch_of
 
 from graphormer_sepnorm.errors import ConfigError
 from graphormer_sepnorm.files import typed
@@ -91,19 +90,12 @@ def test_bounds_of_each_target_go_through_a_file(tmp_path: Path) -> None:
 
 def test_classes_of_which_a_molecule_is_of_one_are_calibrated_together() -> None:
     """By a temperature alone, also where a class is said too often: they add up to 1."""
-
-    def drawn(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        random = np.random.default_rng(seed)
-        odds = random.standard_normal((count, 3)) * 1.5
-        labels = [random.multinomial(1, row) for row in softmax(odds, axis=1)]
-        return softmax(3 * odds + [1.5, 0, 0], axis=1), np.array(labels, float)
-
-    said, labels = drawn(900, seed=0)
+    said, labels = of_three_classes(900, 3.0, shift=1.5)
     given = (np.arange(900) % 5, np.ones(3), None)
     made = Uncertainty.fit("binary", labels, Inputs(said), *given, exclusive=True)
     assert made.temperature > 2
     assert [made.calibrated_by(target) for target in range(3)] == ["temperature"] * 3
-    new, _ = drawn(50, seed=1)
+    new, _ = of_three_classes(50, 3.0, seed=1, shift=1.5)
     values = made.calibrated(new)
     np.testing.assert_allclose(values, tempered(new, made.temperature))
     again = Uncertainty.from_plain(made.to_plain(), "binary")
