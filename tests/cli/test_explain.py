@@ -7,7 +7,7 @@ import pytest
 import torch
 from predict_tables import SMILES, table, write_csv
 from rdkit import Chem
-from reference.checkpoints import make_checkpoint
+from reference.checkpoints import make_checkpoint, with_column
 from reference.pages import Page
 from reference.trees import boosted_trees
 from tiny_run import refused
@@ -105,10 +105,7 @@ def test_of_classes_and_blends_it_says_what_is_explained(tmp_path, capsys):
 
 
 def test_a_column_beside_the_molecules_is_read(tmp_path, capsys):
-    checkpoint = make_checkpoint(extra_inputs=1)
-    checkpoint[KEY]["extra_inputs"] = {"columns": ["pH"]}
-    checkpoint["state_dict"]["model.extra_readout.training_factor"][:] = 0.5
-    torch.save(checkpoint, tmp_path / "a.ckpt")
+    torch.save(with_column(), tmp_path / "a.ckpt")
     rows = [["smiles", "pH"], ["CCO", "4"], ["CCO", "7"], ["CCO", "x"]]
     source = write_csv(tmp_path / "in.csv", rows)
     assert explain(tmp_path / "a.ckpt", tmp_path / "why.html", "-i", source) == 0

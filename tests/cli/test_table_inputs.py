@@ -16,7 +16,7 @@ from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.inference import predict_table
-from graphormer_sepnorm.inference.checkpoint import KEY, joined, read_checkpoint
+from graphormer_sepnorm.inference.checkpoint import KEY, read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.training.backbone import Backbone
 
@@ -124,22 +124,6 @@ def test_evaluation_takes_up_the_inputs(trained: Fitted, capsys) -> None:
     said = refused(capsys, train, *words, "--data.descriptor_columns", "T")
     assert "was trained with the descriptor columns T, pH" in said
     assert "has T:" in said
-
-
-def test_members_of_an_ensemble(trained: Fitted, tmp_path: Path) -> None:
-    """Two networks, each with its own read-out of the same numbers."""
-    first, second = (read_checkpoint(trained.run) for _ in range(2))
-    for name, value in second["state_dict"].items():
-        if "extra_readout" in name and "training" not in name:
-            second["state_dict"][name] = value + 0.1
-    columns = {"T": [300.0], "pH": [5.0]}
-    each = [Predictor(one, "cpu").predict("CCO", columns=columns).values for one in (first, second)]
-    torch.save(joined({"a": first, "b": second}), tmp_path / "both.ckpt")
-    both = Predictor.load(tmp_path / "both.ckpt", "cpu").predict("CCO", columns=columns)
-    assert both.values == pytest.approx(np.mean(each, axis=0))
-    assert both.spread == pytest.approx(np.std(each, axis=0, ddof=1), rel=1e-5)
-    assert both.spread is not None
-    assert both.spread > 1e-4
 
 
 def test_backbones_with_and_without(trained: Fitted, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pandas
 import pytest
 from rdkit import Chem
-from reference.checkpoints import make_checkpoint
+from reference.checkpoints import make_checkpoint, with_column
 from reference.models import EVERYTHING
 from reference.trees import boosted_trees
 
@@ -151,18 +151,8 @@ def test_trees_of_a_blend_are_not_explained():
     assert found.molecules[0].value == network.molecules[0].value
 
 
-def with_extra_inputs():
-    """A model that reads a column beside the molecule."""
-    checkpoint = make_checkpoint(extra_inputs=1)
-    checkpoint[KEY]["extra_inputs"] = {"columns": ["pH"]}
-    weights = checkpoint["state_dict"]
-    weights["model.extra_readout.training_mean"][:] = 50
-    weights["model.extra_readout.training_factor"][:] = 0.1
-    return Predictor(checkpoint, "cpu")
-
-
 def test_numbers_beside_the_molecule_are_in_the_baseline():
-    predictor = with_extra_inputs()
+    predictor = Predictor(with_column(), "cpu")
     found = predictor.explain(["CC(=O)N"] * 2, columns={"pH": [45.0, 60.0]})
     frame = pandas.DataFrame({"pH": [45.0, 60.0]})
     values = predictor.predict(["CC(=O)N"] * 2, columns=frame).values[:, 0]
@@ -180,7 +170,7 @@ def test_numbers_beside_the_molecule_are_in_the_baseline():
 
 @pytest.mark.parametrize("given", [["7", "acid"], [7.0, pandas.NA], [[7.0], [8.0]], [7.0]], ids=str)
 def test_columns_that_hold_no_numbers_are_named(given):
-    predictor = with_extra_inputs()
+    predictor = Predictor(with_column(), "cpu")
     for ask in (predictor.predict, predictor.explain):
         with pytest.raises(DataError, match="pH"):
             ask(["CO", "CC"], columns={"pH": given})

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from reference.checkpoints import make_checkpoint
+from reference.checkpoints import make_checkpoint, with_column
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.errors import CheckpointError
@@ -19,19 +19,20 @@ SMILES = ["CCO", "no molecule", "c1ccccc1", "CN", "CC(=O)N", "C#N", "c1ccncc1", 
 TWO: dict[str, Any] = {"targets": ("first", "second")}
 
 
-def members(count: int = 3, **options: Any) -> list[dict[str, Any]]:
-    return [make_checkpoint(norm="bn+bn", **options) for _ in range(count)]
+def members(count: int = 3, make: Any = make_checkpoint, **options: Any) -> list[dict[str, Any]]:
+    return [make(norm="bn+bn", **options) for _ in range(count)]
 
 
 def ensemble(each: list[dict[str, Any]]) -> dict[str, Any]:
     return joined({f"member seed {seed}": one for seed, one in enumerate(each)})
 
 
-@pytest.mark.parametrize("options", [TWO, {"kind": "binary"}])
+@pytest.mark.parametrize("options", [TWO, {"kind": "binary"}, {"make": with_column}])
 def test_values_are_the_mean_of_the_members(options: dict[str, Any]) -> None:
-    each = members(**options)
-    found = Predictor(ensemble(each), "cpu").predict(SMILES)
-    alone = [Predictor(one, "cpu").predict(SMILES) for one in each]
+    """Each with its own read-out of the numbers beside the graph, if there are any."""
+    each, columns = members(**options), {"pH": 60.0} if "make" in options else None
+    found = Predictor(ensemble(each), "cpu").predict(SMILES, columns=columns)
+    alone = [Predictor(one, "cpu").predict(SMILES, columns=columns) for one in each]
     assert alone[0].spread is None
     assert found.errors == alone[0].errors
     values = np.stack([one.values for one in alone])

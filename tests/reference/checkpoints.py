@@ -45,6 +45,16 @@ def make_checkpoint(
     return {KEY: facts, "state_dict": weights}
 
 
+def with_column(**options: Any) -> dict[str, Any]:
+    """One that reads the column pH too, with 50 as its mean."""
+    checkpoint = make_checkpoint(extra_inputs=1, **options)
+    checkpoint[KEY]["extra_inputs"] = {"columns": ["pH"]}
+    weights = checkpoint["state_dict"]
+    weights["model.extra_readout.training_mean"][:] = 50
+    weights["model.extra_readout.training_factor"][:] = 0.1
+    return checkpoint
+
+
 def replaced(checkpoint: dict[str, Any], path: tuple, value: Any) -> dict[str, Any]:
     """A copy of a checkpoint with another value in one place; its tensors are shared."""
     whole = copy.copy(checkpoint)
