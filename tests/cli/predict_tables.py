@@ -43,17 +43,17 @@ def table(folder: Path, smiles: list[str] | None = None) -> Path:
     return write_csv(folder / "in.csv", [["id", "SMILES"], *rows])
 
 
-def interrupted(words: list[str], after: int) -> None:
-    """Run predict.py, whose predictor is interrupted by Ctrl-C after so many chunks."""
-    predict, left = Predictor.predict_molecules, [after]
+def interrupted(words: list[str], after: int, work: str = "predict_molecules") -> None:
+    """Run predict.py, whose predictor is interrupted in this by Ctrl-C after so many chunks."""
+    predict, left = getattr(Predictor, work), [after]
 
     def interrupted(self: Predictor, molecules: list, *arguments: object) -> object:
         if molecules and left[0] == 0:
             raise KeyboardInterrupt
         left[0] -= bool(molecules)  # of none, for the names of the columns, it is no chunk
-        return predict(self, molecules, *arguments)  # type: ignore[arg-type]
+        return predict(self, molecules, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Predictor, "predict_molecules", interrupted)
+        patch.setattr(Predictor, work, interrupted)
         patch.setattr(predict_table, "number_of_jobs", lambda *_: 1)  # this process counts
         assert main(words) == 130

@@ -3,12 +3,8 @@
 import contextlib
 import io
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +12,8 @@ from unittest.mock import Mock
 
 import pytest
 import yaml
-from reference.processes import REPOSITORY, Forked
-from tiny_run import TINY, refused, sample_table, summary
+from reference.processes import finish
+from tiny_run import on_table, refused, sample_table, start, stop, summary
 
 from graphormer_sepnorm.cli.compare import parse_seeds
 from graphormer_sepnorm.cli.train import main
@@ -36,11 +32,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def options(table: Path) -> list[str]:
     return [
-        *("-c", "table_regression"),
-        *(option for option in TINY if "max_" not in option and "baselines" not in option),
-        *("--data.table", str(table), "--data.root", str(table.parent / "root")),
+        *(option for option in on_table(table) if "baselines" not in option),
         *("--data.split", "random", "--data.batch_size", "16", "--model.dropout", "0.1"),
-        *("--trainer.max_steps", str(STEPS), "--trainer.max_epochs", "-1", "--ema_decay", "0.9"),
+        *("--trainer.max_steps", str(STEPS), "--ema_decay", "0.9"),
         *("--checkpoint_minutes", "0.0001", "--data.units=[furlong]"),
     ]
 
@@ -82,30 +76,11 @@ def straight(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Compared:
     return compare(directory, *options(table), *ARMS, *SEEDS)
 
 
-def saved(directory: Path) -> int:
-    """When a run saved its newest checkpoint; 0 before the first."""
-    last = directory / "checkpoints" / "last.ckpt"
-    return last.stat().st_mtime_ns if last.exists() else 0
-
-
 def kill_after_saving(directory: Path, run: str, *arguments: str) -> None:
     """Start the command in a process of its own and kill it once a run has saved something."""
-    before = saved(directory / run)
-    command = [sys.executable, str(REPOSITORY / "train.py"), "compare", *arguments]
-    with Forked(
-        [*command, "-o", str(directory), "--jobs", "1"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    ) as process:
-        end = time.monotonic() + 200
-        while saved(directory / run) == before:
-            assert process.poll() is None, process.communicate()[1].decode()
-            assert time.monotonic() < end
-            time.sleep(0.005)
-        process.kill()
-        process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    process = start("compare", *arguments, "-o", str(directory), "--jobs", "1")
+    stop(process, directory / run, 0, signal.SIGKILL)
+    assert finish(process)[0] == -signal.SIGKILL
     assert not (directory / run / "summary.json").exists()
 
 
@@ -212,10 +187,8 @@ def test_arm_that_fails_leaves_the_others_alone(failed: Compared) -> None:
         assert run["error"].startswith("train.py: training diverged")
 
 
-@pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not finished fails at once."""
-
+@pytest.mark.usefixtures("nothing_starts")
+def test_a_report_that_cannot_be_made_hides_no_failures(table, tmp_path, monkeypatch):
     def fail(specs: Sequence[RunSpec], **_: object) -> bool:
         for spec in specs:
             if not spec.finished:
@@ -224,10 +197,6 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> None:
         return True
 
     monkeypatch.setattr(scheduler, "train", fail)
-
-
-@pytest.mark.usefixtures("failing", "nothing_starts")
-def test_a_report_that_cannot_be_made_hides_no_failures(table, tmp_path, monkeypatch):
     monkeypatch.setattr(MAKE_REPORT, Mock(side_effect=DataError("something is damaged")))
     assert compare(tmp_path / "out", *options(table), *ARMS, "--seeds", "0").status == 1
     run = tmp_path / "out" / "sharenorm" / "seed0"
@@ -308,6 +277,9 @@ def test_a_comparison_goes_on_with_more_and_with_data_elsewhere(begun, table, tm
     assert "'sepnorm' and 'bn+ln'" in said  # first of all
     said = refused(capsys, main, "compare", "--model.layers=3", "-o", begun)
     assert "--model.layers is 3 here and 2" in said
+    other = sample_table(tmp_path / "other.csv", 100)
+    said = refused(capsys, main, "compare", "--data.table", other, "-o", begun)
+    assert f"--data.table is {other} here" in said
     (tmp_path / "new").mkdir()  # another machine, or the next job of a cluster
     moved = shutil.copy(table, tmp_path / "new")
     words = ["--data.root", str(tmp_path / "new"), f"--data.table={moved}"]

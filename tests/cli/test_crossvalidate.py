@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_run import TINY, read_csv, refused, sample_table, summary
+from tiny_run import on_table, read_csv, refused, sample_table, summary
 
 from graphormer_sepnorm.cli.train import main
 from graphormer_sepnorm.config import save_config
@@ -27,12 +27,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def options(table: Path) -> list[str]:
-    return [
-        *("-c", "table_regression"),
-        *(option for option in TINY if "max_" not in option),
-        *("--trainer.max_steps=1", "--trainer.max_epochs=-1", "--data.units=[furlong]"),
-        *("--data.table", str(table), "--data.root", str(table.parent / "root")),
-    ]
+    return [*on_table(table), "--trainer.max_steps=1", "--data.units=[furlong]"]
 
 
 def crossvalidate(directory: Path, *words: str) -> int:

@@ -3,12 +3,11 @@
 import numpy as np
 import pandas
 import torch
-from predict_tables import SMILES, rows_of, table
+from predict_tables import SMILES, interrupted, rows_of, table
 from reference.checkpoints import make_checkpoint
 from tiny_run import refused
 
 from graphormer_sepnorm.cli.predict import main
-from graphormer_sepnorm.inference import predict_table
 from graphormer_sepnorm.inference.predictor import Predictor
 
 CHANNELS = [f"cls_{n}" for n in range(16)]
@@ -36,21 +35,11 @@ def test_rows_come_back_in_order_with_all_channels(model, tmp_path, capsys, smal
     np.testing.assert_allclose(values, expected.values, rtol=1e-4, atol=1e-5)
 
 
-def test_an_interrupted_job_goes_on_as_what_it_was(
-    model, tmp_path, capsys, monkeypatch, small_chunks
-):
+def test_an_interrupted_job_goes_on_as_what_it_was(model, tmp_path, capsys, small_chunks):
     source, output, whole = table(tmp_path), tmp_path / "out.csv", tmp_path / "whole.csv"
     assert embed(model, source, whole, "--quiet") == 0
-    save = predict_table.save_progress
-
-    def stop_at_the_second(job, mark, identity, outcome):
-        if outcome.safe_rows:
-            raise KeyboardInterrupt
-        save(job, mark, identity, outcome)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(predict_table, "save_progress", stop_at_the_second)
-        assert embed(model, source, output, "--jobs", "1") == 130
+    words = ["embed", str(model), "-i", str(source), "-o", str(output), "--jobs", "1"]
+    interrupted(words, 1, "embed_molecules")
     said = capsys.readouterr().err
     assert f"predict.py embed {model} -i {source} -o {output} --jobs 1 --resume" in said
     # Predictions are not to be written behind embeddings.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_run import TINY, Fitted, fit, fitted, predicted_as_written, read_csv, refused
+from tiny_run import TINY, Fitted, fit, fitted, predicted_as_written, read_csv, refused, write_csv
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
@@ -31,9 +31,8 @@ def table(folder: Path, config: str, parts: Sequence[str] = PARTS) -> Path:
     for number, part in enumerate(parts):
         length = 3 + number * 7 % 20
         label = int(length + 3 * (number % 3) > 14) if binary else length + 0.2 * (number % 5)
-        rows.append(f"{'C' * length}{'O' * (number % 2)},{label},{part}")
-    (folder / "a.csv").write_text("\n".join(["smiles,a,set", *rows]))
-    return folder / "a.csv"
+        rows.append(("C" * length + "O" * (number % 2), label, part))
+    return write_csv(folder / "a.csv", [("smiles", "a", "set"), *rows])
 
 
 SPLIT = ("--data.split_column=set", "--data.target_columns=[a]")

@@ -12,8 +12,8 @@ from reference.processes import REPOSITORY, run_python
 from tiny_run import refused
 
 from graphormer_sepnorm.cli.predict import main
-from graphormer_sepnorm.inference import predict_table
 
+pytestmark = pytest.mark.usefixtures("small_chunks")
 COMMAND = REPOSITORY / "predict.py"
 ROWS = 30
 
@@ -28,11 +28,6 @@ def source(tmp_path) -> Path:
     path = tmp_path / "in.csv"
     path.write_text("smiles,y\n" + "".join(f"{'C' * (1 + n % 7)}O,{n}\n" for n in range(ROWS)))
     return path
-
-
-@pytest.fixture(autouse=True)
-def _small_chunks(monkeypatch):
-    monkeypatch.setattr(predict_table, "CHUNK_ROWS", 8)
 
 
 def test_a_pipe_is_read_once_and_whole(model, source, tmp_path, capsys):
@@ -104,7 +99,7 @@ def test_parquet_cannot_be_continued(model, source, tmp_path, capsys):
     output = tmp_path / "out.parquet"
     arguments = [model, "-i", str(source), "-o", str(output)]
     interrupted(arguments, 2)
-    assert "16 rows; the output is incomplete" in capsys.readouterr().err
+    assert "8 rows; the output is incomplete" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [source]
     (tmp_path / "out.parquet.partial").write_bytes(b"PAR1 and then it was killed")
     assert "--resume" not in refused(capsys, main, *arguments)

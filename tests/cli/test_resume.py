@@ -7,8 +7,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -16,8 +14,18 @@ from unittest.mock import Mock
 import pytest
 import torch
 import yaml
-from reference.processes import REPOSITORY, Forked, finish
-from tiny_run import TINY, read_csv, refused, sample_rows, sample_table, summary
+from reference.processes import finish
+from tiny_run import (
+    TINY,
+    on_table,
+    read_csv,
+    refused,
+    sample_rows,
+    sample_table,
+    start,
+    stop,
+    summary,
+)
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main
@@ -36,44 +44,12 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def options(table: Path, norm: str) -> list[str]:
-    tiny = [option for option in TINY if "max_" not in option]
     own = (
         f"--data.split random --data.batch_size 16 --trainer.max_steps {STEPS} "
-        f"--trainer.max_epochs -1 --model.norm {norm} --model.dropout 0.2 --checkpoint_minutes "
-        "0.0001 --trainer.enable_progress_bar false --early_stopping 20 --ema_decay 0.9"
+        f"--model.norm {norm} --model.dropout 0.2 --checkpoint_minutes 0.0001 "
+        "--trainer.enable_progress_bar false --early_stopping 20 --ema_decay 0.9"
     )
-    data = ["--data.table", str(table), "--data.root", str(table.parent / "root")]
-    return ["-c", "table_regression", *tiny, *data, *own.split()]
-
-
-def start(*arguments: str, process: type[subprocess.Popen[str]] = Forked) -> subprocess.Popen[str]:
-    return process(
-        [sys.executable, str(REPOSITORY / "train.py"), "fit", *arguments],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-
-
-def saved_step(run: Path) -> int:
-    """Step of the newest checkpoint; -1 if there is none."""
-    try:
-        return int(read_checkpoint(run / "checkpoints" / "last.ckpt")["global_step"])
-    except Exception:
-        return -1  # none yet
-
-
-def stop(process: subprocess.Popen[str], run: Path, step: int, number: int) -> int:
-    """Send a signal once the run is at a step or beyond; return the step it was at."""
-    last = run / "checkpoints" / "last.ckpt"
-    before = saved_step(run)  # by the process before this one
-    while process.poll() is None:
-        if last.exists() and (reached := saved_step(run)) >= step and reached > before:
-            process.send_signal(number)
-            return reached
-        time.sleep(0.005)
-    raise AssertionError(f"it ended too early: {finish(process)}")
+    return [*on_table(table), *own.split()]
 
 
 def equal(one: Any, other: Any) -> bool:
@@ -105,10 +81,10 @@ def assert_same_run(straight: Path, killed: Path) -> None:
 def test_killed_run_continues_bit_by_bit(norm: str, table: Path, tmp_path: Path) -> None:
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     # A new Python, which imports everything: that is silent too.
-    first = start(*options(table, norm), "--output", str(straight), process=subprocess.Popen)
+    first = start("fit", *options(table, norm), "--output", str(straight), process=subprocess.Popen)
     status, error = finish(first)
     assert (status, error) == (0, ""), error
-    process = start(*options(table, norm), "--output", str(killed))
+    process = start("fit", *options(table, norm), "--output", str(killed))
     generator = random.Random(norm)
     at = []
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
@@ -120,7 +96,7 @@ def test_killed_run_continues_bit_by_bit(norm: str, table: Path, tmp_path: Path)
         else:
             assert status == 130
             assert f"continue with: python train.py fit --resume {killed}" in error
-        process = start("--resume", str(killed))
+        process = start("fit", "--resume", str(killed))
     status, error = finish(process)
     assert (status, error) == (0, ""), error
     print(f"{norm}: stopped at steps {at} of {STEPS}")

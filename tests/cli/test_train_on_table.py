@@ -1,7 +1,6 @@
 """Training on a user's own table with train.py, and predicting with what comes out."""
 
 import csv
-import io
 import json
 import re
 from pathlib import Path
@@ -263,7 +262,7 @@ def test_molecules_with_new_elements_are_in_the_metric_and_refused(tmp_path, cap
     assert summary(tmp_path / "run")["test_mae"] == pytest.approx(np.mean(errors))
     capsys.readouterr()
     assert predict([str(tmp_path / "run"), *(row["smiles"] for row in kept)]) == 0
-    predicted = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    predicted = list(csv.DictReader(capsys.readouterr().out.splitlines()))
     assert [row["smiles"] for row in predicted if row["error"]] == ["C[Se]C", "CB(O)O"]
 
 
@@ -286,7 +285,7 @@ def test_recipe_for_tables_fine_tunes_and_blends(tmp_path, capsys, monkeypatch) 
     capsys.readouterr()
     # The backbone knows silicon, and no molecule of the table has any.
     assert predict([str(tmp_path / "run"), "CCO", "C[Si](C)(C)C", "--device", "cpu"]) == 0
-    plain, silane = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    plain, silane = csv.DictReader(capsys.readouterr().out.splitlines())
     assert plain["warning"] == plain["error"] == silane["error"] == ""
     assert "not in its own training data, only in pre-training: Si" in silane["warning"]
     assert silane["pred_logX"]

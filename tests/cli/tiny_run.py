@@ -4,6 +4,10 @@ import contextlib
 import gzip
 import io
 import json
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from reference.molecules import sample_rows as sample_rows
+from reference.processes import REPOSITORY, Forked, finish
 from reference.tables import read_csv as read_csv
 from reference.tables import write_csv as write_csv
 
@@ -38,6 +43,12 @@ class Run:
     out: str
     err: str
     warnings: list[str]
+
+
+def on_table(table: Path) -> list[str]:
+    """Options of a small training on a table, for all subcommands."""
+    data = ["--data.table", str(table), "--data.root", str(table.parent / "root")]
+    return ["-c", "table_regression", *TINY, *data]
 
 
 def fit(folder: Path, table: Path, *more: str, config: str = "table_regression") -> int:
@@ -81,6 +92,37 @@ def sample_table(path: Path, count: int) -> Path:
     lines = gzip.decompress(sample_path().read_bytes()).splitlines(keepends=True)
     path.write_bytes(b"".join(lines[: 1 + count]))
     return path
+
+
+def start(*words: str, process: type[subprocess.Popen[str]] = Forked) -> subprocess.Popen[str]:
+    """Start train.py in a process of its own."""
+    return process(
+        [sys.executable, str(REPOSITORY / "train.py"), *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def saved_step(run: Path) -> int:
+    """Step of the newest checkpoint; -1 if there is none."""
+    try:
+        return int(read_checkpoint(run / "checkpoints" / "last.ckpt")["global_step"])
+    except Exception:
+        return -1  # none yet
+
+
+def stop(process: subprocess.Popen[str], run: Path, step: int, number: int) -> int:
+    """Send a signal once the run is at a step or beyond; return the step it was at."""
+    last = run / "checkpoints" / "last.ckpt"
+    before = saved_step(run)  # by the process before this one
+    while process.poll() is None:
+        if last.exists() and (reached := saved_step(run)) >= step and reached > before:
+            process.send_signal(number)
+            return reached
+        time.sleep(0.005)
+    raise AssertionError(f"it ended too early: {finish(process)}")
 
 
 def predicted_as_written(run: Path) -> Predictions:
