@@ -14,7 +14,7 @@ LINES = {
     "graphormer_sepnorm/tables": (1_491, 1_700),
     "graphormer_sepnorm/inference": (2_627, 2_800),
     "graphormer_sepnorm/training": (2_697, 2_900),
-    "tests": (26_075, 26_000),
+    "tests": (25_962, 26_000),
 }
 WORDS = 25_000  # of README, CONTRIBUTING and docs, but not of docs/experiments
 LONGEST_FILE = 500
