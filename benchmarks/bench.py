@@ -39,16 +39,15 @@ LIMITS += ("ATEN_CPU_CAPABILITY",)
 def main(arguments: list[str] | None = None) -> None:
     """Run the rows that are asked for and print the table."""
     options = _options(arguments)
-    rows = [_chosen(row, options) for row in ROWS if row.subset in options.subsets]
+    rows = [_chosen(row, options) for row in ROWS if row.subset in (options.subsets or SUBSETS)]
     pythons = _interpreters(rows)
     molecules = find_molecules()
     limits = [f"{name}={os.environ[name]}" for name in LIMITS if name in os.environ]
     of_machine = argparse.ArgumentParser(add_help=False)
     of_machine.add_argument("--output")  # a path that is here only
     given = of_machine.parse_known_args(arguments)[1]
-    words = [*limits, "python", "-m", "benchmarks.bench", *given]
     result: dict[str, Any] = {
-        "command": shlex.join(words),
+        "command": shlex.join([*limits, "python", "-m", "benchmarks.bench", *given]),
         "machine": _machine(),
         "molecules": molecules.source,
         "rows": [],
@@ -57,7 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
         for threads in row.threads:
             print(f"{row.title}, {threads} thread{'s' * (threads > 1)}", file=sys.stderr)
             try:
-                result["rows"].append(run_row(row, threads, molecules, pythons, options))
+                result["rows"].append(run_row(row, threads, molecules, pythons, options.rounds))
             except SideFailed as error:
                 print(f"  the row is left out: {error}", file=sys.stderr)
             if options.output:
@@ -66,11 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run_row(
-    row: Row,
-    threads: int,
-    molecules: Molecules,
-    pythons: dict[str | None, Path],
-    options: argparse.Namespace,
+    row: Row, threads: int, molecules: Molecules, pythons: dict[str | None, Path], rounds: int
 ) -> dict[str, Any]:
     """Return the raw rounds of one row; a side that cannot be prepared is left out and says why.
 
@@ -80,13 +75,13 @@ def run_row(
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as open_sides:
         scratch = Path(name)
         given = {
-            **molecules.write(scratch, options.many if row.many else options.few),
+            **molecules.write(scratch, MANY if row.many else FEW),
             "batch_size": BATCH_SIZE,
             "max_path_length": MAX_PATH_LENGTH,
             **row.options,
             "scratch": name,
         }
-        ready: list[tuple[SideProcess | Command, dict[str, Any]]] = []
+        ready: list[tuple[Command, dict[str, Any]]] = []
         for number, side in enumerate(row.sides):
             if side.environment not in pythons:
                 continue
@@ -98,37 +93,28 @@ def run_row(
                 continue
             open_sides.callback(worker.close)
             ready.append((worker, {"label": side.label, **facts}))
-        seconds = take_turns(
-            [worker.round for worker, _ in ready],
-            options.rounds,
-            lambda done: print(f"  round {done}", end="\r", file=sys.stderr),
-        )
-        print(file=sys.stderr)
+        seconds = take_turns([worker.round for worker, _ in ready], rounds)
         for (worker, record), measured in zip(ready, seconds, strict=True):
             record.update(seconds=measured, peak=worker.peak)
     records = [record for _, record in ready]
     return {"subset": row.subset, "title": row.title, "threads": threads, "sides": records}
 
 
-def take_turns(
-    sides: Sequence[Callable[[], float]], rounds: int, after_round: Callable[[int], None]
-) -> list[list[float]]:
-    """Let all sides work in every round, each first in turn; return the seconds of each.
-
-    `after_round` receives the number of rounds done.
-    """
+def take_turns(sides: Sequence[Callable[[], float]], rounds: int) -> list[list[float]]:
+    """Let all sides work in every round, each first in turn; return the seconds of each."""
     seconds: list[list[float]] = [[] for _ in sides]
     for number in range(rounds):
         for index in range(len(sides)):
             turn = (number + index) % len(sides)
             seconds[turn].append(sides[turn]())
-        after_round(number + 1)
+        print(f"  round {number + 1}", end="\r", file=sys.stderr)
+    print(file=sys.stderr)
     return seconds
 
 
 def _start(
     side: Side, python: Path, threads: int, given: dict[str, Any], log: Path
-) -> tuple[SideProcess | Command, dict[str, Any]]:
+) -> tuple[Command, dict[str, Any]]:
     """Return a side that has warmed up, and what it reports of its work."""
     folder = side.checkout or REPOSITORY
     environment = variables(threads, HOME if side.environment else None, folder)
@@ -139,13 +125,12 @@ def _start(
     except SideFailed:
         process.close()
         raise
-    facts = {"facts": answer["facts"]}
-    if not answer["command"]:
-        return process, {**facts, "memory_before": answer["memory_before"]}
+    if not (words := answer.pop("command")):
+        return process, answer
     process.close()
-    command = Command(answer["command"], environment, log, folder)
+    command = Command(words, environment, log, folder)
     command.round()
-    return command, facts
+    return command, {"facts": answer["facts"]}
 
 
 def _interpreters(rows: list[Row]) -> dict[str | None, Path]:
@@ -162,14 +147,13 @@ def _interpreters(rows: list[Row]) -> dict[str | None, Path]:
 
 def _machine() -> dict[str, str]:
     """Return processor, cores, system, versions and the date, in words."""
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
     return {
         "date": time.strftime("%Y-%m-%d"),
         "processor": processor(),
         "kernels": FORMS[compiled.form_in_use()] if (compiled := library()) else "torch",
         "cores": str(cores()),
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
-        "packages": versions,
+        "packages": ", ".join(f"{one} {importlib.metadata.version(one)}" for one in PACKAGES),
     }
 
 
@@ -180,45 +164,26 @@ def _chosen(row: Row, options: argparse.Namespace) -> Row:
         kept = {*options.against, MATRIX_PRODUCT}
         others = [side for side in others if kept & {side.module, side.label}]
     if options.checkout is not None:  # what it is compared with is how it was
-        others.append(
-            dataclasses.replace(ours, label="before", checkout=options.checkout.resolve())
-        )
-    threads = options.threads or row.threads
-    return dataclasses.replace(
-        row,
-        sides=(ours, *others),
-        threads=tuple(number for number in row.threads if number in threads),
-    )
+        checkout = options.checkout.resolve()
+        others.append(dataclasses.replace(ours, label="before", checkout=checkout))
+    threads = tuple(n for n in row.threads if n in (options.threads or row.threads))
+    return dataclasses.replace(row, sides=(ours, *others), threads=threads)
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.bench", description=__doc__, allow_abbrev=False
-    )
+    parser = argparse.ArgumentParser("benchmarks.bench", description=__doc__, allow_abbrev=False)
     named = f"{', '.join(SUBSETS)}; default: all"
     parser.add_argument("subsets", nargs="*", metavar="SUBSET", help=named)
     parser.add_argument("--rounds", type=int, default=7, help="rounds of each row (7)")
     parser.add_argument("--threads", type=int, nargs="+", help="only rows with so many threads")
-    parser.add_argument(
-        "--against",
-        nargs="*",
-        metavar="SIDE",
-        help="only these with ours: huggingface, chemprop, plain (RDKit's parsing, torch's "
-        "import); default: all",
-    )
+    only = "only these with ours: huggingface, chemprop, plain (RDKit's parsing, torch's import)"
+    parser.add_argument("--against", nargs="*", metavar="SIDE", help=f"{only}; default: all")
     parser.add_argument("--output", type=Path, metavar="FILE.json", help="keep all rounds")
-    parser.add_argument(
-        "--checkout", type=Path, metavar="DIR", help="another version, its kernels compiled"
-    )
-    parser.add_argument("--few", type=int, default=FEW, help=f"molecules of short rows ({FEW})")
-    parser.add_argument("--many", type=int, default=MANY, help=f"rows to predict ({MANY})")
+    version = "another version, its kernels compiled"
+    parser.add_argument("--checkout", type=Path, metavar="DIR", help=version)
     options = parser.parse_args(arguments)
-    unknown = set(options.subsets) - set(SUBSETS)
-    if unknown:
-        parser.error(
-            f"no such subset: {', '.join(sorted(unknown))}; there are {', '.join(SUBSETS)}"
-        )
-    options.subsets = options.subsets or list(SUBSETS)
+    if unknown := ", ".join(sorted(set(options.subsets) - set(SUBSETS))):
+        parser.error(f"no such subset: {unknown}; there are {', '.join(SUBSETS)}")
     return options
 
 

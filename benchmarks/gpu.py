@@ -33,6 +33,7 @@ from lightning.pytorch import Callback, Trainer
 
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
 from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.files import read_json, require_json
 from graphormer_sepnorm.resources import config_path
 from graphormer_sepnorm.training.cuda_graphs import CapturedTraining
 from graphormer_sepnorm.training.module import GraphormerModule
@@ -73,8 +74,7 @@ class Clock(Callback):
     """Times the steps of a training after its first ones, then stops it."""
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._first, self._began = 0, 0.0
+        self._seconds, self._first, self._began = seconds, 0, 0.0
         self.result: Result = {}
 
     def on_train_batch_end(self, trainer: Trainer, module: Any, *_: Any) -> None:
@@ -108,8 +108,7 @@ def steps(options: argparse.Namespace, engine: str, batch_size: int) -> Result:
     gpu = options.device == "cuda"
     callbacks: list[Callback] = [clock := Clock(options.seconds)]
     if engine != "eager":
-        captured = CapturedTraining(engine == "compiled", on_cpu=not gpu)
-        callbacks.insert(0, captured)
+        callbacks.insert(0, CapturedTraining(engine == "compiled", on_cpu=not gpu))
     trainer = Trainer(
         accelerator="gpu" if gpu else "cpu",
         devices=1,
@@ -152,9 +151,8 @@ def short_fit(options: argparse.Namespace) -> Result:
         began = time.perf_counter()
         made = subprocess.run(command, cwd=ROOT, **_CAUGHT)
         found: Result = {"status": made.returncode, "s": time.perf_counter() - began}
-        if (run / "summary.json").is_file():
-            summary = json.loads((run / "summary.json").read_text())
-            found |= {key: one for key, one in summary.items() if isinstance(one, int | float)}
+        summary = read_json(run / "summary.json") or {}
+        found |= {key: one for key, one in summary.items() if isinstance(one, int | float)}
         if made.returncode:
             found["output"] = made.stdout.strip().splitlines()[-5:]
     return found
@@ -166,9 +164,8 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=["steps"])
     parser.add_argument("--check", action="store_const", dest="parts", const=PARTS, help="all")
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
-    parser.add_argument("--config", help="model, clipping and data set are those of it")
+    parser.add_argument("--config", help="whose model, clipping and data; without: of the sample")
     parser.add_argument("--batch_sizes", nargs="+", type=int, default=[64, 256, 1024])
-    parser.add_argument("--dataset", help="sample (bundled; default without --config), zinc-subset")
     parser.add_argument("--epochs", type=int, default=10, help="of the short fit")
     parser.add_argument("--root", default="data", help="data root")
     parser.add_argument("--precision", choices=("32-true", "bf16-mixed"), default="32-true")
@@ -177,10 +174,9 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a tiny model, to try the command")
     parser.add_argument("--output", type=Path, default=Path("gpu.json"))
     options = parser.parse_args(arguments)
-    options.configured = {}
-    if options.config:
-        options.configured = yaml.safe_load(config_path(options.config).read_text())
-    options.dataset = options.dataset or options.configured.get("data", {}).get("dataset", "sample")
+    text = config_path(options.config).read_text() if options.config else "{}"
+    options.configured = yaml.safe_load(text)
+    options.dataset = options.configured.get("data", {}).get("dataset", "sample")
     return options
 
 
@@ -196,12 +192,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     warnings.filterwarnings("ignore", module="lightning")
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    record: Result = {"results": {}}
-    if options.output.is_file():
-        record = json.loads(options.output.read_text())
-    gpu = options.device == "cuda"
+    record = require_json(options.output) if options.output.is_file() else {"results": {}}
     record["machine"] = {
-        "device": torch.cuda.get_device_name() if gpu else "CPU",
+        "device": torch.cuda.get_device_name() if options.device == "cuda" else "CPU",
         "torch": str(torch.__version__),
         "cuda": torch.version.cuda,
         **{name: getattr(options, name) for name in ("precision", "dataset", "config")},

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import time
+import timeit
 from pathlib import Path
 from statistics import median
 
@@ -41,14 +41,12 @@ def sizes(folder: Path) -> dict[str, list[tuple[int, float]]]:
         smiles.write_text("\n".join(["N" + "C(Cc1ccccc1)C(=O)N" * residues] * BATCH))
         options = {"smiles": str(smiles), "batch_size": BATCH, "max_path_length": 5, "dropout": 0.1}
         for name, make in works.items():
-            run, times = make(options).run, []
+            run, setup = make(options).run, "import gc; gc.enable()"
             assert run is not None
-            for _ in range(ROUNDS + 1):
-                start = time.perf_counter()
-                run()
-                times.append(1000 * (time.perf_counter() - start) / BATCH)
-            found[name].append((1 + 11 * residues, median(times[1:])))
-            print(f"{name},{found[name][-1][0]} atoms,{found[name][-1][1]:.3f} ms", flush=True)
+            times = timeit.repeat(run, setup, number=1, repeat=ROUNDS + 1)[1:]
+            atoms, milliseconds = 1 + 11 * residues, 1000 * median(times) / BATCH
+            found[name].append((atoms, milliseconds))
+            print(f"{name},{atoms} atoms,{milliseconds:.3f} ms", flush=True)
     return found
 
 

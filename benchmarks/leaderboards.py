@@ -11,41 +11,38 @@ is chosen. Without it test files are opened, which ``openings.csv`` records.
 from __future__ import annotations
 
 import argparse
-import csv
 import datetime
 import json
 import shlex
 import statistics
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
-import numpy as np
+import pandas
 
 from graphormer_sepnorm.files import write_columns
 from graphormer_sepnorm.inference.checkpoint import BLEND, read_checkpoint
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.process import processor
+from graphormer_sepnorm.runs.directory import read_rows
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 OPENINGS = REPOSITORY / "docs" / "experiments" / "leaderboards" / "openings.csv"
 SEEDS = {"moleculeace": (0,), "tdc": (1, 2, 3, 4, 5)}
 # Metrics of tasks of TDC, but for the AUROC of most classes.
 _TDC = {
-    **dict.fromkeys(("caco2_wang", "lipophilicity_astrazeneca", "solubility_aqsoldb"), "mae"),
-    **dict.fromkeys(("ppbr_az", "ld50_zhu"), "mae"),
-    **dict.fromkeys(("vdss_lombardo", "half_life_obach"), "spearman"),
-    **dict.fromkeys(("clearance_hepatocyte_az", "clearance_microsome_az"), "spearman"),
-    **dict.fromkeys(("cyp2d6_veith", "cyp3a4_veith", "cyp2c9_veith"), "average_precision"),
-    **dict.fromkeys(
-        ("cyp2d6_substrate_carbonmangels", "cyp2c9_substrate_carbonmangels"), "average_precision"
-    ),
+    "mae": "caco2_wang lipophilicity_astrazeneca solubility_aqsoldb ppbr_az ld50_zhu",
+    "spearman": "vdss_lombardo half_life_obach clearance_hepatocyte_az clearance_microsome_az",
+    "average_precision": "cyp2d6_veith cyp3a4_veith cyp2c9_veith cyp2d6_substrate_carbonmangels "
+    "cyp2c9_substrate_carbonmangels",
 }
+_METRICS = {task: metric for metric, tasks in _TDC.items() for task in tasks.split()}
 _SHOWN = {
     "moleculeace": ("CM_CheMeleon", "ACE_SVM_ECFP", "CM_RF_Morgan", "CM_minimol", "CM_Chemprop"),
     "tdc": ("MapLight", "MapLight + GNN", "MiniMol", "Chemprop-RDKit", "Chemprop"),
@@ -68,11 +65,11 @@ class Task:
         table, split = self.train, ["--data.split", "random"]
         if development:  # all molecules of the training part are in the folds
             split = ["--data.split_column", "part"]
-            of_training = (row for row in rows_of(table) if row.get("split") != "test")
+            of_training = (row for row in read_rows(table) if row.get("split") != "test")
             rows = [{**row, "part": "train"} for row in of_training]
             table = folder / f"{self.name}.csv"
             folder.mkdir(parents=True, exist_ok=True)
-            write_columns(table, {name: [row[name] for row in rows] for name in rows[0]})
+            write_columns(table, _columns(rows))
         elif self.test is None:
             split = ["--data.split_column", "split"]
         else:
@@ -81,27 +78,16 @@ class Task:
         return ["--data.table", str(table), *columns, *split]
 
 
-def rows_of(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV file."""
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def tasks_of(board: str, data: Path, names: Sequence[str] = ()) -> list[Task]:
     """Return the tasks of a leaderboard whose files are there, or some of them by name."""
     if board == "moleculeace":
         files = sorted((data / board).glob("CHEMBL*.csv"))
         found = [Task(one.stem, "rmse", "smiles", "y", one, None) for one in files]
     else:
-        folders = sorted(one.parent for one in (data / board).glob("*/train_val.csv"))
-        found = [
-            Task(
-                one.name,
-                _TDC.get(one.name, "auroc"),
-                *("Drug", "Y", one / "train_val.csv", one / "test.csv"),
-            )
-            for one in folders
-        ]
+        found = []
+        for table in sorted((data / board).glob("*/train_val.csv")):
+            name, test = table.parent.name, table.with_name("test.csv")
+            found.append(Task(name, _METRICS.get(name, "auroc"), "Drug", "Y", table, test))
     missing = {*names} - {one.name for one in found}
     if missing or not found:
         raise SystemExit(f"{data} has no {', '.join(sorted(missing)) or board}")
@@ -128,27 +114,6 @@ def train(task: Task, seed: int, options: argparse.Namespace) -> Path:
     return run
 
 
-class Runs:
-    """The values of finished runs by task and seed, in a file that grows with each."""
-
-    def __init__(self, file: Path) -> None:
-        self._file, self._lock = file, threading.Lock()
-        self._rows: list[dict[str, Any]] = [*rows_of(file)] if file.is_file() else []
-
-    def of(self, task: Task, seed: int) -> dict[str, float] | None:
-        """Return the values of a run, or None."""
-        for row in self._rows:
-            if (row["task"], row["seed"]) == (task.name, str(seed)):
-                return {name: float(row[name]) for name in [*row][2:] if row[name] != ""}
-        return None
-
-    def add(self, task: Task, seed: int, values: dict[str, float]) -> None:
-        """Store the values of a run."""
-        with self._lock:
-            self._rows.append({"task": task.name, "seed": str(seed), **values})
-            write_columns(self._file, _columns(self._rows))
-
-
 def _columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name, "") for row in rows] for name in names}
@@ -170,35 +135,27 @@ def values_of(task: Task, run: Path, *, development: bool) -> dict[str, float]:
     if development:
         blend = read_checkpoint(run).get(BLEND)
         # Of networks alone the summary has what they predict out of fold.
-        own = f"validation_{task.metric}"
-        value = blend["validation"][task.metric] if blend else summary[own]
-        return {"value": value, **members, **seconds}
-    rows = rows_of(run / "test_predictions.csv")
-    labels, values = (
-        np.array([float(row[f"{what}_{task.target}"]) for row in rows])
-        for what in ("label", "pred")
-    )
+        own = blend["validation"][task.metric] if blend else summary[f"validation_{task.metric}"]
+        return {"value": own, **members, **seconds}
+    rows = pandas.read_csv(run / "test_predictions.csv")
+    labels, values = (rows[f"{what}_{task.target}"].to_numpy() for what in ("label", "pred"))
     metric = METRICS[task.metric]
     result = {"value": metric.of(labels, values), "molecules": len(rows), **members, **seconds}
     if task.test is None:
-        table = rows_of(task.train)
-        cliffs = np.array([table[int(row["row"]) - 1]["cliff_mol"] == "1" for row in rows])
+        cliffs = pandas.read_csv(task.train)["cliff_mol"].to_numpy()[rows["row"] - 1] == 1
         result["cliffs"] = metric.of(labels[cliffs], values[cliffs])
     return result
 
 
 def published(board: str, data: Path) -> dict[str, dict[str, float]]:
     """Return the published values by task and model."""
-    rows = rows_of(data / f"{board}_published.csv")
-    found: dict[str, dict[str, float]] = {}
+    table = pandas.read_csv(data / f"{board}_published.csv")
     if board == "moleculeace":
-        for row in rows:
-            name = row.pop("dataset")
-            found[name] = {model: float(value) for model, value in row.items() if value}
-    else:
-        for row in rows:
-            found.setdefault(row["benchmark"], {})[row["model"]] = float(row["mean"])
-    return found
+        rows = table.set_index("dataset").astype(float).iterrows()
+        return {str(name): row.dropna().to_dict() for name, row in rows}
+    table["mean"] = table["mean"].astype(float)
+    groups = table.groupby("benchmark")
+    return {str(name): dict(zip(one.model, one["mean"], strict=True)) for name, one in groups}
 
 
 def result_rows(
@@ -220,9 +177,7 @@ def result_rows(
             if name != "value" and all(name in one for one in runs)
         }
         row: dict[str, Any] = {
-            "task": task.name,
-            "metric": task.metric,
-            "seeds": len(values),
+            **{"task": task.name, "metric": task.metric, "seeds": len(values)},
             "value": round(value, 4),
             "deviation": round(statistics.stdev(values), 4) if len(values) > 1 else "",
             **{name: round(one, 4) for name, one in means.items()},
@@ -252,18 +207,26 @@ def main(arguments: list[str] | None = None) -> None:
     words = shlex.join(["python", "-m", "benchmarks.leaderboards", *(arguments or sys.argv[1:])])
     for given, name in ((options.data, "DATA"), (options.output, "DIR")):
         words = words.replace(str(given), name)
-    record: dict[str, Any] = {"command": words, **_commit()}
+    describe = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    said = subprocess.run(describe, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    commit = {"commit": said.stdout.strip(), "date": today, "processor": processor()}
+    record: dict[str, Any] = {"command": words, **commit}
     options.output = options.output.resolve()
     options.output.mkdir(parents=True, exist_ok=True)
     if not options.development:
         record["opening"] = _opened(board, record)
-    runs = Runs(options.output / ("development.csv" if options.development else "runs.csv"))
+    file, lock = options.output / f"{'development' if options.development else 'runs'}.csv", Lock()
+    runs: dict[Any, dict[str, Any]] = {(row["task"], row["seed"]): row for row in read_rows(file)}
 
     def finished(pair: tuple[Task, int]) -> dict[str, float]:
-        if (values := runs.of(*pair)) is None:
+        key = pair[0].name, str(pair[1])
+        if key not in runs:
             values = values_of(pair[0], train(*pair, options), development=options.development)
-            runs.add(*pair, values)
-        return values
+            with lock:
+                runs[key] = {"task": key[0], "seed": key[1], **values}
+                write_columns(file, _columns([*runs.values()]))
+        return {name: float(one) for name, one in [*runs[key].items()][2:] if one != ""}
 
     pairs = [(task, seed) for task in tasks for seed in seeds]
     found: dict[str, list[dict[str, float]]] = {}
@@ -284,21 +247,9 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"means of {len(rows)} tasks: {means}")
 
 
-def _commit() -> dict[str, str]:
-    said = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return {"commit": said.stdout.strip(), "date": today, "processor": processor()}
-
-
 def _opened(board: str, record: dict[str, Any]) -> int:
     """Record that the test files of a leaderboard are opened; return how often they have been."""
-    earlier = rows_of(OPENINGS) if OPENINGS.is_file() else []
+    earlier = read_rows(OPENINGS)
     one = {"leaderboard": board} | {name: record[name] for name in ("date", "commit", "command")}
     same = [row for row in earlier if row["leaderboard"] == board]
     # The file of openings makes a tree dirty, and what goes on is no other opening.
@@ -306,7 +257,6 @@ def _opened(board: str, record: dict[str, Any]) -> int:
     if (one["command"], one["commit"].removesuffix("-dirty")) not in made:
         earlier.append(one)
         same.append(one)
-    OPENINGS.parent.mkdir(parents=True, exist_ok=True)
     write_columns(OPENINGS, {name: [row[name] for row in earlier] for name in one})
     return len(same)
 

@@ -34,8 +34,7 @@ class Molecules:
 
 def find_molecules() -> Molecules:
     """Return those of ZINC-subset from GRAPHORMER_DATA, or the sample."""
-    setting = os.environ.get("GRAPHORMER_DATA")
-    if not setting:
+    if not (setting := os.environ.get("GRAPHORMER_DATA")):
         smiles = list(_smiles(REPOSITORY / "data" / "sample.csv.gz"))
         return Molecules("the bundled sample (data/sample.csv.gz)", smiles)
     data = Path(setting).expanduser() / "zinc"

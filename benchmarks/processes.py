@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,31 +33,56 @@ def variables(threads: int, home: Path | None = None, folder: Path = REPOSITORY)
     return {**os.environ, **numbers, **homes, "PYTHONPATH": str(folder)}
 
 
-class SideProcess:
-    """A side that waits for its turns.
+@dataclass
+class Command:
+    """A command that is timed from its start to its end.
 
-    Args:
+    Attributes:
         command: Program and arguments.
         environment: Environment variables.
         log: File for what it prints.
         folder: Its working directory.
+        peak: Its peak memory so far, bytes.
     """
 
-    def __init__(
-        self, command: list[str], environment: dict[str, str], log: Path, folder: Path = REPOSITORY
-    ) -> None:
-        self.peak = 0
-        self._log = log
-        with log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=environment,
-                cwd=folder,
-                text=True,
-            )
+    command: list[str]
+    environment: dict[str, str]
+    log: Path
+    folder: Path = REPOSITORY
+    peak: int = 0
+
+    def started(self, **streams: Any) -> subprocess.Popen:
+        """Start it; what it prints goes to the log, but for the streams that are given."""
+        with self.log.open("ab") as log:
+            told = {"stdout": log, "stderr": log, **streams}
+            return subprocess.Popen(self.command, env=self.environment, cwd=self.folder, **told)
+
+    def round(self) -> float:
+        """Run it once and return the seconds.
+
+        Raises:
+            SideFailed: It ended with an error.
+        """
+        start = time.perf_counter()
+        process = self.started(stdin=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.peak = max(self.peak, rusage_bytes(usage))
+        if process.returncode:
+            raise SideFailed(f"it ended with {process.returncode}: {last_line(self.log)}")
+        return seconds
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+class SideProcess(Command):
+    """A side that waits for its turns."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._process = self.started(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def prepare(self, work: str, options: dict[str, Any]) -> dict[str, Any]:
         """Make the work ready and warm up.
@@ -88,56 +114,9 @@ class SideProcess:
             answer = json.loads(self._process.stdout.readline() or "{}")
         except BrokenPipeError:
             answer = {}
-        if not answer:
-            raise SideFailed(f"it ended: {last_line(self._log)}")
-        if "error" in answer:
-            raise SideFailed(answer["error"])
+        if not answer or "error" in answer:
+            raise SideFailed(answer.get("error") or f"it ended: {last_line(self.log)}")
         return answer
-
-
-class Command:
-    """A command that is timed from its start to its end.
-
-    Args:
-        command: Program and arguments.
-        environment: Environment variables.
-        log: File for what it prints.
-        folder: Its working directory.
-    """
-
-    def __init__(
-        self, command: list[str], environment: dict[str, str], log: Path, folder: Path = REPOSITORY
-    ) -> None:
-        self.peak = 0
-        self._command, self._environment = command, environment
-        self._log, self._folder = log, folder
-
-    def round(self) -> float:
-        """Run it once and return the seconds.
-
-        Raises:
-            SideFailed: It ended with an error.
-        """
-        with self._log.open("ab") as log:
-            start = time.perf_counter()
-            process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=self._environment,
-                cwd=self._folder,
-            )
-            _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - start
-        process.returncode = os.waitstatus_to_exitcode(status)
-        self.peak = max(self.peak, rusage_bytes(usage))
-        if process.returncode:
-            raise SideFailed(f"it ended with {process.returncode}: {last_line(self._log)}")
-        return seconds
-
-    def close(self) -> None:
-        """There is nothing to end."""
 
 
 def last_line(log: Path) -> str:

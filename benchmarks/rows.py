@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +60,8 @@ def _huggingface(work: str) -> Side:
 
 
 def _chemprop(work: str) -> tuple[Side, Side]:
-    labels = {False: "chemprop", True: "chemprop, C++ featurizer"}
-    one, other = (
-        Side(label, "chemprop", work, {"cuik": cuik}, environment="chemprop")
-        for cuik, label in labels.items()
-    )
-    return one, other
+    python = Side("chemprop", "chemprop", work, {"cuik": False}, environment="chemprop")
+    return python, replace(python, label="chemprop, C++ featurizer", options={"cuik": True})
 
 
 _PEAK = Side(MATRIX_PRODUCT, "plain", "matrix_product")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 import numpy as np
+import pandas
 from scipy.stats import spearmanr
 
 from benchmarks.report import table
@@ -63,33 +64,27 @@ class Fold(NamedTuple):
         """Read what a run left."""
         run = RunDirectory(path)
         stored = require_json(run.uncertainty_file)
-        rows = run.test_predictions()
-        column = {
-            name: np.array([float(row[name] or "nan") for row in rows])
-            for name in rows[0]
-            if name.startswith(("label_", "pred_", "low_", "high_", "similarity", "distance"))
-        }
+        column = pandas.read_csv(run.test_predictions_file).select_dtypes("number").astype(float)
         targets = [name[6:] for name in column if name.startswith("label_")]
-        errors = np.abs([column[f"pred_{one}"] - column[f"label_{one}"] for one in targets])
-        known = ~np.isnan(errors).all(axis=0)
-        similarity = column["similarity"][known]
-        distance = column["distance"][known] if "distance" in column else None
+        labels, predicted = (
+            column[[f"{kind}_{one}" for one in targets]].to_numpy() for kind in ("label", "pred")
+        )
+        errors = np.abs(predicted - labels)
+        known = ~np.isnan(errors).all(axis=1)
+        similarity = column["similarity"][known].to_numpy()
+        distance = column["distance"][known].to_numpy() if "distance" in column else None
         outside = typed(Domain, stored["domain"]).outside(similarity, distance)
         if distance is None:
             distance = np.full(len(similarity), np.nan)
-        common = np.nanmean(errors[:, known], axis=0), similarity, distance, outside
+        common = np.nanmean(errors[known], axis=1), similarity, distance, outside
         if f"low_{targets[0]}" not in column:
-            labels, predicted = (
-                np.stack([column[f"{kind}_{one}"] for one in targets], axis=1)
-                for kind in ("label", "pred")
-            )
             # A target may have no label among the molecules.
             nothing = {"held": [[None, None]] * len(LEVELS), "classes": [np.nan] * len(LEVELS)}
             measured = [stored["test"].get(one, nothing) for one in targets]
             held = np.array([one["held"] for one in measured], np.float64)  # null becomes nan
             classes = np.array([one["classes"] for one in measured])
-            fold = cls(*common, labels=labels, probabilities=predicted)
-            return fold._replace(held=held, classes=classes)
+            given = {"labels": labels, "probabilities": predicted, "held": held}
+            return cls(*common, **given, classes=classes)
         measured = stored["test"].values()
         levels = np.mean([[one["inside"], one["widths"]] for one in measured], axis=0)
         scores = []
@@ -127,20 +122,11 @@ def class_row(name: str, folds: Sequence[Fold]) -> list[str]:
     sizes = np.array([[[[(y == c).sum() for c in (0, 1)]] for y in f.labels.T] for f in folds])
     held = np.nansum([f.held * size for f, size in zip(folds, sizes, strict=True)], axis=0)
     shares = 100 * (held / sizes.sum(axis=0)).mean(axis=0)
-    classes = np.average(
-        [np.nanmean(fold.classes, axis=0) for fold in folds],
-        axis=0,
-        weights=[len(f.labels) for f in folds],
-    )
+    means = [np.nanmean(fold.classes, axis=0)[LEVELS.index(0.9)] for fold in folds]
+    classes = np.average(means, weights=[len(fold.labels) for fold in folds])
     known = sum(len(y) for _, y in pairs)
-    return [
-        name,
-        f"{known:,}",
-        f"{error:.3f}",
-        f"{loss:.3f}",
-        *(f"{zeros:.1f}, {ones:.1f}" for zeros, ones in shares),
-        f"{classes[LEVELS.index(0.9)]:.2f}",
-    ]
+    cells = [f"{zeros:.1f}, {ones:.1f}" for zeros, ones in shares]
+    return [name, f"{known:,}", f"{error:.3f}", f"{loss:.3f}", *cells, f"{classes:.2f}"]
 
 
 def domain_row(name: str, folds: Sequence[Fold]) -> list[str]:
@@ -163,10 +149,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     for directory in parser.parse_args(argv).directories:
         folds = sorted(path.parent for path in directory.glob("repeat*/fold*/uncertainty.json"))
         if not folds:
-            sys.exit(
-                f"{directory} has no fold with uncertainty.json: give what train.py crossvalidate "
-                "wrote for a table"
-            )
+            advice = "give what train.py crossvalidate wrote for a table"
+            sys.exit(f"{directory} has no fold with uncertainty.json: {advice}")
         # random/bace and scaffold/bace are two.
         name = str(directory) if directory.name in named else directory.name
         named[name] = [Fold.read(fold) for fold in folds]

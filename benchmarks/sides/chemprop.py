@@ -14,12 +14,11 @@ from chemprop.models import MPNN
 from chemprop.models.utils import save_model
 from chemprop.nn import BondMessagePassing, NormAggregation, RegressionFFN
 
-from benchmarks.sides.protocol import Options, Work, in_batches, read_smiles, serve
+from benchmarks.sides.protocol import Options, Work, read_smiles, serve, to_batches
 
 
 def smiles_to_batches(options: Options) -> Work:
     """Text to batches by the default featurizer, or by its C++ one (``cuik``)."""
-    smiles = read_smiles(options)
 
     def default(texts: list[str]) -> object:
         data = MoleculeDataset([MoleculeDatapoint.from_smi(text) for text in texts])
@@ -29,12 +28,7 @@ def smiles_to_batches(options: Options) -> Work:
         data = CuikmolmakerDataset([LazyMoleculeDatapoint(text) for text in texts])
         return collate_cuik_batch(data.__getitems__(list(range(len(data)))))
 
-    collate = compiled if options["cuik"] else default
-
-    def run() -> list[object]:
-        return [collate(texts) for texts in in_batches(smiles, options["batch_size"])]
-
-    return Work(run, facts={"molecules": len(smiles)})
+    return to_batches(options, compiled if options["cuik"] else default)
 
 
 def predict(options: Options) -> Work:
@@ -53,4 +47,4 @@ def predict(options: Options) -> Work:
 
 
 if __name__ == "__main__":
-    serve({work.__name__: work for work in (smiles_to_batches, predict)})
+    serve(smiles_to_batches, predict)

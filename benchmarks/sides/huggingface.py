@@ -22,13 +22,12 @@ from transformers.models.deprecated.graphormer.collating_graphormer import (
     preprocess_item,
 )
 
-from benchmarks.sides.networks import prediction, training
-from benchmarks.sides.protocol import Options, Work, in_batches, read_smiles, serve
+from benchmarks.sides.networks import timed
+from benchmarks.sides.protocol import Options, Work, in_batches, read_smiles, serve, to_batches
 from benchmarks.sides.simple_graphs import simple_graph
 
 # Its table of features has 512 rows for each column.
-ROWS_PER_COLUMN = 512
-ATOM_COLUMNS, BOND_COLUMNS = 9, 3
+ATOM_ROWS, BOND_ROWS = 9 * 512, 3 * 512
 BATCH_SIZE = 128  # of predictions
 
 
@@ -97,12 +96,7 @@ def collate_smiles(smiles: list[str]) -> dict[str, Tensor]:
 
 def smiles_to_batches(options: Options) -> Work:
     """Text to batches that the model takes, all structure in them."""
-    smiles = read_smiles(options)
-
-    def run() -> list[dict[str, Tensor]]:
-        return [collate_smiles(texts) for texts in in_batches(smiles, options["batch_size"])]
-
-    return Work(run, facts={"molecules": len(smiles)})
+    return to_batches(options, collate_smiles)
 
 
 def _network(options: Options) -> tuple[GraphormerForGraphClassification, list[dict], int]:
@@ -121,13 +115,13 @@ def train(options: Options) -> Work:
     """Training steps on the batches that the others have."""
     model, batches, molecules = _network(options)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-4)
-    return training(model, optimizer, lambda batch: model(**batch).logits, batches, molecules)
+    return timed(model, lambda batch: model(**batch).logits, batches, molecules, optimizer)
 
 
 def forward(options: Options) -> Work:
     """Forward passes over the same batches."""
     model, batches, molecules = _network(options)
-    return prediction(model, lambda batch: model(**batch).logits, batches, molecules)
+    return timed(model, lambda batch: model(**batch).logits, batches, molecules)
 
 
 def predict(options: Options) -> Work:
@@ -143,8 +137,7 @@ def predict(options: Options) -> Work:
 @torch.inference_mode()
 def main(source: str, destination: str, max_path_length: str) -> None:
     """Predict the column ``smiles`` with an untrained slim model."""
-    rows = ROWS_PER_COLUMN * ATOM_COLUMNS, ROWS_PER_COLUMN * BOND_COLUMNS
-    model = slim({"max_path_length": int(max_path_length)}, *rows).eval()
+    model = slim({"max_path_length": int(max_path_length)}, ATOM_ROWS, BOND_ROWS).eval()
     with open(source, newline="", encoding="utf-8") as table:
         smiles = [row["smiles"] for row in csv.DictReader(table)]
     with open(destination, "w", newline="", encoding="utf-8") as output:
@@ -161,4 +154,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         main(*sys.argv[1:])
     else:
-        serve({work.__name__: work for work in (smiles_to_batches, train, forward, predict)})
+        serve(smiles_to_batches, train, forward, predict)

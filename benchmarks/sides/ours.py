@@ -12,8 +12,8 @@ import numpy as np
 import torch
 import yaml
 
-from benchmarks.sides.networks import prediction, training
-from benchmarks.sides.protocol import Options, Work, in_batches, read_smiles, serve
+from benchmarks.sides.networks import timed
+from benchmarks.sides.protocol import Options, Work, in_batches, read_smiles, serve, to_batches
 from benchmarks.sides.simple_graphs import simple_graph
 from graphormer_sepnorm import Predictor
 from graphormer_sepnorm.chem.features import get_featurizer
@@ -33,7 +33,7 @@ from graphormer_sepnorm.training.module import GraphormerModule
 from graphormer_sepnorm.training.optimizer import make_optimizer
 
 FEATURIZER = "molecule-1"
-RECIPE = "zinc_subset_best"
+RECIPE = yaml.safe_load(config_path("zinc_subset_best").read_text())["model"]
 ATTENTION_BLOCKS = 4  # as configs/zinc.yaml
 PREDICT = [sys.executable, str(Path(__file__).resolve().parents[2] / "predict.py")]
 
@@ -86,7 +86,6 @@ def slim_checkpoint(options: Options) -> dict:
 def smiles_to_batches(options: Options) -> Work:
     """Text to batches that the model takes, all structure in them."""
     predictor = Predictor(slim_checkpoint(options), device="cpu")
-    smiles = read_smiles(options)
 
     def batch_of(texts: list[str]) -> GraphBatch:
         graphs, _, errors, _ = predictor.reader.featurize([parse_smiles(text) for text in texts])
@@ -95,21 +94,14 @@ def smiles_to_batches(options: Options) -> Work:
         store = GraphStore.from_graphs([graphs], options["max_path_length"])
         return Collator(store, predictor.vocabulary)(range(len(graphs)))
 
-    def run() -> list[GraphBatch]:
-        return [batch_of(texts) for texts in in_batches(smiles, options["batch_size"])]
-
-    return Work(run, facts={"molecules": len(smiles)})
+    return to_batches(options, batch_of)
 
 
 def recipe(options: Options, vocabulary: GraphVocabulary, table_rows: int) -> Graphormer:
     """Return the network of a configuration, with the sizes of tables that the others have."""
-    given = GraphormerModule(**_recipe_options()).architecture
+    given = GraphormerModule(**RECIPE).architecture
     config = dataclasses.replace(given, atom_rows=table_rows, bond_rows=table_rows)
     return Graphormer(config.for_vocabulary(vocabulary))
-
-
-def _recipe_options() -> dict[str, Any]:
-    return yaml.safe_load(config_path(RECIPE).read_text())["model"]
 
 
 def _network(options: Options, make: Maker) -> tuple[Graphormer, list[GraphBatch], int]:
@@ -128,22 +120,20 @@ def train(options: Options, make: Maker = slim, **of_optimizer: Any) -> Work:
     usual = {"learning_rate": 2e-4, "weight_decay": 0.01, "betas": (0.9, 0.999), "eps": 1e-8}
     optimizer = make_optimizer(model, ModelConfig(**(usual | of_optimizer)))
     with switched_off():  # operations are counted: those of the compiled functions nobody sees
-        return training(model, optimizer, model, batches, molecules)
+        return timed(model, model, batches, molecules, optimizer)
 
 
 def train_recipe(options: Options) -> Work:
     """The same with the network and the optimizer of a configuration."""
-    given = _recipe_options()
-    chosen = {name: given[name] for name in ("learning_rate", "weight_decay", "eps")}
-    chosen |= {"betas": tuple(given["betas"]), "optimizer": given["optimizer"]}
-    return train(options, recipe, **chosen)
+    chosen = {name: RECIPE[name] for name in ("learning_rate", "weight_decay", "eps", "optimizer")}
+    return train(options, recipe, **chosen, betas=tuple(RECIPE["betas"]))
 
 
 def forward(options: Options, make: Maker = slim) -> Work:
     """Forward passes over the same batches."""
     model, batches, molecules = _network(options, make)
     with switched_off():
-        return prediction(model, model, batches, molecules)
+        return timed(model, model, batches, molecules)
 
 
 def forward_recipe(options: Options) -> Work:
@@ -181,5 +171,4 @@ def first_prediction(options: Options) -> Work:
 
 if __name__ == "__main__":
     networks = (train, train_recipe, forward, forward_recipe)
-    works = (smiles_to_batches, *networks, predict, show_help, missing_table, first_prediction)
-    serve({work.__name__: work for work in works})
+    serve(smiles_to_batches, *networks, predict, show_help, missing_table, first_prediction)

@@ -55,4 +55,4 @@ def import_torch(options: Options) -> Work:
 
 
 if __name__ == "__main__":
-    serve({work.__name__: work for work in (matrix_product, parse, import_torch)})
+    serve(matrix_product, parse, import_torch)

@@ -42,12 +42,9 @@ class Work:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def serve(works: dict[str, Callable[[Options], Work]]) -> None:
-    """Answer until standard input ends.
-
-    Args:
-        works: What this side can do, by name: each takes options and prepares.
-    """
+def serve(*works: Callable[[Options], Work]) -> None:
+    """Answer until standard input ends; each of `works` takes options and prepares."""
+    named = {work.__name__: work for work in works}
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # libraries print; their words must not stand between the answers
     run: Callable[[], object] | None = None
@@ -56,10 +53,9 @@ def serve(works: dict[str, Callable[[Options], Work]]) -> None:
         try:
             if message["do"] == "prepare":
                 before = _forget_peak()
-                work = works[message["work"]](message["options"])
+                work = named[message["work"]](message["options"])
                 answer = {"facts": work.facts, "command": work.command, "memory_before": before}
-                run = work.run
-                if run is not None:
+                if (run := work.run) is not None:
                     run()
             else:
                 assert run is not None
@@ -82,6 +78,16 @@ def _mean_seconds(run: Callable[[], object]) -> float:
 def read_smiles(options: Options) -> list[str]:
     """Return the molecules of the row."""
     return Path(options["smiles"]).read_text(encoding="utf-8").split()
+
+
+def to_batches(options: Options, collate: Callable[[list[str]], object]) -> Work:
+    """Text to batches that a model takes, all structure in them; `collate` makes one."""
+    smiles = read_smiles(options)
+
+    def run() -> list[object]:
+        return [collate(texts) for texts in in_batches(smiles, options["batch_size"])]
+
+    return Work(run, facts={"molecules": len(smiles)})
 
 
 def in_batches(values: list[Any], size: int) -> list[list[Any]]:

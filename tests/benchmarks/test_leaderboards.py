@@ -8,7 +8,8 @@ import pytest
 from reference.tables import write_csv
 
 from benchmarks import leaderboards
-from benchmarks.leaderboards import main, published, result_rows, rows_of, tasks_of
+from benchmarks.leaderboards import main, published, result_rows, tasks_of
+from graphormer_sepnorm.runs.directory import read_rows
 
 CHAINS = [f"{'C' * length}{end}" for length in range(1, 14) for end in ("O", "N", "F")]
 
@@ -53,7 +54,7 @@ def test_training_alone_is_read_for_development(data: Path, tmp_path: Path) -> N
         (task,) = tasks_of(board, data)
         words = task.options(tmp_path / "tables", development=True)
         assert not any("test" in word for word in words[2:])
-        rows = rows_of(Path(words[1]))
+        rows = read_rows(Path(words[1]))
         assert len(rows) == count
         assert {row["part"] for row in rows} == {"train"}
 
@@ -86,7 +87,7 @@ def test_finished_runs_are_gone_on_from(data: Path, tmp_path: Path, monkeypatch)
         main(words)
     main(words)
     assert sorted(made) == [1, 2, 3, 3, 4, 5]
-    (row,) = rows_of(tmp_path / "out" / "results.csv")
+    (row,) = read_rows(tmp_path / "out" / "results.csv")
     assert (row["value"], row["seeds"]) == ("0.5", "5")
     main([*words, "--development"])
     assert sorted(made) == [1, 1, 2, 2, 3, 3, 3, 4, 4, 5, 5]
@@ -97,8 +98,8 @@ def test_a_board_is_run_once_and_what_opens_tests_is_recorded(data: Path, tmp_pa
     words = ["moleculeace", str(data), "-o", str(tmp_path / "out"), "--members", "kernel"]
     main([*words, "--baselines", "false"])
     out = capsys.readouterr().out
-    (row,) = rows_of(tmp_path / "out" / "results.csv")
-    tested = rows_of(tmp_path / "out" / "CHEMBL1_Ki" / "seed0" / "test_predictions.csv")
+    (row,) = read_rows(tmp_path / "out" / "results.csv")
+    tested = read_rows(tmp_path / "out" / "CHEMBL1_Ki" / "seed0" / "test_predictions.csv")
     assert [one["smiles"] for one in tested] == CHAINS[::4]
     errors = np.array([float(one["label_y"]) - float(one["pred_y"]) for one in tested])
     assert float(row["value"]) == pytest.approx((errors**2).mean() ** 0.5, abs=1e-4)
@@ -109,11 +110,11 @@ def test_a_board_is_run_once_and_what_opens_tests_is_recorded(data: Path, tmp_pa
     main([*words, "--baselines", "false"])
     after = (tmp_path / "out" / "CHEMBL1_Ki" / "seed0" / "summary.json").stat().st_mtime_ns
     assert before == after
-    (run,) = rows_of(tmp_path / "out" / "runs.csv")
+    (run,) = read_rows(tmp_path / "out" / "runs.csv")
     assert float(run["kernel ridge regression"]) == pytest.approx(float(row["value"]), abs=1e-3)
-    assert len(rows_of(leaderboards.OPENINGS)) == 1
+    assert len(read_rows(leaderboards.OPENINGS)) == 1
     main([*words[:2], "-o", str(tmp_path / "dev"), *words[4:], "--development"])
-    assert len(rows_of(leaderboards.OPENINGS)) == 1
+    assert len(read_rows(leaderboards.OPENINGS)) == 1
     record = json.loads((tmp_path / "dev" / "record.json").read_text())
     assert "opening" not in record
     assert str(tmp_path) not in record["command"]
