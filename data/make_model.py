@@ -32,7 +32,8 @@ MOST_KEPT = 12_000
 
 def main(run: str, name: str, purpose: str) -> None:
     """Write the file and show what it says about itself."""
-    if _kept(run) > MOST_KEPT:
+    known = read_checkpoint(find_checkpoint(run)).get(CONFIDENCE, {}).get("neighbors")
+    if known and len(known["numbers"]) > MOST_KEPT:
         calibrate.MOST_KEPT = MOST_KEPT
         if train(["fit", "--resume", run, "--keep", "fingerprints"]) != 0:
             raise SystemExit(f"{run} could not be ended anew")
@@ -44,17 +45,10 @@ def main(run: str, name: str, purpose: str) -> None:
     ]
     card = {"model of the package": name, "purpose": purpose, "test": ", ".join(tests)}
     path = MODELS / f"{name}.ckpt"
-    MODELS.mkdir(exist_ok=True)
     write_checkpoint(for_prediction(read_checkpoint(run), card), path)
     if path.stat().st_size > LARGEST_BYTES:
         raise SystemExit(f"{path} has {path.stat().st_size:,} bytes, more than {LARGEST_BYTES:,}")
     print(describe(read_checkpoint(path), path))
-
-
-def _kept(run: str) -> int:
-    """How many training molecules the checkpoint of a run knows."""
-    known = read_checkpoint(find_checkpoint(run)).get(CONFIDENCE, {}).get("neighbors")
-    return len(known["numbers"]) if known else 0
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from rdkit import Chem
@@ -33,15 +34,17 @@ from graphormer_sepnorm.tables.columns import find_smiles_column
 from graphormer_sepnorm.tables.opening import open_table
 
 
-def listed(file: Path) -> list[str]:
-    """Return the SMILES of a file, in its order.
+def listed(files: list[Path]) -> Iterator[str]:
+    """Yield the SMILES of files, in their order.
 
     Raises:
         GraphormerError: It cannot be read, or has no SMILES.
     """
-    with open_table(file) as reader:
-        column = find_smiles_column(reader.columns, None, reader.name, is_molecule=is_smiles)
-        return [str(row.cells[column]) for row in reader if not row.problem and row.cells[column]]
+    for file in files:
+        with open_table(file) as reader:
+            column = find_smiles_column(reader.columns, None, reader.name, is_molecule=is_smiles)
+            rows = (row for row in reader if not row.problem and row.cells[column])
+            yield from (str(row.cells[column]) for row in rows)
 
 
 def once(smiles: list[str], without: list[str]) -> list[str]:
@@ -76,12 +79,10 @@ def main(arguments: list[str]) -> None:
     try:
         molhiv = load_dataset("ogbg-molhiv", options.root).smiles
         assert molhiv is not None
-        smiles = [one for file in options.zinc for one in listed(file)]
-        smiles += [*molhiv["train"], *molhiv["validation"]]
-        smiles += [one for file in options.more for one in listed(file)]
+        smiles = [*listed(options.zinc), *molhiv["train"], *molhiv["validation"]]
+        smiles += listed(options.more)
         if options.more or options.without:
-            without = [one for file in options.without for one in listed(file)]
-            smiles = once(smiles, [*molhiv["test"], *without])
+            smiles = once(smiles, [*molhiv["test"], *listed(options.without)])
         if options.draw is not None and options.draw < len(smiles):
             smiles = random.Random(0).sample(smiles, options.draw)
         with replacing(options.output) as partial:

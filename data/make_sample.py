@@ -13,12 +13,10 @@ write some SMILES or values differently.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import random
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -38,29 +36,8 @@ MAX_FRAGMENTS = 5
 # In macrocycles and bridged systems the target lies far outside the range of the rest (-3.5 per
 # atom beyond six), and in bridged ones it hangs on the numbering of the atoms.
 LONGEST_CYCLE = 7
-
-
-@dataclass(frozen=True)
-class Fragment:
-    """A piece of a drug with open ends.
-
-    Attributes:
-        molecule: The piece; each open end is a dummy atom whose isotope is its BRICS label.
-        ends: Atom number and label of each open end.
-    """
-
-    molecule: Chem.Mol
-    ends: tuple[tuple[int, int], ...]
-
-    @classmethod
-    def of(cls, molecule: Chem.Mol) -> Fragment:
-        """Find the open ends of `molecule`."""
-        ends = [(atom.GetIdx(), atom.GetIsotope()) for atom in molecule.GetAtoms() if _open(atom)]
-        return cls(molecule, tuple(ends))
-
-
-def _open(atom: Chem.Atom) -> bool:
-    return atom.GetAtomicNum() == 0
+# A fragment, the atom number of an open end of it, and the bond that is made there.
+Partner = tuple[Chem.Mol, int, Chem.BondType]
 
 
 def read_drugs(path: Path) -> list[Chem.Mol]:
@@ -70,98 +47,80 @@ def read_drugs(path: Path) -> list[Chem.Mol]:
         ValueError: A SMILES cannot be read or does not have the formula beside it.
     """
     drugs = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        if not line:
-            continue
+    for line in filter(None, path.read_text(encoding="utf-8").splitlines()):
         smiles, name, formula = line.split("\t")
-        parsed = parse_smiles(smiles)
-        if parsed.molecule is None:
-            raise ValueError(f"{path}:{number}: {name}: {parsed.reason}")
-        found = rdMolDescriptors.CalcMolFormula(parsed.molecule)
-        if found != formula:
-            raise ValueError(f"{path}:{number}: {name} is {formula}, but the SMILES is {found}")
-        drugs.append(parsed.molecule)
+        molecule = parse_smiles(smiles).molecule
+        if molecule is None or rdMolDescriptors.CalcMolFormula(molecule) != formula:
+            raise ValueError(f"{path}: the SMILES of {name} is not one of {formula}")
+        drugs.append(molecule)
     return drugs
 
 
-def cut(drugs: list[Chem.Mol]) -> list[Fragment]:
+def open_ends(fragment: Chem.Mol) -> list[tuple[int, int]]:
+    """Return atom number and BRICS label of each open end: a dummy atom, the label its isotope."""
+    ends = (atom for atom in fragment.GetAtoms() if atom.GetAtomicNum() == 0)
+    return [(atom.GetIdx(), atom.GetIsotope()) for atom in ends]
+
+
+def cut(drugs: list[Chem.Mol]) -> list[Chem.Mol]:
     """Return the distinct fragments of `drugs`, in the order of their SMILES."""
     smiles = {piece for drug in drugs for piece in BRICS.BRICSDecompose(drug)}
-    fragments = [Fragment.of(Chem.MolFromSmiles(piece)) for piece in sorted(smiles)]
-    return [fragment for fragment in fragments if fragment.ends]
+    return [one for one in map(Chem.MolFromSmiles, sorted(smiles)) if open_ends(one)]
 
 
-@dataclass(frozen=True)
-class Partner:
-    """A fragment's end that may be joined to a given label, and the bond that is made."""
-
-    fragment: Fragment
-    end: int
-    bond: Chem.BondType
-
-
-def find_partners(fragments: list[Fragment]) -> dict[int, list[Partner]]:
+def find_partners(fragments: list[Chem.Mol]) -> dict[int, list[Partner]]:
     """Return for each label the open ends that the BRICS rules allow to be joined to it."""
     bonds: dict[int, dict[int, Chem.BondType]] = {}
-    for rules in BRICS.reactionDefs:
-        for left, right, symbol in rules:
-            first, second = (int(re.sub(r"\D", "", label)) for label in (left, right))
-            bond = Chem.BondType.DOUBLE if symbol == "=" else Chem.BondType.SINGLE
-            bonds.setdefault(first, {})[second] = bond
-            bonds.setdefault(second, {})[first] = bond
+    for left, right, symbol in (rule for rules in BRICS.reactionDefs for rule in rules):
+        first, second = (int(re.sub(r"\D", "", label)) for label in (left, right))
+        bond = Chem.BondType.DOUBLE if symbol == "=" else Chem.BondType.SINGLE
+        bonds.setdefault(first, {})[second] = bond
+        bonds.setdefault(second, {})[first] = bond
+    ends = [(one, end, label) for one in fragments for end, label in open_ends(one)]
     return {
-        label: [
-            Partner(fragment, end, allowed[other])
-            for fragment in fragments
-            for end, other in fragment.ends
-            if other in allowed
-        ]
+        label: [(one, end, allowed[other]) for one, end, other in ends if other in allowed]
         for label, allowed in bonds.items()
     }
 
 
 def assemble(
-    fragments: list[Fragment], partners: dict[int, list[Partner]], rng: random.Random
+    fragments: list[Chem.Mol], partners: dict[int, list[Partner]], rng: random.Random
 ) -> Chem.Mol | None:
     """Return one molecule of two to `MAX_FRAGMENTS` fragments; None where it grows too large."""
     grown = rng.choice(fragments)
     for _ in range(rng.randint(1, MAX_FRAGMENTS - 1)):
-        if not grown.ends:
+        if not (ends := open_ends(grown)):
             break
-        end, label = rng.choice(grown.ends)
-        candidates = partners.get(label, [])
-        if not candidates:
+        end, label = rng.choice(ends)
+        if not (candidates := partners.get(label)):
             return None
-        partner = rng.choice(candidates)
-        grown = _join(grown, end, partner)
-        if grown.molecule.GetNumHeavyAtoms() > HEAVY_ATOMS[1]:
+        grown = _join(grown, end, *rng.choice(candidates))
+        if grown.GetNumHeavyAtoms() > HEAVY_ATOMS[1]:
             return None
     return _close(grown)
 
 
-def _join(left: Fragment, end: int, right: Partner) -> Fragment:
+def _join(left: Chem.Mol, end: int, right: Chem.Mol, other: int, bond: Chem.BondType) -> Chem.Mol:
     """Bond the neighbors of two open ends and remove the dummy atoms."""
-    both = Chem.RWMol(Chem.CombineMols(left.molecule, right.fragment.molecule))
-    other_end = left.molecule.GetNumAtoms() + right.end
+    both, other_end = Chem.RWMol(Chem.CombineMols(left, right)), left.GetNumAtoms() + other
     neighbors = [both.GetAtomWithIdx(at).GetNeighbors()[0].GetIdx() for at in (end, other_end)]
-    both.AddBond(neighbors[0], neighbors[1], right.bond)
-    for at in sorted((end, other_end), reverse=True):
-        both.RemoveAtom(at)
-    return Fragment.of(both.GetMol())
+    both.AddBond(neighbors[0], neighbors[1], bond)
+    both.RemoveAtom(other_end)  # the higher number first
+    both.RemoveAtom(end)
+    return both.GetMol()
 
 
-def _close(fragment: Fragment) -> Chem.Mol | None:
+def _close(fragment: Chem.Mol) -> Chem.Mol | None:
     """Put hydrogens in the place of the open ends; None where that gives no sound molecule."""
-    closed = Chem.RWMol(fragment.molecule)
-    for at, _ in sorted(fragment.ends, reverse=True):
+    closed = Chem.RWMol(fragment)
+    for at, _ in reversed(open_ends(fragment)):
         neighbor = closed.GetAtomWithIdx(at).GetNeighbors()[0]
         # An aromatic nitrogen needs its hydrogen in writing, else the ring has no Kekulé form.
         if neighbor.GetIsAromatic() and neighbor.GetAtomicNum() == 7:
             neighbor.SetNumExplicitHs(1)
         closed.RemoveAtom(at)
     # The round trip through the canonical SMILES makes numbering and value those of the text.
-    parsed = parse_smiles(Chem.MolToSmiles(closed.GetMol()))
-    return parsed.molecule
+    return parse_smiles(Chem.MolToSmiles(closed.GetMol())).molecule
 
 
 def is_drug_like(molecule: Chem.Mol) -> bool:
@@ -187,26 +146,19 @@ def sample_molecules(drugs: list[Chem.Mol]) -> Iterator[tuple[str, float]]:
         if molecule is None or not is_drug_like(molecule):
             continue
         smiles = Chem.MolToSmiles(molecule)
-        if smiles in met:
-            continue
-        met.add(smiles)
-        yield smiles, penalized_logp(Chem.MolFromSmiles(smiles))
+        if smiles not in met:
+            met.add(smiles)
+            yield smiles, penalized_logp(Chem.MolFromSmiles(smiles))
 
 
 def main() -> None:
     """Write the sample."""
-    parser = argparse.ArgumentParser(description="Make the bundled sample of molecules.")
-    parser.add_argument("--drugs", type=Path, default=HERE / "drugs.smi", help="SMILES of drugs")
-    parser.add_argument("--output", type=Path, default=HERE / "sample.csv.gz", help="file to write")
-    parser.add_argument("--number", type=int, default=NUM_MOLECULES, help="number of molecules")
-    options = parser.parse_args()
-
-    molecules = islice(sample_molecules(read_drugs(options.drugs)), options.number)
+    molecules = islice(sample_molecules(read_drugs(HERE / "drugs.smi")), NUM_MOLECULES)
     rows = [f"{smiles},{value:.5f}\n" for smiles, value in molecules]
-    text = "".join(["smiles,penalized_logp\n", *rows])
+    text, output = "".join(["smiles,penalized_logp\n", *rows]), HERE / "sample.csv.gz"
     # No time stamp: the same molecules give the same file.
-    options.output.write_bytes(gzip.compress(text.encode("ascii"), compresslevel=9, mtime=0))
-    print(f"{options.output}: {len(rows)} molecules, {options.output.stat().st_size / 1e3:.0f} kB")
+    output.write_bytes(gzip.compress(text.encode("ascii"), compresslevel=9, mtime=0))
+    print(f"{output}: {len(rows)} molecules, {output.stat().st_size / 1e3:.0f} kB")
 
 
 if __name__ == "__main__":

@@ -10,15 +10,10 @@ al. 2018, arXiv 1802.04364), standardized over the 220,011 training molecules of
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
-from functools import cache
-from typing import Any
-
 import networkx
-from rdkit import Chem, RDConfig
+from rdkit import Chem
 from rdkit.Chem import Crippen
+from rdkit.Contrib.SA_Score import sascorer
 
 # y = LOGP_WEIGHT * logP + SA_WEIGHT * SA + CYCLE_WEIGHT * cycle + OFFSET, the z-scores multiplied
 # out: means 2.457797, 3.05353, 0.0482933 and deviations 1.4334209, 0.8346078, 0.2877583.
@@ -37,13 +32,8 @@ def penalized_logp(molecule: Chem.Mol) -> float:
     """
     logp = Crippen.MolLogP(molecule)  # type: ignore[attr-defined]
     cycle = max(0, longest_basis_cycle(molecule) - 6)
-    accessibility = synthetic_accessibility(molecule)
+    accessibility = sascorer.calculateScore(molecule)
     return LOGP_WEIGHT * logp + SA_WEIGHT * accessibility + CYCLE_WEIGHT * cycle + OFFSET
-
-
-def synthetic_accessibility(molecule: Chem.Mol) -> float:
-    """Return the SA score, from 1 (easy to make) to 10 (hard)."""
-    return float(_sascorer().calculateScore(molecule))
 
 
 def longest_basis_cycle(molecule: Chem.Mol) -> int:
@@ -61,17 +51,3 @@ def longest_basis_cycle(molecule: Chem.Mol) -> int:
         for cycle in networkx.cycle_basis(graph.subgraph(fragment), root=min(fragment))
     )
     return max(map(len, cycles), default=0)
-
-
-@cache
-def _sascorer() -> Any:
-    """Return RDKit's SA score module, which lies in different places in wheels and elsewhere."""
-    try:
-        return importlib.import_module("rdkit.Contrib.SA_Score.sascorer")
-    except ImportError:
-        directory = os.path.join(RDConfig.RDContribDir, "SA_Score")
-        sys.path.append(directory)
-        try:
-            return importlib.import_module("sascorer")
-        finally:
-            sys.path.remove(directory)
