@@ -54,18 +54,12 @@ def contents(app, docname, source):
                 ["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""]
             )
     elif docname == "docs/reference/api":
-        for name in graphormer_sepnorm.__all__:
-            if name != "__version__":
-                directive = f".. auto{kind_of(name)}:: graphormer_sepnorm.{name}"
-                source[0] += f"\n## {name}\n\n```{{eval-rst}}\n{directive}\n```\n"
-
-
-def kind_of(name):
-    """Return what a name of the package is, as autodoc says it."""
-    found = getattr(graphormer_sepnorm, name)
-    if not isinstance(found, type):
-        return "function"
-    return "exception" if issubclass(found, Exception) else "class"
+        for name in (one for one in graphormer_sepnorm.__all__ if one != "__version__"):
+            found, kind = getattr(graphormer_sepnorm, name), "function"
+            if isinstance(found, type):
+                kind = "exception" if issubclass(found, Exception) else "class"
+            directive = f".. auto{kind}:: graphormer_sepnorm.{name}"
+            source[0] += f"\n## {name}\n\n```{{eval-rst}}\n{directive}\n```\n"
 
 
 def landing_page(app, exception):

@@ -23,6 +23,7 @@ from rdkit.Chem.Draw import rdMolDraw2D
 from graphormer_sepnorm import Predictor
 from graphormer_sepnorm.compare.statistics import CONTRASTS, pooled
 from graphormer_sepnorm.files import replacing
+from graphormer_sepnorm.formatting import number
 
 sys.path.append(str(Path(__file__).parent / "experiments"))
 from make_tables import FIXED, errors_of_tables
@@ -47,11 +48,8 @@ def draw_molecule(axes: Axes, predictor: Predictor) -> None:
     options.useBWAtomPalette()
     options.highlightRadius = 0.4
     options.bondLineWidth = 3
-    atoms = list(colors)
-    molecule = Chem.MolFromSmiles(SMILES)
-    drawing.DrawMolecule(
-        molecule, highlightAtoms=atoms, highlightBonds=[], highlightAtomColors=colors
-    )
+    shown = {"highlightAtoms": [*colors], "highlightAtomColors": colors}
+    drawing.DrawMolecule(Chem.MolFromSmiles(SMILES), highlightBonds=[], **shown)
     drawing.FinishDrawing()
     axes.imshow(imread(io.BytesIO(drawing.GetDrawingText())))
     axes.set_axis_off()
@@ -64,9 +62,8 @@ def draw_interval(axes: Axes, predictor: Predictor) -> None:
     low, value, high = (float(one[0, 0]) for one in (result.low, result.values, result.high))
     axes.hlines(0, low, high, lw=6, color="#0072B2", alpha=0.45)
     axes.plot([value], [0], "o", color="#0072B2", markersize=9)
-    minus = "\N{MINUS SIGN}"
-    for place, text in ((low, f"{low:.2f}"), (value, f"{value:.2f}"), (high, f"{high:.2f}")):
-        axes.annotate(text.replace("-", minus), (place, 0.25), ha="center", va="bottom", fontsize=9)
+    for place in (low, value, high):
+        axes.annotate(number(place, 2), (place, 0.25), ha="center", va="bottom", fontsize=9)
     axes.set(xlim=(low - 0.4, high + 0.4), ylim=(-0.6, 1.2), yticks=[])
     axes.set_xlabel("predicted log solubility [log mol/L], 90 % interval", fontsize=9)
     axes.tick_params(labelsize=8)
@@ -90,22 +87,14 @@ def draw_norms(axes: Axes, records: Path) -> None:
     axes.axvline(0, color="black", lw=1)
     axes.set(ylim=(2.6, -0.5), yticks=range(len(NAMES)), yticklabels=NAMES)
     axes.set_xlabel("change of the test error, %  (left: better)", fontsize=9)
-    axes.set_title(
-        f"Graphormer with a [CLS] readout, {len(tables)} tables:\n"
-        "mean with 95 % interval; a tick for each table",
-        fontsize=9,
-    )
+    title = f"Graphormer with a [CLS] readout, {len(tables)} tables:\n"
+    axes.set_title(f"{title}mean with 95 % interval; a tick for each table", fontsize=9)
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def make_hero(records: Path, picture: Path) -> None:
-    """Draw the picture.
-
-    Args:
-        records: Folder of the records of P1.
-        picture: PNG file to be written.
-    """
+    """Draw the picture, with the records of P1 in a folder."""
     predictor = Predictor.load("esol", "cpu")
     figure = Figure(figsize=(9.4, 3.6), layout="constrained", dpi=110)
     left, right = figure.subfigures(1, 2, width_ratios=(1, 1.35))

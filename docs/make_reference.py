@@ -6,7 +6,6 @@ python docs/make_reference.py
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from unittest.mock import patch
@@ -29,36 +28,30 @@ GROUPS = {
     "model": "Network and optimizer: `--model.`",
     "trainer": "Trainer: `--trainer.`",
 }
-COMMANDS: dict[str, tuple[Callable[[list[str]], int], list[str]]] = {
-    "train.py crossvalidate": (train.main, ["crossvalidate"]),
-    "train.py pool": (train.main, ["pool"]),
-    "train.py compare": (train.main, ["compare"]),
-    "predict.py": (predict.main, []),
-    "predict.py info": (predict.main, ["info"]),
-    "predict.py embed": (predict.main, ["embed"]),
-    "predict.py explain": (predict.main, ["explain"]),
-}
-Rows = dict[str, list[str]]  # of a table, by the group of the options
+COMMANDS = (
+    *("train.py crossvalidate", "train.py pool", "train.py compare"),
+    *("predict.py", "predict.py info", "predict.py embed", "predict.py explain"),
+)
 
 
-def parser_of(command: Callable[[list[str]], int], words: list[str]) -> argparse.ArgumentParser:
+def parser_of(command: str) -> argparse.ArgumentParser:
     """Return the parser that a command asks for help."""
+    program, *words = command.split()
     found: list[argparse.ArgumentParser] = []
     show = patch.object(argparse.ArgumentParser, "print_help", lambda self, *_: found.append(self))
     with show, suppress(SystemExit):
-        command([*words, "--help"])
+        {"train.py": train, "predict.py": predict}[program].main([*words, "--help"])
     return found[0]
 
 
-def fit_rows() -> Rows:
+def fit_rows() -> dict[str, list[str]]:
     """Return the rows of a table of the options of ``train.py fit``, by group."""
-    rows: Rows = {}
+    rows: dict[str, list[str]] = {}
     for name, option in options_of("fit").items():
         group, _, short = name.rpartition(".")
         if option.hint is not None:  # help and its kind
-            rows.setdefault(group, []).append(
-                row(short if group else f"--{name}", option.default, option.text)
-            )
+            shown = short if group else f"--{name}"
+            rows.setdefault(group, []).append(row(shown, option.default, option.text))
     return rows
 
 
@@ -90,8 +83,7 @@ def page() -> str:
     fit = fit_rows()
     parts = [HEAD, "## train.py fit\n"]
     parts += [f"### {title}\n\n{table(fit[group])}\n" for group, title in GROUPS.items()]
-    for name, (command, words) in COMMANDS.items():
-        parts.append(f"## {name}\n\n{table(rows_of(parser_of(command, words)))}\n")
+    parts += [f"## {name}\n\n{table(rows_of(parser_of(name)))}\n" for name in COMMANDS]
     return "\n".join(parts)
 
 

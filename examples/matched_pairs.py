@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 import numpy as np
+import pandas
 from rdkit import Chem
 from rdkit.Chem import rdMMPA
 
@@ -57,13 +58,12 @@ def matched_pairs(smiles: list[str]) -> Iterator[tuple[int, int, str, str, str]]
 
 def main(model: str, table: str, label: str | None = None) -> None:
     """Predict a table, write its pairs, and print the exchanges that most of them have."""
-    with open(table, newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    said = Predictor.load(model).predict([row["smiles"] for row in rows])
+    rows = pandas.read_csv(table)
+    said = Predictor.load(model).predict(rows["smiles"].fillna("").tolist())
     good = [number for number, error in enumerate(said.errors) if not error]
     values = {"predicted": said.values[good, 0]}
     if label:
-        values[label] = np.array([float(rows[number][label] or "nan") for number in good])
+        values[label] = rows[label].to_numpy(float)[good]
     exchanges = defaultdict(list)
     with open("pairs.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)

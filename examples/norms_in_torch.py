@@ -58,16 +58,11 @@ def error_after_training(norm: type[nn.Module], seed: int, steps: int) -> float:
 
 def main(seeds: int = 6, steps: int = 200) -> None:
     """Compare the norms."""
-    errors = {
-        norm.__name__: [error_after_training(norm, seed, steps) for seed in range(seeds)]
-        for norm in (nn.LayerNorm, SepNorm)
-    }
-    for name, values in errors.items():
-        print(f"{name:<10}", "  ".join(f"{value:.3f}" for value in values))
-    logs = {
-        name: dict(enumerate(log_errors(values, higher_is_better=False)))
-        for name, values in errors.items()
-    }
+    logs = {}
+    for norm in (nn.LayerNorm, SepNorm):
+        values = [error_after_training(norm, seed, steps) for seed in range(seeds)]
+        print(f"{norm.__name__:<10}", "  ".join(f"{value:.3f}" for value in values))
+        logs[norm.__name__] = dict(enumerate(log_errors(values, higher_is_better=False)))
     found = against(logs, "LayerNorm")["SepNorm"]
     change, low, high = found.percent
     print(f"SepNorm changes the error by {change:+.1f} %, 95 % interval {low:+.1f} to {high:+.1f}, "

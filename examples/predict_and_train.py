@@ -25,12 +25,7 @@ def show(predictor: Predictor) -> None:
 
 
 def main(table: str, epochs: int = 5) -> None:
-    """Do both.
-
-    Args:
-        table: With a column of SMILES and one of numbers.
-        epochs: Of the training.
-    """
+    """Do both; the table has a column of SMILES and one of numbers."""
     print("esol, a bundled model:")
     show(Predictor.load("esol"))
 

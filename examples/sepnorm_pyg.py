@@ -9,11 +9,9 @@ virtual node alone. Of short trainings nothing follows for longer ones.
 """
 
 import argparse
-import csv
-import gzip
-from pathlib import Path
 from typing import Any
 
+import pandas
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
@@ -25,9 +23,9 @@ from torch_geometric.utils import from_smiles
 from graphormer_sepnorm import replace_norms
 from graphormer_sepnorm.compare.statistics import against, log_errors
 from graphormer_sepnorm.datasets.catalog import load_dataset
+from graphormer_sepnorm.resources import sample_path
 
 WIDTH, LAYERS, ELEMENTS = 64, 3, 120
-SAMPLE = Path(__file__).parents[1] / "data" / "sample.csv.gz"
 # Norm of the virtual node, norm of the atoms, and whether they are one.
 NORMS = {
     "one LayerNorm": ("ln", "ln", True),
@@ -72,12 +70,10 @@ class Network(nn.Module):
 
 def molecules(count: int) -> tuple[list[Data], list[Data]]:
     """Return the first molecules of the sample with a virtual node each: to train and to test."""
-    add, found = VirtualNode(), []
-    with gzip.open(SAMPLE, "rt") as file:
-        for row, _ in zip(csv.DictReader(file), range(count), strict=False):
-            graph = from_smiles(row["smiles"])
-            graph.y = torch.tensor([float(row["penalized_logp"])])
-            found.append(add(graph))
+    table = pandas.read_csv(sample_path(), nrows=count)
+    found = [VirtualNode()(from_smiles(smiles)) for smiles in table["smiles"]]
+    for graph, value in zip(found, table["penalized_logp"], strict=True):
+        graph.y = torch.tensor([float(value)])
     return found[count // 5 :], found[: count // 5]
 
 

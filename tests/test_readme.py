@@ -93,7 +93,7 @@ def reference():
 
 @functools.cache
 def parser(reference, name):
-    return reference.parser_of(*reference.COMMANDS[name])
+    return reference.parser_of(name)
 
 
 def understand(words, reference):

@@ -7,7 +7,7 @@ whose 10,000 training molecules are disjoint from those of all other draws; vali
 the published subset, test are all 5,000 test molecules of ZINC.
 """
 
-import argparse
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +16,12 @@ SEED, SIZE, TEST = 2026, 10_000, 5_000
 MOLECULES = 220_010  # of the training set
 
 
-def main() -> None:
+def main(root: Path, to: Path) -> None:
     """Write the draws."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("root", type=Path)
-    parser.add_argument("to", type=Path)
-    given = parser.parse_args()
-    raw = (given.root / "ZINC" / "raw").resolve()
+    raw = (root / "ZINC" / "raw").resolve()
     order = np.random.Generator(np.random.PCG64(SEED)).permutation(MOLECULES)
     for draw in range(MOLECULES // SIZE):
-        folder = given.to / f"draw{draw}" / "ZINC" / "raw"
+        folder = to / f"draw{draw}" / "ZINC" / "raw"
         folder.mkdir(parents=True)
         for split in ("train", "val", "test"):
             (folder / f"{split}.pickle").symlink_to(raw / f"{split}.pickle")
@@ -36,4 +32,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(Path, sys.argv[1:]))

@@ -8,12 +8,11 @@ with 95 % intervals.
 
 from __future__ import annotations
 
-import json
+import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -27,8 +26,8 @@ from graphormer_sepnorm.compare.statistics import (
     contrast,
     log_errors,
 )
-from graphormer_sepnorm.files import replacing
-from graphormer_sepnorm.formatting import p_value
+from graphormer_sepnorm.files import replacing, require_json
+from graphormer_sepnorm.formatting import p_value, signed
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.model.config import NORMS
 
@@ -47,8 +46,7 @@ Errors = dict[str, dict[int, float]]  # logarithms, by norm and seed
 Experiment = dict[str, Any]  # a record
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """Experiments that differ in the norm.
 
     Attributes:
@@ -66,12 +64,10 @@ SETTINGS = (
     Setting(
         "published size\nZINC-subset",
         "published size, ZINC-subset",
-        "zinc_subset" + _PAPER_TABLE + "60",
+        f"zinc_subset{_PAPER_TABLE}60",
     ),
-    Setting("published size\nZINC", "", "zinc" + _PAPER_TABLE + "3"),
-    Setting(
-        "published size\nogbg-molhiv", "published size, ogbg-molhiv", "molhiv" + _PAPER_TABLE + "8"
-    ),
+    Setting("published size\nZINC", "", f"zinc{_PAPER_TABLE}3"),
+    Setting("published size\nogbg-molhiv", "published size, ogbg-molhiv", f"molhiv{_PAPER_TABLE}8"),
     Setting(
         "6 layers of 64\nZINC-subset",
         "",
@@ -110,8 +106,7 @@ def experiments_of(setting: Setting, records: Sequence[Experiment]) -> dict[str,
     found = {}
     for norm in NORMS:
         name = setting.experiment.format(norm=norm)
-        named = [one for one in records if one["name"] == name]
-        if named:
+        if named := [one for one in records if one["name"] == name]:
             found[norm] = max(named, key=lambda one: len(one["runs"]))
     if not found:
         raise SystemExit(f"no record is named {setting.experiment!r}")
@@ -122,30 +117,29 @@ def errors_of(experiments: Mapping[str, Experiment]) -> Errors:
     """Return the logarithm of the test error of each finished run."""
     found = {}
     for norm, one in experiments.items():
-        seeds = [run["seed"] for run in one["runs"]]
+        tests = {run["seed"]: run["test"] for run in one["runs"]}
         higher = METRICS[one["metric"]].higher_is_better
-        logs = log_errors([run["test"] for run in one["runs"]], higher_is_better=higher)
-        found[norm] = dict(zip(seeds, logs.tolist(), strict=True))
+        logs = log_errors([*tests.values()], higher_is_better=higher).tolist()
+        found[norm] = dict(zip(tests, logs, strict=True))
     return found
 
 
 def table(settings: Mapping[Setting, Mapping[str, Experiment]]) -> str:
     """Return the first table of findings.md: a contrast a row, a setting a column."""
-    columns, heads = [], []
+    columns = [["", *CONTRASTS, f"error, or ROC-AUC, of {NAMES[BASELINE]}"]]
     for setting, experiments in settings.items():
         if not setting.column:
             continue
-        errors, metric = errors_of(experiments), METRICS[experiments[BASELINE]["metric"]]
+        errors, before = errors_of(experiments), experiments[BASELINE]
         cells = [
             _cell(contrast(errors, *sides)) if {*sides[0], *sides[1]} <= errors.keys() else ""
             for sides in CONTRASTS.values()
         ]
-        tests = [run["test"] for run in experiments[BASELINE]["runs"]]
-        mean = sum(tests) / len(tests)
-        columns.append([*cells, f"{100 * mean:.1f} %" if metric.in_percent else f"{mean:.3f}"])
-        heads.append(f"{setting.column} ({len(tests)} seeds)")
-    firsts = [*CONTRASTS, f"error, or ROC-AUC, of {_name(BASELINE)}"]
-    return markdown([["", *heads], *map(list, zip(firsts, *columns, strict=True))])
+        tests = [run["test"] for run in before["runs"]]
+        mean = statistics.fmean(tests)
+        mean = f"{100 * mean:.1f} %" if METRICS[before["metric"]].in_percent else f"{mean:.3f}"
+        columns.append([f"{setting.column} ({len(tests)} seeds)", *cells, mean])
+    return markdown([*zip(*columns, strict=True)])
 
 
 def pooled_table(settings: Mapping[Setting, Mapping[str, Experiment]]) -> str:
@@ -167,12 +161,8 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in lines)
 
 
-def _name(norm: str) -> str:
-    return NAMES.get(norm, f"`{norm}`")
-
-
 def _cell(one: MeanDifference) -> str:
-    change, low, high = (f"{v:+.1f}".replace("-", "\N{MINUS SIGN}") for v in one.percent)
+    change, low, high = (signed(value, 1) for value in one.percent)
     return f"{change} [{low}, {high}]"
 
 
@@ -180,11 +170,9 @@ def draw_setting(axes: Axes, setting: Setting, experiments: Mapping[str, Experim
     """Draw the change from ShareNorm under each norm: runs, their mean and its interval."""
     errors = errors_of(experiments)
     metric, before = METRICS[experiments[BASELINE]["metric"]], [*errors[BASELINE].values()]
-    found, shown = against(errors, BASELINE), []
-    for row, norm in enumerate(ARMS):
-        if norm not in found:
-            continue
-        change, low, high = found[norm].percent
+    shown: list[float] = []
+    for norm, found in against(errors, BASELINE).items():
+        row, (change, low, high) = ARMS.index(norm), found.percent
         runs = 100 * np.expm1(np.array([*errors[norm].values()]) - np.mean(before))
         color = COLORS.get(norm, OTHERS)
         axes.hlines(row, low, high, colors=color, lw=2)
@@ -192,8 +180,7 @@ def draw_setting(axes: Axes, setting: Setting, experiments: Mapping[str, Experim
         axes.plot(runs, [row + 0.27] * len(runs), "|", color=color, markersize=6, alpha=0.8)
         shown += [low, high, *runs]
     reach = 1.08 * max(map(abs, shown))
-    axes.set_xlim(-reach, reach)
-    axes.set_ylim(len(ARMS) - 0.4, -0.5)
+    axes.set(xlim=(-reach, reach), ylim=(len(ARMS) - 0.4, -0.5))
     axes.axvline(0, color="black", lw=0.8)
     axes.set_title(setting.title, fontsize=9)
     label = f"1 - {metric.label}" if metric.higher_is_better else metric.label
@@ -205,24 +192,15 @@ def draw_setting(axes: Axes, setting: Setting, experiments: Mapping[str, Experim
 
 
 def make_findings(records: Path, picture: Path) -> str:
-    """Draw the picture, and return the tables.
-
-    Args:
-        records: Folder of the records of results.md.
-        picture: PNG file to be written.
-    """
-    known = [
-        json.loads(path.read_text(encoding="utf-8")) for path in sorted(records.glob("*.json"))
-    ]
+    """Draw the picture, and return the tables, of the records of results.md in a folder."""
+    known = [*map(require_json, sorted(records.glob("*.json")))]
     settings = {setting: experiments_of(setting, known) for setting in SETTINGS}
     figure = Figure(figsize=(9.4, 4.6), layout="constrained", dpi=110)
-    places = list(figure.subplots(2, 4, sharey=True).flat)
-    drawn = {one: experiments for one, experiments in settings.items() if one.title}
-    for axes, (setting, experiments) in zip(places, drawn.items(), strict=True):
-        draw_setting(axes, setting, experiments)
-    figure.suptitle(
-        "change of the test error from ShareNorm's: better \N{LEFTWARDS ARROW}", fontsize=10
-    )
+    drawn = [(one, experiments) for one, experiments in settings.items() if one.title]
+    for axes, shown in zip(figure.subplots(2, 4, sharey=True).flat, drawn, strict=True):
+        draw_setting(axes, *shown)
+    title = "change of the test error from ShareNorm's: better \N{LEFTWARDS ARROW}"
+    figure.suptitle(title, fontsize=10)
     picture.parent.mkdir(parents=True, exist_ok=True)
     with replacing(picture) as partial:
         figure.savefig(partial, format="png", pil_kwargs={"optimize": True})
@@ -232,4 +210,4 @@ def make_findings(records: Path, picture: Path) -> str:
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(f"usage: {sys.argv[0]} RECORDS PICTURE.png")
-    print(make_findings(Path(sys.argv[1]), Path(sys.argv[2])))
+    print(make_findings(*map(Path, sys.argv[1:])))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from graphormer_sepnorm.config import flat
-from graphormer_sepnorm.files import write_text
+from graphormer_sepnorm.files import require_json, write_text
 from graphormer_sepnorm.metrics import LAST, METRICS, monitored
 from graphormer_sepnorm.runs.directory import RunDirectory
 
@@ -74,7 +74,7 @@ def add(new: dict[str, Any], folder: Path) -> None:
     key = json.dumps([new["name"], new["dataset_fingerprint"], new["options"]], sort_keys=True)
     words = re.sub(r"[^\w.+=-]+", "-", f"{new['dataset']}-{new['name']}")[:80]
     path = folder / f"{words}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.json"
-    known = json.loads(path.read_text(encoding="utf-8"))["runs"] if path.exists() else []
+    known = require_json(path)["runs"] if path.exists() else []
     runs = {run["seed"]: run for run in sorted(known + new["runs"], key=lambda run: run["began"])}
     content = new | {"runs": [runs[seed] for seed in sorted(runs)]}
     write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
@@ -145,8 +145,8 @@ def main(runs: list[str], records: Path = RECORDS, document: Path = TABLE) -> No
     """Add the runs to the records, and write the tables of all below the introduction."""
     for found in sorted(path for name in runs for path in Path(name).rglob("run.json")):
         add(record_of(RunDirectory(found.parent)), records)
-    every = [json.loads(path.read_text(encoding="utf-8")) for path in records.glob("*.json")]
-    write_text(document, f"{document.read_text().partition('## ')[0]}{tables(every)}")
+    every = tables(map(require_json, records.glob("*.json")))
+    write_text(document, f"{document.read_text().partition('## ')[0]}{every}")
 
 
 if __name__ == "__main__":

@@ -8,23 +8,25 @@ From the folder of the comparisons, or a table with one error a row, it prints a
 changes of the error in percent with 95 % intervals, paired by table or by draw.
 """
 
-import csv
 import math
 import sys
-from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+import pandas
 from scipy import stats
 
 from graphormer_sepnorm.compare.pooling import errors_of
 from graphormer_sepnorm.compare.statistics import CONTRASTS, Values, holm, pooled
-from graphormer_sepnorm.formatting import p_value, signed
+from graphormer_sepnorm.formatting import interval, p_value, signed
 
 FIXED = ("SepNorm vs ShareNorm", "shared BatchNorm vs SepNorm", "separation, all six arms")
 # Of PyG's networks there are three arms, so that nothing can be said of separation as such.
 EXPECTED = {"p1": (27, FIXED), "atoms.csv": (27, FIXED), "pyg.csv": (8, FIXED[:2])}
 SAME = math.log(1.025)  # up to which two errors are the same
+HEADER = """\
+| error | contrast | tables | change, % | 95 % interval | t-test p | Holm-adjusted p | sign-flip p |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"""
 
 
 def errors_of_tables(source: Path) -> list[Values]:
@@ -39,12 +41,14 @@ def main(source: Path) -> None:
     if source.is_dir():
         settings = {"test MAE": errors_of_tables(source)}
     else:
-        found: dict[str, dict[str, Values]] = defaultdict(lambda: defaultdict(dict))
-        with source.open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                error = math.log(float(row["error"]))
-                found[row["property"]][row["table"]] |= {row["arm"]: {0: error}}  # type: ignore
-        settings = {name: list(of_tables.values()) for name, of_tables in found.items()}
+        table = pandas.read_csv(source, dtype=str)
+        settings = {
+            str(name): [
+                {row.arm: {0: math.log(float(row.error))} for row in one.itertuples()}
+                for _, one in of_property.groupby("table", sort=False)
+            ]
+            for name, of_property in table.groupby("property", sort=False)
+        }
     tables, fixed = EXPECTED[source.resolve().name]
     arms = {arm for name in fixed for side in CONTRASTS[name][:2] for arm in side}
     rows = []
@@ -57,14 +61,10 @@ def main(source: Path) -> None:
             assert one is not None
             rows.append((what, name, one, _equivalent(values, without, having)))
     adjusted = holm([one.p_value for _, _, one, _ in rows])
-    print(
-        "| error | contrast | tables | change, % | 95 % interval "
-        "| t-test p | Holm-adjusted p | sign-flip p |"
-    )
-    print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    print(HEADER)
     for (what, name, one, _), p in zip(rows, adjusted, strict=True):
         change, low, high = one.percent
-        cells = f"{one.settings} | {signed(change, 1)} | {signed(low, 1)} to {signed(high, 1)}"
+        cells = f"{one.settings} | {signed(change, 1)} | {interval(low, high, 1)}"
         ps = " | ".join(map(p_value, (one.p_value, float(p), one.signs_p)))
         print(f"| {what} | {name} | {cells} | {ps} |")
     for what, name, _, p in rows:
@@ -81,11 +81,8 @@ def main(source: Path) -> None:
 
 def _equivalent(settings: list[Values], without: tuple[str, ...], having: tuple[str, ...]) -> float:
     """Return the larger p of two one-sided t-tests that the change is within `SAME`."""
-
-    def side(values: Values, arms: tuple[str, ...]) -> float:
-        return float(np.mean([np.mean([*values[arm].values()]) for arm in arms]))
-
-    changes = [side(one, having) - side(one, without) for one in settings]
+    each = [pooled([one], without, having) for one in settings]
+    changes = [one.mean for one in each if one is not None]
     low = stats.ttest_1samp(changes, -SAME, alternative="greater").pvalue
     return max(low, stats.ttest_1samp(changes, SAME, alternative="less").pvalue)
 

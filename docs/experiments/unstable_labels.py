@@ -7,7 +7,6 @@ in bridged rings depends on the atoms' numbers. A molecule is listed if any of 1
 its atoms, by one seed, gives another longest cycle beyond six atoms: nothing of a model decides.
 """
 
-import csv
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import networkx
 import numpy as np
 
 from graphormer_sepnorm.datasets.catalog import load_dataset
+from graphormer_sepnorm.files import write_columns
 
 ORDERS, FREE = 100, 6
 
@@ -39,9 +39,8 @@ def main(root: str, out: Path) -> None:
             found = sorted(terms(graph.edge_index.numpy(), graph.num_nodes, rng))
             if len(found) > 1:
                 rows.append((split, number, " ".join(map(str, found))))
-    with out.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerows([("split", "number", "cycle_terms"), *rows])
+    columns = ("split", "number", "cycle_terms")
+    write_columns(out, dict(zip(columns, zip(*rows, strict=True), strict=True)))
     print({split: sum(row[0] == split for row in rows) for split in ("validation", "test")})
 
 
