@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-# Folder -> lines of Python that it may have, and what it is to have.
+# Folders -> lines of Python that it may have, and what it is to have.
 LINES = {
     "graphormer_sepnorm": (27_850, 26_000),
     "graphormer_sepnorm/cli": (1_586, 1_800),
@@ -15,6 +15,7 @@ LINES = {
     "graphormer_sepnorm/inference": (2_627, 2_800),
     "graphormer_sepnorm/training": (2_697, 2_900),
     "tests": (25_962, 26_000),
+    "benchmarks examples data docs": (3_725, 3_700),
 }
 WORDS = 25_000  # of README, CONTRIBUTING and docs, but not of docs/experiments
 LONGEST_FILE = 500
@@ -26,7 +27,9 @@ def lines_of(path: Path) -> int:
 
 @pytest.mark.parametrize("folder", LINES)
 def test_a_folder_is_no_larger_than_it_may_be(folder: str) -> None:
-    assert sum(lines_of(path) for path in (ROOT / folder).rglob("*.py")) <= LINES[folder][0]
+    files = [path for one in folder.split() for path in (ROOT / one).rglob("*.py")]
+    own = [path for path in files if ".environments" not in path.parts]  # of other packages
+    assert sum(map(lines_of, own)) <= LINES[folder][0]
 
 
 def test_no_file_of_the_package_is_too_long() -> None:
