@@ -71,8 +71,8 @@ class Fold(NamedTuple):
         )
         errors = np.abs(predicted - labels)
         known = ~np.isnan(errors).all(axis=1)
-        similarity = column["similarity"][known].to_numpy()
-        distance = column["distance"][known].to_numpy() if "distance" in column else None
+        similarity = column["similarity"].to_numpy()[known]
+        distance = column["distance"].to_numpy()[known] if "distance" in column else None
         outside = typed(Domain, stored["domain"]).outside(similarity, distance)
         if distance is None:
             distance = np.full(len(similarity), np.nan)

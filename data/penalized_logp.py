@@ -13,7 +13,7 @@ from __future__ import annotations
 import networkx
 from rdkit import Chem
 from rdkit.Chem import Crippen
-from rdkit.Contrib.SA_Score import sascorer
+from rdkit.Contrib.SA_Score import sascorer  # type: ignore[import-not-found]
 
 # y = LOGP_WEIGHT * logP + SA_WEIGHT * SA + CYCLE_WEIGHT * cycle + OFFSET, the z-scores multiplied
 # out: means 2.457797, 3.05353, 0.0482933 and deviations 1.4334209, 0.8346078, 0.2877583.
