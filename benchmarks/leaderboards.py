@@ -11,6 +11,7 @@ is chosen. Without it test files are opened, which ``openings.csv`` records.
 from __future__ import annotations
 
 import argparse
+import csv
 import datetime
 import json
 import shlex
@@ -30,7 +31,6 @@ from graphormer_sepnorm.files import write_columns
 from graphormer_sepnorm.inference.checkpoint import BLEND, read_checkpoint
 from graphormer_sepnorm.metrics import METRICS
 from graphormer_sepnorm.process import processor
-from graphormer_sepnorm.runs.directory import read_rows
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 OPENINGS = REPOSITORY / "docs" / "experiments" / "leaderboards" / "openings.csv"
@@ -65,7 +65,7 @@ class Task:
         table, split = self.train, ["--data.split", "random"]
         if development:  # all molecules of the training part are in the folds
             split = ["--data.split_column", "part"]
-            of_training = (row for row in read_rows(table) if row.get("split") != "test")
+            of_training = (row for row in rows_of(table) if row.get("split") != "test")
             rows = [{**row, "part": "train"} for row in of_training]
             table = folder / f"{self.name}.csv"
             folder.mkdir(parents=True, exist_ok=True)
@@ -76,6 +76,14 @@ class Task:
             split = ["--data.test_table", str(self.test)]
         columns = ["--data.smiles_column", self.smiles, "--data.target_columns", self.target]
         return ["--data.table", str(table), *columns, *split]
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file, none of one that is not there."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 def tasks_of(board: str, data: Path, names: Sequence[str] = ()) -> list[Task]:
@@ -177,7 +185,9 @@ def result_rows(
             if name != "value" and all(name in one for one in runs)
         }
         row: dict[str, Any] = {
-            **{"task": task.name, "metric": task.metric, "seeds": len(values)},
+            "task": task.name,
+            "metric": task.metric,
+            "seeds": len(values),
             "value": round(value, 4),
             "deviation": round(statistics.stdev(values), 4) if len(values) > 1 else "",
             **{name: round(one, 4) for name, one in means.items()},
@@ -217,7 +227,7 @@ def main(arguments: list[str] | None = None) -> None:
     if not options.development:
         record["opening"] = _opened(board, record)
     file, lock = options.output / f"{'development' if options.development else 'runs'}.csv", Lock()
-    runs: dict[Any, dict[str, Any]] = {(row["task"], row["seed"]): row for row in read_rows(file)}
+    runs: dict[Any, dict[str, Any]] = {(row["task"], row["seed"]): row for row in rows_of(file)}
 
     def finished(pair: tuple[Task, int]) -> dict[str, float]:
         key = pair[0].name, str(pair[1])
@@ -249,7 +259,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _opened(board: str, record: dict[str, Any]) -> int:
     """Record that the test files of a leaderboard are opened; return how often they have been."""
-    earlier = read_rows(OPENINGS)
+    earlier = rows_of(OPENINGS)
     one = {"leaderboard": board} | {name: record[name] for name in ("date", "commit", "command")}
     same = [row for row in earlier if row["leaderboard"] == board]
     # The file of openings makes a tree dirty, and what goes on is no other opening.

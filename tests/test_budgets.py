@@ -15,7 +15,7 @@ LINES = {
     "graphormer_sepnorm/inference": (2_627, 2_800),
     "graphormer_sepnorm/training": (2_697, 2_900),
     "tests": (25_962, 26_000),
-    "benchmarks examples data docs": (3_725, 3_700),
+    "benchmarks examples data docs": (3_735, 3_000),
 }
 WORDS = 25_000  # of README, CONTRIBUTING and docs, but not of docs/experiments
 LONGEST_FILE = 500
