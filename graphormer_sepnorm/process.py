@@ -29,8 +29,8 @@ KILLED_BY_ITS_COMMAND = "GRAPHORMER_KILLED_BY_ITS_COMMAND"
 # only the command has, so that it ends when the command does, however that came.
 ENDS_WITH_STDIN = "GRAPHORMER_ENDS_WITH_STDIN"
 
-# What asks a process to end: Ctrl-C, a batch system, a terminal that is closed.
-STOPS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+# What asks a process to end: Ctrl-C, a batch system, a terminal that is closed (not on Windows).
+STOPS = signal.SIGINT, signal.SIGTERM, *filter(None, [getattr(signal, "SIGHUP", None)])
 _calls = itertools.count(1)
 _MANY = 2000  # molecules whose descriptors are worth several processes
 
@@ -115,7 +115,7 @@ def cores() -> int:
 def has_gpu_driver() -> bool:
     """Whether there is a driver of GPUs, asked without torch, whose import takes seconds."""
     with suppress(OSError):
-        ctypes.CDLL("libcuda.so.1")
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
         return True
     return Path("/dev/kfd").exists()  # AMD's
 

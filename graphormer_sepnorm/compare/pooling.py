@@ -48,8 +48,8 @@ def errors_of(directory: Path) -> tuple[str, Values]:
         common = results.configuration.get("model", {}).get("norm")
         return _named(directory, results.arms, results.baseline, results.errors, common)
     plan = Plan.read(directory / CROSS_VALIDATION)
-    if plan is None or len(plan.arms) < 2 or not (directory / FOLDS).is_file():
-        raise DataError(f"{directory} has neither {RESULTS} nor a cross-validation of several arms")
+    if plan is None or len(plan.arms) < 2 or not (rows := read_rows(directory / FOLDS)):
+        raise DataError(f"{directory} has neither {RESULTS} nor a readable {FOLDS} of several arms")
     if len(plan.seeds) > 1:
         raise DataError(
             f"{directory} has several repeats, whose folds have molecules in common: pool "
@@ -57,7 +57,7 @@ def errors_of(directory: Path) -> tuple[str, Values]:
         )
     metric = METRICS[Task(**require_json(directory / SUMMARY)["task"]).metric]
     found: dict[str, dict[int, float]] = {}
-    for row in read_rows(directory / FOLDS):
+    for row in rows:
         value = float(row.get(f"test_{metric.name}") or "nan")
         if math.isnan(value):
             continue

@@ -263,7 +263,7 @@ def collect(directory: Path, baseline: str | None = None) -> Results:
                 f"some of the runs in {directory / RESULTS} are gone, as {run.directory}: put them "
                 f"back, or remove {RESULTS}"
             )
-    plan = replace(plan, baseline=baseline or plan.baseline)
+    plan = replace(plan, baseline=plan.baseline if baseline is None else baseline)
     records = {run: found for run in finished if (found := run.files.record()) is not None}
     data, geometry = _measure(finished)
     splits, task = data.splits, data.splits.task
