@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -199,10 +200,9 @@ def fit_baselines(
         target for target in range(targets) if _enough(taught[known[:, target], target], kind)
     ]
     if "kernel" in wanted and enough:
-        progress("kernel", 0, len(enough))
-        apart = folds if held_out else None
+        apart, show = folds if held_out else None, partial(progress, "kernel")
         kernel, found["kernel"] = fit_kernel(
-            substructures, taught, fitted_on, weights, apart, kind, enough
+            substructures, taught, fitted_on, weights, apart, kind, enough, show
         )
     return Baselines(
         {

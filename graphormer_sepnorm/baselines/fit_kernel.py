@@ -5,7 +5,7 @@ n molecules · m landmarks · T targets.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -34,6 +34,7 @@ def fit_kernel(
     folds: np.ndarray | None,
     kind: Kind,
     targets: Sequence[int],
+    progress: Callable[[int, int], object] = lambda done, of: None,
 ) -> tuple[Kernel, np.ndarray]:
     """Fit targets on some molecules, and predict all.
 
@@ -45,6 +46,7 @@ def fit_kernel(
         folds: int64 ``[n]``; None: each molecule is a fold of its own (leave-one-out).
         kind: Of the labels.
         targets: Which have a model: of some labels, and of both classes.
+        progress: Is given how many targets are done, of how many.
 
     Returns:
         The kernel; and predictions float64 ``[n, T]``, of molecules that were fitted on by what was
@@ -63,7 +65,8 @@ def fit_kernel(
     del similarities
     alpha = np.full((len(landmarks), labels.shape[1]), np.nan)
     intercept, predictions = np.zeros(labels.shape[1]), np.full(labels.shape, np.nan)
-    for target in targets:
+    for done, target in enumerate(targets):
+        progress(done, len(targets))
         known = rows & ~np.isnan(labels[:, target])
         own = None if folds is None else folds[known]
         y, weight = labels[known, target], weights[known]

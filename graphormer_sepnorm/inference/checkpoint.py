@@ -198,8 +198,11 @@ def joined(checkpoints: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """
     (name, first), *others = checkpoints.items()
     for other, checkpoint in others:
+        of_both = checkpoint[KEY], first[KEY]
+        # Options of the network that are younger than a checkpoint have their default in it.
+        own, known = ({**facts, "model": GraphormerConfig(**facts["model"])} for facts in of_both)
         for fact in (*REQUIRED, "weight_scale"):
-            if checkpoint[KEY].get(fact) != first[KEY].get(fact):
+            if own.get(fact) != known.get(fact):
                 raise CheckpointError(
                     f"{name} and {other} differ in {fact}: members of an ensemble are trained with "
                     "the same options on the same data"

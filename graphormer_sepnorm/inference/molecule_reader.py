@@ -181,10 +181,7 @@ class MoleculeReader:
 
 
 def _seen_codes(part: Vocabulary, tables: Sequence[CodeTable]) -> np.ndarray:
-    """Return whether a code occurred in training, bool ``[largest code + 1, columns]``.
-
-    An error, of whatever kind, where these are no codes of these features.
-    """
+    """Return whether a code occurred in training, bool ``[largest code + 1, columns]``."""
     # One code more than there are values: some have a code for "none of these".
     known = np.zeros((max(len(table) for table in tables) + 1, len(tables)), dtype=bool)
     for column, (seen, _) in enumerate(zip(part.seen, tables, strict=True)):

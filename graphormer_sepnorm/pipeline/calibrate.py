@@ -161,10 +161,8 @@ def _test(
     if inputs.distance is not None:
         columns["distance"] = inputs.distance
     outcome.outside = domain.outside(columns["similarity"], inputs.distance)
-    outcome.columns, outcome.test = (
-        columns,
-        dataclasses.replace(test, inputs=inputs._replace(values=values)),
-    )
+    outcome.columns = columns
+    outcome.test = dataclasses.replace(test, inputs=inputs._replace(values=values))
     outcome.summary["uncertainty"] = summarized(outcome.quality.values())
     if task.kind == "binary":
         found = task.evaluate(labels, values)

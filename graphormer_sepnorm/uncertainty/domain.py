@@ -46,8 +46,6 @@ _SMALLEST = 1e-12
 
 def sampled(count: int, most: int) -> np.ndarray:
     """Return which of `count` molecules are taken, int64, increasing: all, or `most` of them."""
-    if count <= most:
-        return np.arange(count)
     return np.sort(np.random.default_rng(0).permutation(count)[:most])
 
 

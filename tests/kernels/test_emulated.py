@@ -11,7 +11,6 @@ import pytest
 from reference.processes import REPOSITORY
 
 TESTS = Path(__file__).parents[1]
-KERNELS = REPOSITORY / "graphormer_sepnorm" / "kernels"
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
 TRIED = (
     "model/test_cpu_attention.py",
@@ -34,7 +33,7 @@ LARGE = "large or numbering or threads or real"  # that an emulator takes minute
 def test_their_tests_pass_on_arm(tmp_path: Path) -> None:
     library, server = tmp_path / "kernels.so", tmp_path / "serve"
     flags = ["-std=gnu11", "-O3", "-Wall", "-Werror", "-Wno-psabi", "-fvisibility=hidden"]
-    sources = sorted(map(str, KERNELS.glob("*.c")))
+    sources = sorted(map(str, REPOSITORY.glob("graphormer_sepnorm/kernels/*.c")))
     subprocess.check_call(
         [COMPILER, *flags, "-fPIC", "-shared", *sources, "-lm", "-o", str(library)]
     )
