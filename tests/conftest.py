@@ -152,7 +152,7 @@ def compiled_form(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def compiled_products(compiled_form: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiled matrix products, also in the forms where torch's are faster."""
-    monkeypatch.setattr(library(), "products_are_fast", lambda: 1)
+    monkeypatch.setattr(library(), "products_are_fast", lambda gradients: 1)
 
 
 @pytest.fixture(scope="session")

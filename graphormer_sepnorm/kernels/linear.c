@@ -130,12 +130,13 @@ EXPORT int linear_pack(const Linear *a, int64_t first, int64_t last) {
     return 0;
 }
 
-/* Whether these functions, and that of newton_schulz.c, are faster here than torch's. Of processors
- * without AVX-512, MKL is as fast on those of its own maker; elsewhere it reaches half of that. */
-EXPORT int products_are_fast(void) {
+/* Whether these functions, and that of newton_schulz.c, are faster here than torch's. With AVX2 alone
+ * MKL's products are as fast, so that what counts is GELU and the residual in the last loop, which
+ * gradients do without; on processors of MKL's maker they are faster. */
+EXPORT int products_are_fast(int gradients) {
 #if defined(__x86_64__)
     const int form = chosen_form();
-    return form == AVX512_FORM || (form == AVX2_FORM && !__builtin_cpu_is("intel"));
+    return form == AVX512_FORM || (form == AVX2_FORM && !gradients && !__builtin_cpu_is("intel"));
 #else
     return 0;
 #endif

@@ -50,8 +50,8 @@ def in_threads(name: str, arguments: ctypes.Structure, count: int, share: int) -
 
 
 # Linear layers. A batch has a few thousand rows, another number each time, and the matrices are
-# small: MKL reaches half of the products' speed on an AMD, and oneDNN makes a new program for each
-# number of rows. Here no result depends on the number of other rows, or of threads.
+# small: with AVX-512 MKL reaches half of the products' speed, and oneDNN makes a new program for
+# each number of rows. Here no result depends on the number of other rows, or of threads.
 
 
 class _Linear(ctypes.Structure):
@@ -68,7 +68,7 @@ class _Linear(ctypes.Structure):
 def products_usable(values: Tensor) -> bool:
     """Whether compiled matrix products can take `values`, and are faster here than torch's."""
     # First: torch.compile must not look into the library.
-    return usable(values) and bool(cast(Any, library()).products_are_fast())
+    return usable(values) and cast(Any, library()).products_are_fast(torch.is_grad_enabled()) == 1
 
 
 def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
