@@ -50,7 +50,7 @@ class Blend:
     """A network blended with trees, and a kernel.
 
     Attributes:
-        trees: What the network is blended with, if there is no kernel; with one there may be none.
+        trees: Gradient boosting; of no target where the kernel stands alone.
         weights: float64 ``[T]``, the share of the network; 1 for targets that have no others, 0 in
             a model without networks.
         validation: Metrics of the blend on the molecules that its weight was fitted on.
@@ -78,9 +78,9 @@ class Blend:
     @cached_property
     def known(self) -> np.ndarray:
         """Which targets the network is blended in, bool ``[T]``."""
-        if self.trees.known.any() or self.kernel is None:
+        if self.kernel is None:
             return self.trees.known
-        return np.asarray(~np.isnan(self.kernel.alpha).any(axis=0))
+        return self.trees.known | ~np.isnan(self.kernel.alpha).any(axis=0)
 
     @property
     def weight(self) -> float:

@@ -126,7 +126,7 @@ def _left_out(fitted: Baselines, task: Task, lacking: list[str]) -> str:
     texts = []
     if lacking:
         texts.append(
-            f"No trees for {listed(lacking)}, of which the training labels are too few, or of one "
+            f"No model for {listed(lacking)}, of which the training labels are too few, or of one "
             "class: each baseline is of the targets that it knows."
         )
     parts = [

@@ -1,4 +1,4 @@
-"""What a model has to beat: trees on fingerprints and descriptors, and for real values a constant.
+"""What a model has to beat: trees, a kernel on substructures, and for real values a constant.
 
 n molecules · T targets · F features · C columns of a table.
 """

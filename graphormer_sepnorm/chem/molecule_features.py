@@ -42,8 +42,7 @@ class _Molecule1(Featurizer):
         CodeTable("hydrogens", (*range(9), OTHER)),
         CodeTable("radical electrons", (*range(5), OTHER)),
         CodeTable(
-            "hybridisation",
-            (*_listed(Chem.HybridizationType, "SP SP2 SP3 SP3D SP3D2"), OTHER),
+            "hybridisation", (*_listed(Chem.HybridizationType, "SP SP2 SP3 SP3D SP3D2"), OTHER)
         ),
         CodeTable("aromatic", (False, True)),
         CodeTable("in a ring", (False, True)),

@@ -28,6 +28,8 @@ class MoleculeDataModule(MoleculeData, LightningDataModule):
     def setup(self, stage: str) -> None:
         """Open the store, in every process; the first one builds it, and the others wait."""
         _ = self.store
+        if stage == "fit":  # after which Lightning restores what a checkpoint has
+            self._position = (0, 0)
 
     def train_dataloader(self) -> DataLoader:
         """Training batches, in an order that depends on (seed, epoch) only.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
@@ -129,12 +129,11 @@ def _features(smiles: list[str], folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _stored(file: Path) -> tuple[np.ndarray, ...] | None:
-    try:
-        with file.open("rb") as stream:
-            stored = np.load(stream)
-            return stored["descriptors"], stored["counts"]
-    except Exception:  # not there, or cut short, which fails in many ways
-        return None
+    # Not there, or cut short, which fails in many ways.
+    with suppress(Exception), file.open("rb") as stream:
+        stored = np.load(stream)
+        return stored["descriptors"], stored["counts"]
+    return None
 
 
 def _of_chunk(smiles: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

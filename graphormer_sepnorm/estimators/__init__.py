@@ -4,15 +4,7 @@ They go where scikit-learn's own go: `cross_val_score`, `GridSearchCV`, `Pipelin
 holds its network as the bytes of a checkpoint, which is read as plain values and tensors.
 """
 
-from graphormer_sepnorm.estimators.estimators import (
-    GraphormerClassifier,
-    GraphormerRegressor,
-)
+from graphormer_sepnorm.estimators.estimators import GraphormerClassifier, GraphormerRegressor
 from graphormer_sepnorm.estimators.inputs import InputError, ParameterError
 
-__all__ = [
-    "GraphormerClassifier",
-    "GraphormerRegressor",
-    "InputError",
-    "ParameterError",
-]
+__all__ = ["GraphormerClassifier", "GraphormerRegressor", "InputError", "ParameterError"]

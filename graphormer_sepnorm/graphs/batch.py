@@ -7,7 +7,7 @@ costs and disturbs nothing there. Attention needs the tokens of one graph side b
 
     B graphs · M atoms in all · R = B + M packed rows · F, K atom and bond feature columns
     b graphs of a block · N largest number of atoms in it · T = N + 1 tokens, the graph token first
-    P pair types of the batch · D hops · k kinds of bond · E directed bonds · F pairs in one ring
+    P pair types of the batch · D hops · k kinds of bond · E directed bonds · S pairs in one ring
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class GraphBatch(_TensorRecord):
         bounds: float32 ``[B, 2 targets]`` or ``[B, 0]``, what is known of missing labels, see
             `PackedGraphs`.
         graph_ids: int64 ``[B]``, number of each graph in its store.
-        ring_pairs: Ordered pairs of atoms that share a ring, int64 ``[3, F]``, laid out as `bonds`.
+        ring_pairs: Ordered pairs of atoms that share a ring, int64 ``[3, S]``, laid out as `bonds`.
             Their kind is 2 r for rings of r atoms, and one more if a bond joins the two. None if
             nobody has asked for them (`with_ring_pairs`).
         ring_neighbors: How many atoms share a ring with that of each packed row, int64 ``[R]``; or
@@ -263,7 +263,7 @@ def _attention_blocks(
 
 
 def count_neighbors(pairs: Tensor, rows: int) -> Tensor:
-    """Return how many of the `pairs [3, F]` lead to each of R rows, int64 ``[R]``."""
+    """Return how many of the `pairs [3, S]` lead to each of R rows, int64 ``[R]``."""
     number = pairs.new_zeros(rows + 1)  # one row more for those that only fill up
     return number.index_add(0, pairs[1], torch.ones_like(pairs[1]))[:-1]
 

@@ -202,11 +202,14 @@ def checked_graph(data: Any, where: str) -> tuple[MolecularGraph, np.ndarray, fl
         (one[:, None] if one.ndim == 1 else one).astype(np.int64) for one in (atoms, bonds)
     )
     targets, weight = getattr(data, "y", None), getattr(data, "weight", None)
-    targets = np.asarray(() if targets is None else targets, dtype=np.float32).reshape(-1)
-    weight = 1.0 if weight is None else float(weight)
-    if not 0 <= weight <= _LARGEST:
+    try:
+        targets = np.asarray(() if targets is None else targets, dtype=np.float32).reshape(-1)
+        number = 1.0 if weight is None else float(weight)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where} has a label or weight that is no number: {error}") from error
+    if not 0 <= number <= _LARGEST:
         raise DataError(f"{where} has the weight {weight}: it must be a number from 0 to 3e38")
-    return MolecularGraph(atom_codes, edges.astype(np.int64), bond_codes), targets, weight
+    return MolecularGraph(atom_codes, edges.astype(np.int64), bond_codes), targets, number
 
 
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

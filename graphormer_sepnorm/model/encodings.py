@@ -142,12 +142,10 @@ class SharedRing(nn.Module):
     """What it means for two atoms that they lie in one ring: ``t(r) U + b t(r) V``.
 
     r is the size of the smallest ring that both lie in (`PairTypes.block_structure`), 0 if there is
-    none, b is 1 if a bond joins them, ``t(r)_k = 1 if r >= k else 0``. U and V start as zeros,
-    as in `RingEncoding`. That two atoms share a ring is a flag of pairs in CSA
+    none, b is 1 if a bond joins them, ``t(r)_k = 1 if r >= k else 0``, k from 3 to L. U and V start
+    as zeros, as in `RingEncoding`. That two atoms share a ring is a flag of pairs in CSA
     (Menegaux et al. 2023, "Self-Attention in Colors"), and a second set of bonds in TIGT (Choi et
     al. 2024, "Topology-Informed Graph Transformer").
-
-    The largest k is K, the smallest 3.
     """
 
     def __init__(self, channels: int, largest: int = _LARGEST) -> None:
@@ -157,7 +155,7 @@ class SharedRing(nn.Module):
         self.bonded = nn.Parameter(torch.zeros(largest - _SMALLEST + 1, channels))
 
     def factors(self, ring: Tensor, is_bond: Tensor) -> Tensor:
-        """Return ``t(r)`` and ``b t(r)`` side by side, what `forward` takes, ``[P, 2 (K - 2)]``.
+        """Return ``t(r)`` and ``b t(r)`` side by side, what `forward` takes, ``[P, 2 (L - 2)]``.
 
         Args:
             ring: Size r of the ring, int64 ``[P]``.

@@ -20,6 +20,7 @@ from graphormer_sepnorm.model.ops import (
     FeedForward,
     Linear,
     dropout,
+    is_plain,
     linear,
     message_sums,
     scaled_sum,
@@ -44,10 +45,13 @@ class GraphAttention(nn.Module):
 
     def forward(self, rows: Tensor, batch: GraphBatch, biases: Sequence[BlockBias]) -> Tensor:
         """Mix the rows ``[R, C]`` of each graph; one bias per attention block (`AttentionBias`)."""
-        parts = (self.query, self.key, self.value)  # in one product
-        weight, bias = (torch.cat([getattr(p, name) for p in parts]) for name in ("weight", "bias"))
+        parts = (self.query, self.key, self.value)
+        if all(is_plain(part) for part in parts):  # in one product
+            joined = (torch.cat([getattr(p, name) for p in parts]) for name in ("weight", "bias"))
+            projected = linear(rows, *joined)
+        else:
+            projected = torch.cat([part(rows) for part in parts], dim=1)
         dropout = self.dropout if self.training else 0.0
-        projected = linear(rows, weight, bias)
         return self.output(attend(projected, batch, biases, self.heads, dropout))
 
 

@@ -201,10 +201,9 @@ def _normalize(
 ) -> Tensor:
     """Normalize stretches of packed rows; `real` is the mask of the last one."""
     if (
-        not torch.compiler.is_compiling()
+        usable(rows)
         and real is None
         and min(lengths) >= 0
-        and usable(rows)
         and not several_processes()
         and all(_can_be_packed(norm, rows) for norm in norms)
     ):

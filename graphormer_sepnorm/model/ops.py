@@ -97,6 +97,11 @@ class Linear(nn.Linear):
         return linear(rows, self.weight, self.bias)
 
 
+def is_plain(part: nn.Module) -> bool:
+    """Whether a part is a `Linear` or GELU that nothing has replaced, and no hook wants to see."""
+    return type(part) in (Linear, nn.GELU) and not (part._forward_hooks or part._forward_pre_hooks)
+
+
 class FeedForward(nn.Sequential):
     """A linear layer, GELU and a linear layer, of packed rows ``[R, C]``.
 
@@ -114,11 +119,11 @@ class FeedForward(nn.Sequential):
         return _products(inner, second.weight.contiguous(), second.bias, True, residual)
 
     def _needs_fewer_passes(self, rows: Tensor, residual: Tensor | None) -> bool:
-        if [type(part) for part in self] != [Linear, nn.GELU, Linear]:
+        if len(self) != 3 or not all(is_plain(part) for part in self):
             return False
         first, gelu, second = cast(Any, self)
         return (
-            not any(part._forward_hooks or part._forward_pre_hooks for part in self)
+            [type(part) for part in self] == [Linear, nn.GELU, Linear]
             and gelu.approximate == "none"
             and _fits(rows, first.weight)
             and second.weight.dtype == first.weight.dtype

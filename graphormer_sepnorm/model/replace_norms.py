@@ -279,6 +279,8 @@ def _reason_to_keep(norm: Any, wanted: bool, force: bool, seen: _Seen | None, sh
         return f"acts on {other} in the example, not on {shape}"
     if norm.weight is None:
         return "has no weight that another norm could begin with"
+    if isinstance(norm, nn.BatchNorm1d) and (norm.running_mean is None or norm.momentum is None):
+        return "keeps no running averages"
     if seen.computes_more and not force:
         return f"{_class_of(norm)} does more than layer_norm; use force=True to replace it anyway"
     return ""

@@ -15,6 +15,7 @@ import numpy as np
 from graphormer_sepnorm.baselines.evaluation import NAMES, baselines_of
 from graphormer_sepnorm.datasets.molecule_data import MoleculeData
 from graphormer_sepnorm.errors import ConfigError, DataError, GraphormerError
+from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.pipeline.predicted import Outcome, Predicted
 from graphormer_sepnorm.training.described import Described
 from graphormer_sepnorm.uncertainty.uncertainty import Inputs
@@ -97,13 +98,8 @@ def _blend(
     pair = trees_unseen, kernel_unseen = predicted["validation"], by_kernel["validation"]
     known = [bool(np.isfinite(column).all()) for column in trees_unseen.T]
     boosted = [one if use else None for one, use in zip(fitted.boosted, known, strict=True)]
-    if not any(boosted) and ("boosting" in members or kernel is None):  # the baselines say why
-        if module.has_network:
-            return None, unseen, outcome.test
-        raise DataError(
-            f"{data.splits.name}: the labels are too few for trees or a kernel: give networks "
-            "among --members"
-        )
+    if module.has_network and not any(boosted) and ("boosting" in members or kernel is None):
+        return None, unseen, outcome.test  # the baselines say why
     trees = BoostedTrees.from_fitted(fitted.columns, boosted, task.kind == "binary")
     exclusive, std = bool(task.one_of), np.asarray(module.facts["target_std"])
     sides = data.sides(unseen.indices)
@@ -121,6 +117,12 @@ def _blend(
     weight, stacking = stacked(unseen.networks if module.has_network else others[None], others)
     weight = weight if module.has_network else 0.0
     blend = Blend.of_trees(trees, weight, exclusive=exclusive, stacking=stacking, **own)
+    if not module.has_network and not blend.known.all():
+        without = listed([task.targets[target] for target in np.flatnonzero(~blend.known)])
+        raise DataError(
+            f"{data.splits.name}: neither trees nor a kernel for {without} (too few labels, or too "
+            "many targets): give networks among --members"
+        )
     unseen, test = _combined(blend, unseen, pair), outcome.test
     if test is not None:
         pair = predicted["test"], by_kernel["test"]

@@ -56,8 +56,7 @@ class Backbone:
     def architecture(self, **own: float) -> dict[str, Any]:
         """Return the options of a network that takes these weights, with `REGULARIZATION` given."""
         others = (*FROM_DATA, *REGULARIZATION, "atom_rows", "bond_rows")
-        stored = {name: value for name, value in self.options.items() if name not in others}
-        return stored | own
+        return {name: value for name, value in self.options.items() if name not in others} | own
 
     def extended(
         self, own: GraphormerConfig, num_targets: int, seen: GraphVocabulary, feature_version: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import platform
 import subprocess
@@ -59,7 +60,7 @@ class MetricsFile(CSVLogger):
         """Keep the first `rows` rows of an earlier session; what follows is logged again."""
         stored = self._earlier[: 1 + rows] if rows else []
         self.rows = max(0, len(stored) - 1)
-        self.experiment.metrics_keys = stored[0].decode().strip().split(",") if stored else []
+        self.experiment.metrics_keys = next(csv.reader(line.decode() for line in stored[:1]), [])
         if stored:
             with replacing(self._file) as partial:
                 partial.write_bytes(b"".join(stored))
@@ -90,8 +91,7 @@ class LogTraining(Callback):
         if step_in_epoch(trainer) is None or not every or trainer.global_step % every:
             return
         loss: Any = trainer.strategy.reduce(pl_module.step_loss.clone(), reduce_op="sum")
-        values = {"train_loss_step": float(loss), "learning_rate": rate_of_step(trainer)}
-        self._log(trainer, values)
+        self._log(trainer, {"train_loss_step": float(loss), "learning_rate": rate_of_step(trainer)})
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Log the mean loss of the epoch."""
@@ -132,8 +132,7 @@ class TrainingProgress(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Start the clock."""
         self._line = StatusLine() if trainer.is_global_zero else None
-        self._started, self._first_step = time.monotonic(), trainer.global_step
-        self._graphs = 0
+        self._started, self._first_step, self._graphs = time.monotonic(), trainer.global_step, 0
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -201,8 +200,7 @@ class RunRecord(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Begin a session."""
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        splits = data.splits
-        earlier = self._run.record()
+        splits, earlier = data.splits, self._run.record()
         task, steps = pl_module.task, trainer.estimated_stepping_batches
         session = Session(
             started=_now(),

@@ -102,7 +102,6 @@ class EvaluatedModule(Described, LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.facts = {}
-        self.members = ()  # not submodules: they have no part in training
         splits = ("validation", "test")
         self.collected = torch.nn.ModuleDict({split: SplitPredictions() for split in splits})
         self.losses = torch.nn.ModuleDict({split: MeanLoss() for split in splits})

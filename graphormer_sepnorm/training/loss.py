@@ -94,7 +94,6 @@ def uniformity_loss(rows: Tensor) -> Tensor:
     # The squared norm of the sum has all pairs in it, and each row with itself.
     rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
     count = rows.new_tensor([float(len(rows))])
-    own = torch.cat([rows.sum(dim=0), rows.square().sum()[None], count])
-    sums = sum_over_processes(own)
+    sums = sum_over_processes(torch.cat([rows.sum(dim=0), rows.square().sum()[None], count]))
     vector, squares, number = sums[:-2], sums[-2], sums[-1]
     return (vector.square().sum() - squares) / (number * (number - 1)).clamp(min=1)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graphormer_sepnorm.config import ModelConfig
 from graphormer_sepnorm.datasets.data_module import MoleculeDataModule
-from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.files import plain
 from graphormer_sepnorm.graphs.batch import GraphBatch
 from graphormer_sepnorm.graphs.vocabulary import GraphVocabulary
@@ -25,6 +25,7 @@ from graphormer_sepnorm.inference.checkpoint import (
     KEY,
     build_network,
     check_checkpoint,
+    model_weights,
     read_checkpoint,
 )
 from graphormer_sepnorm.model.config import REGULARIZATION, GraphormerConfig
@@ -97,6 +98,8 @@ class GraphormerModule(EvaluatedModule):
             CheckpointError: The file cannot be used.
         """
         checkpoint = read_checkpoint(checkpoint_path)
+        if not model_weights(checkpoint):
+            raise CheckpointError(f"{checkpoint_path} has no network: use Predictor.load")
         known = (*ModelConfig.names(), "seed")
         stored = checkpoint.get("hyper_parameters", {})
         module = cls(**{name: value for name, value in stored.items() if name in known})

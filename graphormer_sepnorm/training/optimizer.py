@@ -148,8 +148,8 @@ def make_schedule(
         if step < warmup_steps:
             return peak * (step + 1) / warmup_steps / peak
         progress = min(1.0, (step - warmup_steps) / max(1, total_steps - warmup_steps))
-        linear = options.schedule == "linear"
-        left = 1 - progress if linear else (1 + math.cos(math.pi * progress)) / 2
+        cosine = (1 + math.cos(math.pi * progress)) / 2
+        left = 1 - progress if options.schedule == "linear" else cosine
         return (final + (peak - final) * left) / peak
 
     return LambdaLR(optimizer, factor)

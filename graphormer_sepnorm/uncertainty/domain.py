@@ -126,12 +126,12 @@ class Domain:
         for index in np.flatnonzero(self.outside(similarity, distance)).tolist():
             parts = []
             if similarity[index] < self.border:
-                near = f"similarity {similarity[index]:.2f} to the most similar training molecule"
-                parts.append(f"{near}, below {self.border:.2f}: {unlike}")
+                near = f"similarity {similarity[index]:.3f} to the most similar training molecule"
+                parts.append(f"{near}, below {self.border:.3f}: {unlike}")
             if distance is not None and self._is_far(distance[index]):
                 parts.append(
-                    f"its [CLS] is {distance[index]:.1f} times as far from training molecules as "
-                    f"usual, beyond {self.furthest:.1f}: "
+                    f"its [CLS] is {distance[index]:.2f} times as far from training molecules as "
+                    f"usual, beyond {self.furthest:.2f}: "
                     f"errors were {self.larger_beyond:.1f} times the usual"
                 )
             reasons[index] = "; ".join(parts)
@@ -289,7 +289,7 @@ class Cloud:
     def of(cls, tokens: np.ndarray) -> Self:
         """Make it of ``[m, C]``, two molecules or more."""
         center = tokens.mean(axis=0, dtype=np.float64)
-        variances, vectors = np.linalg.eigh(np.cov((tokens - center).T))
+        variances, vectors = np.linalg.eigh(np.atleast_2d(np.cov((tokens - center).T)))
         factor = 1 / np.sqrt(max(float(variances.sum()), _SMALLEST))
         axes = (vectors[:, ::-1][:, :AXES] * factor).astype(np.float32)
         center = center.astype(np.float32)

@@ -102,14 +102,14 @@ def test_a_target_that_a_split_lacks() -> None:
     targets["train"] = [[one, math.nan] for one, _ in targets["train"]]
     found, left_out, _ = baselines_of(data(targets, "regression"))
     assert [one.comparable for one in found] == [False] * 4
-    assert left_out.startswith("No trees for b,")
+    assert left_out.startswith("No model for b,")
     # A few labels have a mean, which is of both targets then.
     targets["train"] = [
         [one, 3.0 if row < 5 else math.nan] for row, (one, _) in enumerate(targets["train"])
     ]
     found, left_out, _ = baselines_of(data(targets, "regression"))
     assert [one.comparable for one in found] == [True, False, False, False]
-    assert left_out.startswith("No trees for b,")
+    assert left_out.startswith("No model for b,")
     # Without a test label no model has an error.
     targets = two_targets("regression")
     targets["test"] = [[one, math.nan] for one, _ in targets["test"]]
@@ -123,7 +123,7 @@ def test_undefined_for_every_target() -> None:
     targets["train"] = [[0.0, 1.0]] * 40
     found, left_out, _ = baselines_of(data(targets, "binary"))
     assert not found
-    assert left_out.startswith("No trees for a, b,")
+    assert left_out.startswith("No model for a, b,")
 
 
 def test_what_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

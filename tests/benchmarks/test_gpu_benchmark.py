@@ -1,7 +1,6 @@
 """The benchmark of the GPU, tried on a CPU: every part runs and leaves what it measured."""
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -60,9 +59,5 @@ def test_what_cannot_be_measured_is_one_line(words: list[str], monkeypatch, caps
     assert capsys.readouterr().out.count("\n") == 1
 
 
-def test_the_page_names_the_same_tests_which_are_there() -> None:
+def test_the_tests_of_agreement_are_there() -> None:
     assert [file for file in AGREEMENT if not (Path(__file__).parents[1] / file).is_file()] == []
-    folder = Path(__file__).parents[2] / "docs" / "experiments"
-    page = (folder / "gpu.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"^    python -m pytest (.*)$", page, re.MULTILINE)
-    assert command.split() == [f"tests/{file}" for file in AGREEMENT]

@@ -13,11 +13,7 @@ from tiny_run import TINY, Fitted, fit, fitted, predicted_as_written, read_csv, 
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
-from graphormer_sepnorm.inference.checkpoint import (
-    CONFIDENCE,
-    KEY,
-    read_checkpoint,
-)
+from graphormer_sepnorm.inference.checkpoint import CONFIDENCE, KEY, read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
 from graphormer_sepnorm.uncertainty import calibration
 

@@ -9,9 +9,10 @@ from tiny_run import Fitted, fit, fitted, predicted_as_written, refused, write_c
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
-from graphormer_sepnorm.errors import ConfigError
+from graphormer_sepnorm.errors import CheckpointError, ConfigError
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.training.module import GraphormerModule
 
 CHAINS = [f"{'C' * length}{end}" for length in range(1, 21) for end in ("O", "N", "F", "S", "Cl")]
 FOLDS = ("--ensemble=3", "--ensemble_by=folds", "--metric=loss")
@@ -85,6 +86,8 @@ def test_what_needs_a_network_is_refused(run: Fitted, capsys, tmp_path: Path) ->
     for ask in (lambda: model.embed("CCO"), lambda: model.explain("CCO", "a")):
         with pytest.raises(ConfigError, match="has no network"):
             ask()
+    with pytest.raises(CheckpointError, match="has no network: use Predictor"):
+        GraphormerModule.load_from_checkpoint(run.run)
     assert "without networks" in refused(capsys, train, "test", run.run)
     words = ["-c", "table_regression", "--model.from_pretrained", run.run, "--data.split=random"]
     words += ["--data.table", table(tmp_path), "--data.target_columns", "a"]
@@ -113,4 +116,13 @@ def test_labels_that_are_too_few_are_an_error(tmp_path: Path, capsys) -> None:
     rows = [(one, len(one)) for one in CHAINS[:9]]
     few = write_csv(tmp_path / "few.csv", [("smiles", "a"), *rows])
     assert fit(tmp_path, few, WITHOUT, "--data.split=random") == 2
-    assert "too few for trees or a kernel" in capsys.readouterr().err
+    assert "neither trees nor a kernel for a (too few labels" in capsys.readouterr().err
+
+
+def test_a_target_with_a_kernel_alone_is_predicted(tmp_path: Path) -> None:
+    rows = [(one, len(one), len(one) if at % 9 == 0 else "") for at, one in enumerate(CHAINS)]
+    source = write_csv(tmp_path / "t.csv", [("smiles", "a", "b"), *rows])
+    options = (WITHOUT, *FOLDS, "--data.split=random", "--data.target_columns=all")
+    model = Predictor.load(fitted(tmp_path, source, *options).run, "cpu")
+    assert model.blend.trees.known.tolist() == [True, False]
+    assert np.isfinite(model.predict(CHAINS[:5]).values).all()

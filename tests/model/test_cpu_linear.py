@@ -190,6 +190,10 @@ def test_all_products_go_this_way(monkeypatch):
     model(batch)
     # Beside the layers: two of the edge encoding, the read-out.
     assert len(calls) == 5 * model.config.layers + 3
+    expected, heard = model.eval()(batch), []
+    model.layers[0].attention.key.register_forward_hook(lambda *_: heard.append(1))
+    assert_close(model(batch), expected)  # a hook is heard: three products then
+    assert heard == [1]
     hidden = [one for one in model.layers.modules() if isinstance(one, torch.nn.Linear)]
     assert all(isinstance(one, Linear) for one in hidden)
 

@@ -113,6 +113,14 @@ def test_layer_norms_of_pyg() -> None:
     assert whole(graphs(*MOLECULES)).shape == (4, WIDTH)
 
 
+def test_batch_norms_without_running_averages_stay() -> None:
+    network, call = Network(), {"virtual_nodes": "last", "example": graphs(*MOLECULES)}
+    network.layers[0].norm1.module = nn.BatchNorm1d(WIDTH, track_running_stats=False)
+    network.layers[1].norm1.module = nn.BatchNorm1d(WIDTH, momentum=None)
+    kept = replace_norms(network, "bn", "ln", **call).kept
+    assert kept == {f"layers.{at}.norm1.module": "keeps no running averages" for at in (0, 1)}
+
+
 def test_a_model_that_is_called_with_tensors() -> None:
     data = graphs(*MOLECULES)
     data.x = torch.randn(data.num_nodes, WIDTH)

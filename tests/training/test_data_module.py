@@ -41,6 +41,14 @@ def test_resumed_epoch_gives_the_batches_that_are_left_and_the_next_one_all() ->
     assert list(resumed) == list(straight)
 
 
+def test_a_training_that_follows_a_resumed_one_begins_at_the_beginning(make_data: MakeData) -> None:
+    data = make_data()
+    data.load_state_dict({"epoch": 0, "batch": 2})
+    assert data.train_dataloader().batch_sampler.first_batch == 2
+    data.setup("fit")
+    assert data.train_dataloader().batch_sampler.first_batch == 0
+
+
 def test_vocabulary_comes_from_the_training_split_alone(make_data, splits):
     splits.test[0].x[:] = 99
     splits.validation[0].edge_attr[:] = 77

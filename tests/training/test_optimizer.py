@@ -128,6 +128,13 @@ def test_step_counts_go_where_the_optimizer_expects_them(capturable, fused, devi
     assert {state["step"].device.type for state in optimizer.state.values()} == {device}
 
 
+def test_names_with_commas_survive_a_resumed_run(tmp_path: Path) -> None:
+    for step in range(2):
+        MetricsFile(tmp_path).log_metrics({"mae_logD, pH 7.4": 0.5}, step)
+    rows = read_csv(tmp_path / "metrics.csv")
+    assert rows == [{"mae_logD, pH 7.4": "0.5", "step": str(step)} for step in range(2)]
+
+
 def test_the_rate_that_is_logged_is_that_of_the_step(tmp_path: Path, train: Callable) -> None:
     had: list[float] = []
 

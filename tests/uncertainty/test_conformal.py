@@ -5,12 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from graphormer_sepnorm.uncertainty.conformal import (
-    FEWEST_TO_SCALE,
-    LEVELS,
-    Intervals,
-    limits_of,
-)
+from graphormer_sepnorm.uncertainty.conformal import FEWEST_TO_SCALE, LEVELS, Intervals, limits_of
 
 
 def made(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -79,7 +79,7 @@ def test_the_border_is_where_errors_become_large() -> None:
     assert domain.molecules == outside.sum()
     inside, why = domain.reasons(np.array([0.45, 0.2]), None)
     assert inside == ""
-    assert f"below 0.30: errors were {domain.larger:.1f} times the usual" in why
+    assert f"below 0.300: errors were {domain.larger:.1f} times the usual" in why
 
 
 def test_the_distance_of_cls_has_a_border_of_its_own() -> None:
@@ -93,7 +93,7 @@ def test_the_distance_of_cls_has_a_border_of_its_own() -> None:
     assert domain.molecules == beyond.sum()
     np.testing.assert_array_equal(domain.outside(similarity, distance), beyond)
     why = domain.reasons(np.array([0.6, 0.6, 0.1]), np.array([3.4, 2.7, 3.4]))
-    assert "its [CLS] is 3.4 times as far" in why[0]
+    assert "its [CLS] is 3.40 times as far" in why[0]
     assert why[1] == ""
     assert why[2].endswith(f"; {why[0]}")
     assert Domain.fit(similarity, np.ones(1000), distance).furthest is None
@@ -104,7 +104,7 @@ def test_where_errors_do_not_grow_only_the_untried_is_outside() -> None:
     domain = Domain.fit(np.linspace(0.2, 1, 1001), np.ones(1001))
     assert (domain.border, domain.larger) == (pytest.approx(0.208), 0)
     [why] = domain.reasons(np.array([0.1]), None)
-    assert why.endswith("below 0.21: nearly all molecules that it was evaluated on are above it")
+    assert why.endswith("below 0.208: nearly all molecules that it was evaluated on are above it")
     assert domain.rule == "similarity to training molecules below 0.208"
     # What has exactly the similarity of the border is inside.
     similarity = np.full(100, 2 / 3)

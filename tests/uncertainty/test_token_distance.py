@@ -71,6 +71,7 @@ def test_fewer_molecules_than_neighbors_or_axes_will_do() -> None:
     made, found = TokenDistance.fit(seen, unseen)
     assert made.clouds[0].axes.shape == (4, 4)
     assert np.isfinite(found).all()
+    assert np.isfinite(TokenDistance.fit(seen[:, :, :1], unseen[:, :, :1])[1]).all()
     same = np.ones((1, 5, 4), np.float32)
     _, nowhere = TokenDistance.fit(same, same)
     np.testing.assert_array_equal(nowhere, 0)

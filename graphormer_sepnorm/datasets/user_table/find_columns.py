@@ -12,12 +12,7 @@ from dataclasses import dataclass
 from graphormer_sepnorm.data_config import ALL, DataConfig
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.formatting import listed
-from graphormer_sepnorm.tables.columns import (
-    find_column,
-    find_smiles_column,
-    names_rows,
-    readable,
-)
+from graphormer_sepnorm.tables.columns import find_column, find_smiles_column, names_rows, readable
 from graphormer_sepnorm.tables.reader import TableReader
 
 
