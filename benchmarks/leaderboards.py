@@ -140,14 +140,13 @@ def values_of(task: Task, run: Path, *, development: bool) -> dict[str, float]:
         for one in summary.get("baselines", ())
         if one[part].get(task.metric) is not None
     }
-    if development:
-        blend = read_checkpoint(run).get(BLEND)
-        # Of networks alone the summary has what they predict out of fold.
-        own = blend["validation"][task.metric] if blend else summary[f"validation_{task.metric}"]
-        return {"value": own, **members, **seconds}
-    rows = pandas.read_csv(run / "test_predictions.csv")
+    rows = pandas.read_csv(run / f"{part}_predictions.csv")
     labels, values = (rows[f"{what}_{task.target}"].to_numpy() for what in ("label", "pred"))
     metric = METRICS[task.metric]
+    if development:
+        blend = read_checkpoint(run).get(BLEND)
+        own = blend["validation"][task.metric] if blend else metric.of(labels, values)
+        return {"value": own, **members, **seconds}
     result = {"value": metric.of(labels, values), "molecules": len(rows), **members, **seconds}
     if task.test is None:
         cliffs = pandas.read_csv(task.train)["cliff_mol"].to_numpy()[rows["row"] - 1] == 1

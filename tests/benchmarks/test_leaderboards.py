@@ -8,7 +8,7 @@ import pytest
 from reference.tables import write_csv
 
 from benchmarks import leaderboards
-from benchmarks.leaderboards import main, published, result_rows, tasks_of
+from benchmarks.leaderboards import main, published, result_rows, tasks_of, values_of
 from graphormer_sepnorm.runs.directory import read_rows
 
 CHAINS = [f"{'C' * length}{end}" for length in range(1, 14) for end in ("O", "N", "F")]
@@ -49,7 +49,7 @@ def test_tasks_have_their_published_metric(data: Path) -> None:
         tasks_of("tdc", data, ["ames"])
 
 
-def test_training_alone_is_read_for_development(data: Path, tmp_path: Path) -> None:
+def test_training_alone_is_read_for_development(data: Path, tmp_path: Path, monkeypatch) -> None:
     for board, count in (("moleculeace", 29), ("tdc", 30)):
         (task,) = tasks_of(board, data)
         words = task.options(tmp_path / "tables", development=True)
@@ -57,6 +57,10 @@ def test_training_alone_is_read_for_development(data: Path, tmp_path: Path) -> N
         rows = read_rows(Path(words[1]))
         assert len(rows) == count
         assert {row["part"] for row in rows} == {"train"}
+    monkeypatch.setattr(leaderboards, "read_checkpoint", lambda _: {})  # of networks alone
+    (tmp_path / "summary.json").write_text('{"seconds": 1}')
+    (tmp_path / "validation_predictions.csv").write_text("label_Y,pred_Y\n1,2\n3,3\n")
+    assert values_of(task, tmp_path, development=True) == {"value": 0.5, "seconds": 1}
 
 
 def test_a_rank_counts_better_rows(data: Path) -> None:

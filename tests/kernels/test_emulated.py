@@ -34,9 +34,8 @@ def test_their_tests_pass_on_arm(tmp_path: Path) -> None:
     library, server = tmp_path / "kernels.so", tmp_path / "serve"
     flags = ["-std=gnu11", "-O3", "-Wall", "-Werror", "-Wno-psabi", "-fvisibility=hidden"]
     sources = sorted(map(str, REPOSITORY.glob("graphormer_sepnorm/kernels/*.c")))
-    subprocess.check_call(
-        [COMPILER, *flags, "-fPIC", "-shared", *sources, "-lm", "-o", str(library)]
-    )
+    flags += ["-fPIC", "-shared", *sources, "-lm"]
+    subprocess.check_call([COMPILER, *flags, "-o", str(library)])
     source = str(TESTS / "emulation" / "serve.c")
     subprocess.check_call([COMPILER, "-O2", "-Wall", "-Werror", source, "-o", str(server)])
     environment = os.environ | {
