@@ -7,14 +7,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 # Folders -> lines of Python that it may have, and what it is to have.
 LINES = {
-    "graphormer_sepnorm": (27_847, 26_000),
+    "graphormer_sepnorm": (27_846, 26_000),
     "graphormer_sepnorm/cli": (1_586, 1_800),
     "graphormer_sepnorm/compare": (2_001, 1_900),
     "graphormer_sepnorm/datasets": (2_983, 2_200),
     "graphormer_sepnorm/tables": (1_491, 1_700),
     "graphormer_sepnorm/inference": (2_627, 2_800),
     "graphormer_sepnorm/training": (2_695, 2_900),
-    "tests": (25_956, 26_000),
+    "tests": (25_955, 26_000),
     "benchmarks examples data docs": (3_734, 3_000),
 }
 WORDS = 25_000  # of README, CONTRIBUTING and docs, but not of docs/experiments

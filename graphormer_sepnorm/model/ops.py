@@ -97,9 +97,9 @@ class Linear(nn.Linear):
         return linear(rows, self.weight, self.bias)
 
 
-def is_plain(part: nn.Module) -> bool:
-    """Whether a part is a `Linear` or GELU that nothing has replaced, and no hook wants to see."""
-    return type(part) in (Linear, nn.GELU) and not (part._forward_hooks or part._forward_pre_hooks)
+def is_plain(part: nn.Module, kind: type[nn.Module] = Linear) -> bool:
+    """Whether a part is of this very class, and no hook wants to see what goes in or comes out."""
+    return type(part) is kind and not (part._forward_hooks or part._forward_pre_hooks)
 
 
 class FeedForward(nn.Sequential):
@@ -119,12 +119,11 @@ class FeedForward(nn.Sequential):
         return _products(inner, second.weight.contiguous(), second.bias, True, residual)
 
     def _needs_fewer_passes(self, rows: Tensor, residual: Tensor | None) -> bool:
-        if len(self) != 3 or not all(is_plain(part) for part in self):
+        if len(self) != 3 or not all(map(is_plain, self, (Linear, nn.GELU, Linear))):
             return False
         first, gelu, second = cast(Any, self)
         return (
-            [type(part) for part in self] == [Linear, nn.GELU, Linear]
-            and gelu.approximate == "none"
+            gelu.approximate == "none"
             and _fits(rows, first.weight)
             and second.weight.dtype == first.weight.dtype
             and second.weight.shape == first.weight.shape[::-1]

@@ -83,7 +83,7 @@ def _blend(
 ) -> tuple[Blend | None, Predicted, Predicted | None]:
     """Blend all predictions; the weights are fitted on those that are out of sample.
 
-    A target whose labels without one fold are too few for trees is left to the networks: nobody
+    A target whose labels without one fold are too few for trees is left to the others: nobody
     knows how good its trees are. No test label is used.
     """
     from graphormer_sepnorm.baselines.blend import Blend, Stacking, fit_stacking, fit_weight

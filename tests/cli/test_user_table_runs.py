@@ -1,4 +1,4 @@
-"""Runs on a user's table: identifiers, parent structures, weights of classes."""
+"""Runs on a user's table: identifiers, and columns that hold the split."""
 
 from pathlib import Path
 

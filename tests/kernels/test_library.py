@@ -87,6 +87,7 @@ def test_forms_are_used_one_at_a_time():
     for index, form in enumerate(compiled_forms()):
         with in_form(form):
             assert library().form_in_use() == index
+            assert library().products_are_fast(1) == (form == "avx512")  # with gradients
     assert library().form_in_use() == used
 
 
