@@ -121,7 +121,7 @@ def _blend(
         without = listed([task.targets[target] for target in np.flatnonzero(~blend.known)])
         raise DataError(
             f"{data.splits.name}: neither trees nor a kernel for {without} (too few labels, or too "
-            "many targets): give networks among --members"
+            "many targets): give networks among --members, or leave it out"
         )
     unseen, test = _combined(blend, unseen, pair), outcome.test
     if test is not None:
