@@ -106,21 +106,14 @@ class Import:
         return f"{self.file}:{self.line} imports {self.module}"
 
 
-def is_type_checking(node: ast.AST) -> bool:
-    test = getattr(node, "test", None)
-    name = getattr(test, "id", None) or getattr(test, "attr", None)
-    return isinstance(node, ast.If) and name == "TYPE_CHECKING"
-
-
 def imports_of(source: str, file: str) -> Iterator[Import]:
     """All imports of a file, also those in functions and for type checkers only."""
 
     def walk(node: ast.AST, when_loaded: bool) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
-            loaded = when_loaded and not isinstance(
-                child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-            )
-            loaded = loaded and not is_type_checking(child)
+            inside = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+            checking = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+            loaded = when_loaded and not isinstance(child, inside) and not checking
             if isinstance(child, ast.Import):
                 for alias in child.names:
                     yield Import(file, child.lineno, alias.name, when_loaded)

@@ -148,8 +148,9 @@ def unlabeled(molecule: Chem.Mol, brackets: bool = False) -> Chem.Mol:
     plain = Chem.Mol(molecule)
     for atom in plain.GetAtoms():
         atom.SetAtomMapNum(0)
-        atom.SetIsotope(2 if atom.GetIsotope() and atom.GetAtomicNum() == 1 else 0)
+        atom.SetIsotope(2 if atom.GetIsotope() > 1 and atom.GetAtomicNum() == 1 else 0)
     with rdBase.BlockLogs():
+        plain = Chem.RemoveHs(plain)  # [1H] is like any other now
         Chem.AssignStereochemistry(plain, cleanIt=True, force=True)
         text, order = written(plain)
         again = Chem.MolFromSmiles(text)

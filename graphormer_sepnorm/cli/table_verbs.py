@@ -52,7 +52,7 @@ def add_table(
     needed = default is None
     add("-o", "--output", metavar="FILE", default=default, required=needed, help=output)
     add("--smiles_column", metavar="NAME", help="SMILES column; default: detected by name")
-    what = "sheet of an Excel file; default: the only one with a SMILES column"
+    what = "sheet of an Excel file; default: the only one that is not hidden"
     add("--sheet", metavar="NAME|N", help=what)
     what = "row with the column names (Excel, CSV, TSV); default: the first"
     add("--header_row", type=int, metavar="N", help=what)

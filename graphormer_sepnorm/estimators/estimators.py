@@ -74,9 +74,8 @@ class Supervised(BaseEstimator):
         device: str | None = None,
         verbose: bool = False,
     ) -> None:
-        given = locals()
-        for name in self._get_param_names():
-            setattr(self, name, given[name])
+        # Of this class: a subclass may have others.
+        vars(self).update({name: one for name, one in locals().items() if name != "self"})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -126,7 +125,7 @@ class Supervised(BaseEstimator):
         if len(smiles) != len(labels):
             raise InputError(f"X has {len(smiles)} molecules, y labels of {len(labels)}")
         with explained():
-            config = options_of(self.get_params(deep=False), self._recipe)
+            config = options_of(vars(self), self._recipe)
             featurizer = feature_version = OF_SMILES
             if backbone := config.model.from_pretrained:
                 facts = read_checkpoint(backbone)[KEY]

@@ -34,10 +34,7 @@ _OPTIONS = {
     **{name: f"model.{name}" for name in (*_OF_MODEL, "layers", "width", "heads", "ffn_width")},
 }
 # Of a recipe's data, of which the others are of files: what is made of labels, and of batches.
-_OF_DATA = (
-    *("batch_size", "eval_batch_size", "attention_blocks", "num_workers"),
-    "label_transform",
-)
+_OF_DATA = ("batch_size", "eval_batch_size", "attention_blocks", "num_workers", "label_transform")
 # torch's random numbers and the filters of warnings are of the whole process: of two trainings in
 # threads of one, each would draw from the other's.
 _one_at_a_time = threading.Lock()
@@ -63,6 +60,9 @@ def options_of(parameters: Mapping[str, Any], recipe: str) -> FitConfig:
     if twice := own.keys() & (others or {}).keys():
         raise ConfigError(f"{min(twice)} is given twice, also in options: leave one out")
     own |= others or {}
+    for option in (one for one in own if one.startswith(("data.", "output"))):
+        if option.removeprefix("data.") not in (*_OF_DATA, "standardize"):
+            raise ConfigError(f"options: {option} is of files: leave it out")
     if "trainer.max_epochs" in own:
         own["trainer.max_steps"] = -1
     kind, _, index = str(parameters["device"] or "auto").partition(":")

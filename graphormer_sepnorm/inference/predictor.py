@@ -324,7 +324,7 @@ class Predictor:
         mean, spread, nothing = values.mean(axis=0), None, ("",) * len(graphs)
         if len(values) > 1:
             spread = self.task.widths_in_units(mean, values.std(axis=0, ddof=1))
-        found = self.task.in_units(mean)
+        found = self.task.in_units(self.uncertainty.calibrated(mean) if self.uncertainty else mean)
         return Predictions((), found, tuple(errors), nothing, self.task.targets, spread)
 
     def embed(

@@ -78,9 +78,9 @@ def find_smiles_column(
         return found[0]
     if found:
         names = ", ".join(repr(columns[at]) for at in found)
-        raise DataError(
-            f"{where}: several columns could hold the SMILES ({names}): name it with {option}"
-        )
+        same = len({columns[at] for at in found}) == 1
+        how = "rename all but one" if same else f"name it with {option}"
+        raise DataError(f"{where}: several columns could hold the SMILES ({names}): {how}")
     for name in filter(is_molecule, columns):
         raise DataError(
             f"{where}: its first line has {shortened(name, _SHOWN)!r}, which is a molecule and not "

@@ -59,7 +59,8 @@ class ExcelReader(TableReader):
     def _find_sheet(self, layout: Layout) -> Sequence[Any]:
         """Find the sheet whose rows are read; return its header."""
         sheets = self._book.worksheets
-        chosen = [one for at, one in enumerate(sheets, 1) if layout.sheet in (one.title, str(at))]
+        chosen = [one for one in sheets if one.title == layout.sheet]
+        chosen = chosen or [one for at, one in enumerate(sheets, 1) if layout.sheet == str(at)]
         if layout.sheet is None:
             chosen = [sheet for sheet in sheets if sheet.sheet_state == "visible"]
         if len(chosen) != 1:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import is_stream
+from graphormer_sepnorm.formatting import listed
 from graphormer_sepnorm.tables.columns import is_smiles_name
 from graphormer_sepnorm.tables.reader import STANDARD_INPUT, Layout, TableReader, closed_on_error
 from graphormer_sepnorm.tables.text import DelimitedReader, SmilesReader, TextSource, split_line
@@ -18,6 +19,7 @@ _SUFFIXES = {f".{format}": format for format in FORMATS} | {
     **{".tab": "tsv", ".sd": "sdf", ".pq": "parquet"},
     **dict.fromkeys((".smiles", ".ism", ".txt"), "smi"),
 }
+_OPTIONS_OF = {"sheet": ("xlsx",), "header_row": ("xlsx", "csv", "tsv")}
 _ANYTHING = (".txt", ".txt.gz")  # such a file is what its first line says
 
 
@@ -41,6 +43,9 @@ def open_table(
     standard = str(source) == STANDARD_INPUT
     if not said and not standard and not str(source).lower().endswith(_ANYTHING):
         format = format_of(source)
+    for option, formats in _OPTIONS_OF.items() if layout.options == "--" else ():  # of one table
+        if getattr(layout, option) is not None and (format or "csv") not in formats:
+            raise DataError(f"{source}: --{option} is of {listed(formats)} files: leave it out")
     if format in _NOT_AT_ONCE and (standard or Path(source).is_fifo()):
         where = "standard input" if standard else f"the pipe {source}"
         raise DataError(f"{_NOT_AT_ONCE[format]} cannot be read from {where}: name the file")

@@ -92,8 +92,7 @@ class ParquetWriter(WholeFileWriter):
     def _finish(self) -> None:
         self._writer.close()
 
-    def _stop(self) -> None:
-        self._writer.close()
+    _stop = _finish
 
 
 def _value(cell: object, kind: str, ours: bool) -> object:

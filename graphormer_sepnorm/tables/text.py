@@ -22,6 +22,7 @@ from graphormer_sepnorm.tables.reader import (
     STANDARD_INPUT,
     Layout,
     TableReader,
+    closed_on_error,
     explained,
     names_of,
 )
@@ -61,13 +62,9 @@ class TextSource:
         self.place: Callable[[], str] = lambda: "at its beginning"
         self._ahead: deque[str] = deque()
         self._lines = self._read()
-        try:
-            with self._explained():
-                self._wrapper = self._decoded()
-        except DataError:
-            if not self._standard:
-                self._raw.close()
-            raise
+        closing = contextlib.nullcontext() if standard else closed_on_error(self._raw.close)
+        with closing, self._explained():
+            self._wrapper = self._decoded()
 
     def _decoded(self) -> io.TextIOWrapper:
         stream = self._raw if hasattr(self._raw, "peek") else io.BufferedReader(self._raw)
@@ -110,9 +107,8 @@ class TextSource:
 
     def fraction(self) -> float | None:
         """Share of the file's bytes that have been read."""
-        if not self._size or self._raw.closed:
-            return None
-        return min(self._raw.tell() / self._size, 1.0)
+        known = self._size and not self._raw.closed
+        return min(self._raw.tell() / self._size, 1.0) if known else None
 
     def close(self) -> None:
         """Close the file; standard input stays open."""
@@ -150,8 +146,7 @@ class DelimitedReader(TextReader):
     def __init__(self, text: TextSource, format: str, layout: Layout) -> None:
         super().__init__(text)
         self.format, self.marked = format, text.marked
-        above = (layout.header_row or 1) - 1
-        self._skipped = above
+        self._skipped = above = (layout.header_row or 1) - 1
         for _ in islice(text, above):
             pass
         header = "".join(text.peek(1))

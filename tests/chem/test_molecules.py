@@ -160,6 +160,7 @@ def test_labels_of_atoms_make_no_other_molecule(smiles, label):
         ("[13CH3]/C(C)=C/C", "CC=C(C)C"),
         ("[CH3:7][C@@H:2]([CH3:1])[OH:3]", "CC(C)O"),
         ("[3H]c1ccccc1", "[2H]c1ccccc1"),
+        ("C[C@]([1H])(N)C(=O)O", "C[C@@H](C(=O)O)N"),
         ("[H:1][CH2:2][18F]", "CF"),
         ("CO |atomProp:0.molAtomMapNumber.1|", "CO"),
     ],

@@ -86,6 +86,13 @@ def test_scikit_learns_checks(kind: Any) -> None:
 def test_a_clone_is_equal_and_not_fitted(fitted: GraphormerRegressor) -> None:
     copied = clone(fitted)
     assert copied.get_params() == fitted.get_params()
+
+    class Own(GraphormerRegressor):
+        def __init__(self, epochs: int = 3) -> None:
+            super().__init__(max_epochs=epochs)
+            self.epochs = epochs
+
+    assert clone(Own(2)).max_epochs == 2
     with pytest.raises(NotFittedError):
         copied.predict(SMILES)
 
@@ -339,6 +346,7 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
         ({"recipe": "table_regresion"}, "'table_regression'"),
         ({"options": {"model.encoding": "rrwp"}}, "'encodings'"),
         ({"layers": 2, "options": {"model.layers": 1}}, r"model\.layers is given twice"),
+        ({"options": {"data.units": ["M"]}}, r"data\.units is of files: leave it out"),
         ({"device": "cuda:99"}, "device 'cuda:99'"),
     ],
     ids=str,

@@ -122,14 +122,8 @@ def test_a_model_of_graphs_without_smiles_says_so(verb):
 def graphs_of(predictor, smiles):
     """PyG's graphs, as a researcher has them."""
     graphs = (predictor.reader.featurizer.featurize(Chem.MolFromSmiles(one)) for one in smiles)
-    return [
-        Data(
-            x=torch.from_numpy(one.atom_codes),
-            edge_index=torch.from_numpy(one.edge_index),
-            edge_attr=torch.from_numpy(one.bond_codes),
-        )
-        for one in graphs
-    ]
+    parts = ("atom_codes", "edge_index", "bond_codes")
+    return [Data(*(torch.from_numpy(getattr(one, part)) for part in parts)) for one in graphs]
 
 
 def test_graphs_are_predicted_as_their_molecules(predictor):
@@ -143,6 +137,9 @@ def test_graphs_are_predicted_as_their_molecules(predictor):
     assert [*map(bool, found.errors)] == [*map(bool, expected.errors)] == [False] * 3 + [True]
     assert found.to_pandas()["pred_property"].notna().tolist() == [True] * 3 + [False]
     assert own.predict_graphs([]).values.shape == (0, 1)
+    own = Predictor.load("molhiv", "cpu")  # whose probabilities are calibrated
+    found, expected = own.predict_graphs(graphs_of(own, smiles[:3])), own.predict(smiles[:3])
+    np.testing.assert_allclose(found.values, expected.values, rtol=1e-5)
     with pytest.raises(DataError, match="graph 0"):
         own.predict_graphs([Data(x=torch.rand(3, 1), edge_index=torch.zeros(2, 0))])
 

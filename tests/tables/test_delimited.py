@@ -192,3 +192,6 @@ def test_the_row_of_the_header_can_be_named(tmp_path: Path) -> None:
     for row in (2, 9):
         with refused("has no header"):
             open_table(path, layout=Layout(header_row=row))
+    for name, layout in (("t.csv", Layout("A")), ("t.smi", Layout(header_row=2))):
+        with refused("leave it out"):
+            open_table(saved(tmp_path / name, "CCO x\n"), layout=layout)

@@ -117,6 +117,7 @@ def test_the_only_sheet_that_is_not_hidden_is_read_and_named(tmp_path, state: st
         assert read_cells(path, layout=Layout(sheet)) == [("N",)]
     path = workbook(tmp_path / "u.xlsx", state, Hidden=DATA, About=COVER)
     assert read(path, layout=Layout("2", header_row=3))[0] == ("made by", "us")
+    assert read(workbook(tmp_path / "n.xlsx", **{"2": DATA, "b": COVER}), layout=Layout("2"))
 
 
 def test_which_sheet_is_meant_is_asked_for(tmp_path: Path) -> None:

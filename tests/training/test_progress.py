@@ -1,10 +1,8 @@
 """What is said before and during a training."""
 
 import re
-from typing import Any
 
 import pytest
-from lightning.pytorch import Trainer
 from tiny_graphs import Noted
 
 from graphormer_sepnorm import formatting
@@ -12,15 +10,11 @@ from graphormer_sepnorm.training.callbacks import TrainingProgress
 from graphormer_sepnorm.training.checkpoints import checkpoint_callbacks, step_in_epoch
 
 
-def loss_of_step(trainer: Trainer, module: Any) -> float | None:
-    """The loss of an optimizer step that has ended, as the log files have it."""
-    return None if step_in_epoch(trainer) is None else float(module.step_loss)
-
-
 @pytest.mark.parametrize("accumulated", [1, 3])
 def test_the_loss_is_that_of_the_step(accumulated, train, monkeypatch, capsys) -> None:
     monkeypatch.setattr(formatting, "LOG_SECONDS", 0)
-    noted = Noted(loss_of_step)
+    # Of optimizer steps that have ended, as the log files have it.
+    noted = Noted(lambda at, own: None if step_in_epoch(at) is None else float(own.step_loss))
     options = {"accumulate_grad_batches": accumulated, "enable_progress_bar": True}
     train(noted, TrainingProgress("mae"), model={"dropout": 0.0}, max_epochs=1, **options)
     lines = capsys.readouterr().err.splitlines()
