@@ -75,6 +75,9 @@ class ModelConfig(GraphormerConfig):
     """
 
     section: ClassVar[str] = "--model."
+    dropout: float | None = ranged(0.1, least=0, below=1)  # type: ignore[assignment]
+    attention_dropout: float | None = ranged(0.1, least=0, below=1)  # type: ignore[assignment]
+    input_dropout: float | None = ranged(0.1, least=0, below=1)  # type: ignore[assignment]
     loss: LossChoice = "auto"
     optimizer: Literal["adamw", "muon"] = "adamw"
     learning_rate: float = ranged(2e-4, above=0)
@@ -101,15 +104,13 @@ class ModelConfig(GraphormerConfig):
         if self.precise_bn_graphs == 1:
             raise ConfigError("--model.precise_bn_graphs is 1: it must be 0, or 2 or more")
         if self.frozen_bn_fraction and not self.precise_bn_graphs:
-            raise ConfigError(
-                "--model.frozen_bn_fraction needs --model.precise_bn_graphs: BatchNorm's "
-                "statistics are fixed as they are measured"
-            )
+            raise ConfigError("--model.frozen_bn_fraction needs --model.precise_bn_graphs above 0")
 
     @property
     def network(self) -> GraphormerConfig:
-        """The options of the network alone."""
+        """The options of the network alone; those of None are those for classes."""
         own = {name: getattr(self, name) for name in GraphormerConfig.names()}
+        own |= {name: 0.1 for name in REGULARIZATION if own[name] is None}
         return GraphormerConfig(**own)
 
 
@@ -346,11 +347,7 @@ def refuse_shape(config: FitConfig, given: Collection[str]) -> None:
         )
 
 
-SECTIONS: dict[str, type[Options]] = {
-    "data": DataConfig,
-    "model": ModelConfig,
-    "trainer": TrainerConfig,
-}
+SECTIONS = dict[str, type[Options]](data=DataConfig, model=ModelConfig, trainer=TrainerConfig)
 
 
 def save_config(config: FitConfig, path: Path) -> None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import numpy as np
 from scipy.linalg import cholesky, eigh, solve_triangular
-from scipy.special import expit
+from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
 from graphormer_sepnorm.baselines.kernel import Counts, Kernel
@@ -73,9 +73,11 @@ def fit_kernel(
         beta, constant, held_out = fit_ridge(features[known], y, weight, own)
         if kind == "binary":
             odds = LogisticRegression(C=1e3).fit(held_out[:, None], y, sample_weight=weight)
-            slope = float(odds.coef_[0, 0])
-            constant = float(odds.intercept_[0]) + slope * constant
-            beta, held_out = slope * beta, slope * held_out + float(odds.intercept_[0])
+            slope, shift = float(odds.coef_[0, 0]), float(odds.intercept_[0])
+            if slope < 0.01:  # noise: held-out scores of noise run against the labels
+                slope, shift = 0.01, float(logit(np.average(y, weights=weight)))
+            constant = shift + slope * constant
+            beta, held_out = slope * beta, slope * held_out + shift
         alpha[:, target] = solve_triangular(factor, beta, lower=True, trans=1)
         intercept[target] = constant
         predictions[:, target] = features @ beta + constant

@@ -73,7 +73,8 @@ class GraphormerConfig(Options):
         norm_position: pre (norm before attention and feed-forward, Graphormer version 1) or post
             (version 2).
         dropout: Dropout on the outputs of attention and feed-forward, 0 to below 1. Costs a tenth
-            to a quarter of a step on a CPU.
+            to a quarter of a step on a CPU. In a training it may be null, as both below: 0 for
+            values, 0.1 for classes.
         attention_dropout: Dropout on the attention weights, 0 to below 1.
         input_dropout: Dropout on the embedded tokens, 0 to below 1.
         drop_path: Stochastic depth, 0 to below 1: probability of skipping a branch of the last

@@ -17,8 +17,8 @@ from graphormer_sepnorm.formatting import four_digits, listed
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import LAST, METRICS, Kind, Metric, chosen_metric
 
-# Molecules that a network sees while it is fine-tuned, each as often as there are epochs.
-_SHOWN: dict[Kind, int] = {"regression": 120_000, "binary": 24_000}
+# Molecules that a network sees while it is fine-tuned, each as often as there are epochs; at most.
+_SHOWN: dict[Kind, tuple[int, int]] = {"regression": (120_000, 20), "binary": (24_000, 40)}
 # Labels are skewed above this; molecules, sampled at random, on which the kernel is fitted.
 _SKEWED, _MOST, _FEWEST = 1.0, 2000, 20
 
@@ -26,11 +26,11 @@ _SKEWED, _MOST, _FEWEST = 1.0, 2000, 20
 def epochs_of_table(molecules: int, kind: Kind) -> int:
     """Return how many epochs a network is fine-tuned for on so many molecules by default.
 
-    As many as show it 120,000 molecules, of a classification 24,000, but 12 to 40: classes are soon
-    memorised, numbers are not, and large tables take time. By validation errors alone, see
-    docs/experiments/small-tables.md.
+    As many as show it 120,000 molecules, 12 to 20; of a classification 24,000, 12 to 40: classes
+    are soon memorised, numbers are not, and large tables take time. By errors out of fold alone,
+    see docs/experiments/small-tables.md.
     """
-    return min(40, max(12, round(_SHOWN[kind] / molecules)))
+    return min(_SHOWN[kind][1], max(12, round(_SHOWN[kind][0] / molecules)))
 
 
 def monitored_metric(

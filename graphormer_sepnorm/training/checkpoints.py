@@ -49,12 +49,9 @@ def is_exact_resume_point(trainer: Trainer) -> bool:
     Not if a validation follows it, which whoever continues from there would never make; where each
     step is such a one there is no better.
     """
-    accumulated = trainer.accumulate_grad_batches
-    every = trainer.val_check_batch or math.inf
-    if trainer.should_stop:
-        return False
-    if trainer.num_training_batches <= accumulated:
-        return True
+    accumulated, every = trainer.accumulate_grad_batches, trainer.val_check_batch or math.inf
+    if trainer.should_stop or trainer.num_training_batches <= accumulated:
+        return not trainer.should_stop
     loop, through_all_epochs = trainer.fit_loop, trainer.check_val_every_n_epoch is None
     batch_idx = loop.total_batch_idx if through_all_epochs else loop.batch_idx
     due = (batch_idx + 1) % every == 0 and accumulated % every != 0

@@ -78,11 +78,12 @@ class Described:
     def plan_network(self, config: ModelConfig) -> ModelConfig:
         """Validate the options before any data are touched; return them with the backbone's own."""
         self.backbone = None
+        own = {name: getattr(config, name) for name in REGULARIZATION}
         if config.from_pretrained is not None:
             self.backbone = Backbone.read(config.from_pretrained)
-            own = {name: getattr(config, name) for name in REGULARIZATION}
             config = dataclasses.replace(config, **self.backbone.architecture(**own))
         self.architecture = config.network
+        self._of_values = {name: 0.0 for name in own if own[name] is None}
         return config
 
     def describe(self, data: MoleculeData) -> None:
@@ -95,6 +96,8 @@ class Described:
         splits, vocabulary = data.splits, data.fit_vocabulary()
         mean, deviation = data.target_scaling()
         summary = data.training_summary()
+        if splits.task.kind == "regression":
+            self.architecture = dataclasses.replace(self.architecture, **self._of_values)
         architecture = dataclasses.replace(
             self.architecture,
             extra_inputs=len(splits.extra_inputs),

@@ -127,13 +127,14 @@ def test_classes_with_gaps_landmarks_and_a_file(molecules, tmp_path, monkeypatch
     again = Kernel.from_plain(torch.load(tmp_path / "a", weights_only=True), 3)
     np.testing.assert_array_equal(again.predict(of), made.predict(of))
     plain = made.to_plain()
-    plain["kinds"][0]["columns"][3] = 10**6
-    with pytest.raises(ValueError, match="ind"):
-        Kernel.from_plain(plain, 3)
-    plain = made.to_plain()
     for wrong in ({"alpha": plain["alpha"][:2]}, {"alpha": plain["alpha"][:, :2]}, {"kinds": []}):
         with pytest.raises(ValueError, match="fit"):
             Kernel.from_plain(plain | wrong, 3)
+    plain["kinds"][0]["columns"][3] = 10**6
+    with pytest.raises(ValueError, match="ind"):
+        Kernel.from_plain(plain, 3)
+    noise = np.random.default_rng(3).permutation(np.arange(len(size)) % 2.0)[:, None]
+    assert roc_auc_score(noise, fit_kernel(of, noise, rows, same, None, "binary", [0])[1]) < 0.5
 
 
 def test_equal_molecules_have_a_fit(molecules):

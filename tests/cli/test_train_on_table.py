@@ -25,6 +25,7 @@ from tiny_run import (
 
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
+from graphormer_sepnorm.config import ModelConfig
 from graphormer_sepnorm.inference.checkpoint import (
     KEY,
     for_prediction,
@@ -280,7 +281,7 @@ def test_recipe_for_tables_fine_tunes_and_blends(tmp_path, capsys, monkeypatch) 
     assert re.search(r"blend, 0\.\d+ Graphormer \+ 0\.\d+ gradient boosting", said)
     facts = read_checkpoint(tmp_path / "run")[KEY]
     assert facts["from_pretrained"] == "graphormer-small"
-    assert (facts["model"]["layers"], facts["model"]["width"]) == (6, 96)
+    assert [facts["model"][name] for name in ("layers", "width", "dropout")] == [6, 96, 0.0]
     assert summary(tmp_path / "run")["epochs"] == 48 // 24
     capsys.readouterr()
     # The backbone knows silicon, and no molecule of the table has any.
@@ -335,8 +336,9 @@ def test_a_fine_tuning_that_was_interrupted_goes_on(tmp_path, capsys, monkeypatc
 
 @pytest.mark.parametrize(
     ("molecules", "of_numbers", "of_classes"),
-    [(2, 40, 40), (600, 40, 40), (1000, 40, 24), (5000, 24, 12), (10**6, 12, 12)],
+    [(2, 20, 40), (600, 20, 40), (1000, 20, 24), (7500, 16, 12), (10**6, 12, 12)],
 )
 def test_epochs_follow_from_the_number_of_molecules(molecules, of_numbers, of_classes):
     assert steps.epochs_of_table(molecules, "regression") == of_numbers
     assert steps.epochs_of_table(molecules, "binary") == of_classes
+    assert ModelConfig(dropout=None).network.dropout == 0.1  # of classes
