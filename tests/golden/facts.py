@@ -35,6 +35,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 GOLDEN = HERE / "golden.json"
 STEPS = 20
+DROPOUTS = dict.fromkeys(("dropout", "attention_dropout", "input_dropout"), 0.1)  # of `table` then
 
 
 class InDouble(GraphormerModule):
@@ -167,9 +168,9 @@ def blend() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name, switched_off(), plain, quiet():
         folder = Path(name)
         table = write(folder / "table.csv", sample(150))
-        words = ["fit", "-c", "table", "--data.table", str(table), "--ensemble", "2"]
-        words += ["--trainer.max_epochs", "1", "--data.root", str(folder / "root")]
-        assert not train([*words, "-o", str(folder / "run")])
+        words = ["fit", "-c", "table", "--data.table", str(table), "--trainer.max_epochs=1"]
+        words += ["--ensemble=2", *(f"--model.{name}={one}" for name, one in DROPOUTS.items())]
+        assert not train([*words, "--data.root", str(folder / "root"), "-o", str(folder / "run")])
         summary = json.loads((folder / "run" / "summary.json").read_text())
         rows = [facts_of(row) for row in read(folder / "run" / "test_predictions.csv")]
     return {"network_weight": summary["blend"]["network_weight"], "rows": rows}
@@ -179,7 +180,7 @@ FACTS: dict[str, Callable[[], Any]] = {
     "losses of quickstart": lambda: losses("quickstart"),
     "losses of zinc_subset": lambda: losses("zinc_subset"),
     "losses of zinc_subset_best": lambda: losses("zinc_subset_best"),
-    "losses of fine-tuning": lambda: losses("table"),
+    "losses of fine-tuning": lambda: losses("table", **DROPOUTS),
     "weights after resuming": resumed_weights,
     "predictions of esol": lambda: predictions("esol"),
     "predictions of zinc": lambda: predictions("zinc"),

@@ -120,7 +120,6 @@ def test_a_model_of_graphs_without_smiles_says_so(verb):
 
 
 def graphs_of(predictor, smiles):
-    """PyG's graphs, as a researcher has them."""
     graphs = (predictor.reader.featurizer.featurize(Chem.MolFromSmiles(one)) for one in smiles)
     parts = ("atom_codes", "edge_index", "bond_codes")
     return [Data(*(torch.from_numpy(getattr(one, part)) for part in parts)) for one in graphs]
