@@ -108,10 +108,9 @@ class ModelConfig(GraphormerConfig):
 
     @property
     def network(self) -> GraphormerConfig:
-        """The options of the network alone; those of None are those for classes."""
+        """The options of the network alone; a dropout of None is the default, for classes."""
         own = {name: getattr(self, name) for name in GraphormerConfig.names()}
-        own |= {name: 0.1 for name in REGULARIZATION if own[name] is None}
-        return GraphormerConfig(**own)
+        return GraphormerConfig(**{name: one for name, one in own.items() if one is not None})
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from graphormer_sepnorm.formatting import four_digits, listed
 from graphormer_sepnorm.graphs.task import Task
 from graphormer_sepnorm.metrics import LAST, METRICS, Kind, Metric, chosen_metric
 
-# Molecules that a network sees while it is fine-tuned, each as often as there are epochs; at most.
+# Molecules that a network sees while it is fine-tuned (each once an epoch), and the most epochs.
 _SHOWN: dict[Kind, tuple[int, int]] = {"regression": (120_000, 20), "binary": (24_000, 40)}
 # Labels are skewed above this; molecules, sampled at random, on which the kernel is fitted.
 _SKEWED, _MOST, _FEWEST = 1.0, 2000, 20

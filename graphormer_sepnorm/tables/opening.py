@@ -43,7 +43,7 @@ def open_table(
     standard = str(source) == STANDARD_INPUT
     if not said and not standard and not str(source).lower().endswith(_ANYTHING):
         format = format_of(source)
-    for option, formats in _OPTIONS_OF.items() if layout.options == "--" else ():  # of one table
+    for option, formats in _OPTIONS_OF.items() if layout.options == "--" else ():  # fit: of several
         if getattr(layout, option) is not None and (format or "csv") not in formats:
             raise DataError(f"{source}: --{option} is of {listed(formats)} files: leave it out")
     if format in _NOT_AT_ONCE and (standard or Path(source).is_fifo()):

@@ -50,8 +50,10 @@ def is_exact_resume_point(trainer: Trainer) -> bool:
     step is such a one there is no better.
     """
     accumulated, every = trainer.accumulate_grad_batches, trainer.val_check_batch or math.inf
-    if trainer.should_stop or trainer.num_training_batches <= accumulated:
-        return not trainer.should_stop
+    if trainer.should_stop:
+        return False
+    if trainer.num_training_batches <= accumulated:
+        return True
     loop, through_all_epochs = trainer.fit_loop, trainer.check_val_every_n_epoch is None
     batch_idx = loop.total_batch_idx if through_all_epochs else loop.batch_idx
     due = (batch_idx + 1) % every == 0 and accumulated % every != 0
@@ -93,12 +95,11 @@ def checkpoint_callbacks(
         minutes: Time between two checkpoints, see `LastCheckpoint`.
     """
     run, decides = RunDirectory(run_directory), METRICS[metric]
-    monitor, mode = decides.column, "max" if decides.higher_is_better else "min"
+    by: Any = {"monitor": decides.column, "mode": "max" if decides.higher_is_better else "min"}
     best = BestCheckpoint(
         dirpath=run.checkpoints,
         filename=run.best.stem,
-        monitor=monitor,
-        mode=mode,
+        **by,
         enable_version_counter=False,  # fixed names: no index is needed to find it
         # At once after the validation: a Ctrl-C at the end of the epoch must not lose it.
         save_on_train_epoch_end=False,
@@ -109,7 +110,7 @@ def checkpoint_callbacks(
         # asked at the end of an epoch: that of a run that is made longer comes again, without a
         # validation.
         options: Any = {"check_finite": False, "check_on_train_epoch_end": False, "min_delta": 0.0}
-        callbacks.append(StopEarly(monitor, mode=mode, patience=patience, **options))
+        callbacks.append(StopEarly(**by, patience=patience, **options))
     return callbacks
 
 
@@ -122,10 +123,9 @@ class BestCheckpoint(ModelCheckpoint):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from the best checkpoint of the run that is resumed."""
         if state_dict["dirpath"] != self.dirpath:
-            own = Path(str(self.dirpath)) / BEST
-            if not own.is_file():
+            path = str(Path(str(self.dirpath)) / BEST)
+            if not Path(path).is_file():
                 return  # none was written yet, or it is gone: nothing is there to be beaten
-            path = str(own)
             paths = dict.fromkeys(("best_model_path", "kth_best_model_path"), path)
             best = {path: state_dict["best_model_score"]}
             state_dict = {**state_dict, "dirpath": self.dirpath, **paths, "best_k_models": best}

@@ -79,11 +79,11 @@ class Described:
         """Validate the options before any data are touched; return them with the backbone's own."""
         self.backbone = None
         own = {name: getattr(config, name) for name in REGULARIZATION}
+        self._of_values = {name: 0.0 for name in own if own[name] is None}
         if config.from_pretrained is not None:
             self.backbone = Backbone.read(config.from_pretrained)
             config = dataclasses.replace(config, **self.backbone.architecture(**own))
         self.architecture = config.network
-        self._of_values = {name: 0.0 for name in own if own[name] is None}
         return config
 
     def describe(self, data: MoleculeData) -> None:
