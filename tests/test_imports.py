@@ -170,10 +170,7 @@ def test_files_of_a_room_do_not_import_in_a_circle(room):
     for one in IMPORTS:
         if one.file in graph and one.module in files:
             graph[one.file].add(files[one.module])
-    try:
-        graphlib.TopologicalSorter(graph).prepare()
-    except graphlib.CycleError as error:
-        pytest.fail(" imports ".join(reversed(error.args[1])))
+    graphlib.TopologicalSorter(graph).prepare()  # a CycleError names them
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

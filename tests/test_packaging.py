@@ -25,7 +25,7 @@ PACKAGE = REPOSITORY / "graphormer_sepnorm"
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 # Prints where an environment keeps its packages.
 PLACE = "import sysconfig; print(sysconfig.get_path('purelib'))"
-# Comes with the builds of torch that know a GPU, and is used where it is there.
+# Used where they are there.
 OPTIONAL = {"openpyxl", "pandas"}
 # Import names that are not the names of their distributions.
 DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn", "torch_geometric": "torch-geometric"}
@@ -57,11 +57,7 @@ def test_every_import_is_a_direct_dependency():
 
 
 def test_constraints_are_exact_and_cover_the_dependencies():
-    lines = [
-        line
-        for line in (REPOSITORY / "constraints.txt").read_text().splitlines()
-        if line and not line.startswith("#")
-    ]
+    lines = re.findall(r"^[^#\n].*", (REPOSITORY / "constraints.txt").read_text(), flags=re.M)
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line) for line in lines), lines
     pinned = {normalized(line) for line in lines}
     extras = {normalized(line) for line in PROJECT["project"]["optional-dependencies"]["test"]}
@@ -85,15 +81,12 @@ def source(tmp_path_factory) -> Path:
     source = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, source)
-    for name in ("graphormer_sepnorm", "configs"):
-        shutil.copytree(
-            REPOSITORY / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.so")
-        )
-    (source / "data").mkdir()
+    ignore = shutil.ignore_patterns("__pycache__", "*.so")
+    for name in ("graphormer_sepnorm", "configs", "data/models"):
+        shutil.copytree(REPOSITORY / name, source / name, ignore=ignore)
     for path in (REPOSITORY / "data").iterdir():  # not the downloads, which are other folders
         if path.is_file():
             shutil.copy(path, source / "data")
-    shutil.copytree(REPOSITORY / "data" / "models", source / "data" / "models")
     return source
 
 
@@ -170,10 +163,8 @@ def test_installed_package_finds_its_files(installed, tmp_path):
         "import graphormer_sepnorm\n"
         "from graphormer_sepnorm.compare.arms import parse_arms\n"
         "from graphormer_sepnorm.resources import bundled_configs, config_path, sample_path\n"
-        "print(graphormer_sepnorm.__file__)\n"
-        "print(config_path('quickstart'))\n"
-        "print(sample_path())\n"
-        "print(*bundled_configs())\n"
+        "files = graphormer_sepnorm.__file__, config_path('quickstart'), sample_path()\n"
+        "print(*files, ' '.join(bundled_configs()), sep='\\n')\n"
         "assert sample_path().stat().st_size > 10_000\n"
         "assert config_path('quickstart').read_text()\n"
         "assert len(parse_arms('extensions')) > 10\n"

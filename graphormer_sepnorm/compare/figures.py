@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from io import BytesIO
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -42,13 +43,10 @@ Style = dict[str, Any]
 
 def styles(results: Results) -> dict[str, Style]:
     """Return the style of each arm, by its index in the list."""
+    names, looks = [arm.name for arm in results.arms], map(cycle, (_COLORS, _MARKERS, _LINES))
     return {
-        arm.name: {
-            "color": _COLORS[index % len(_COLORS)],
-            "marker": _MARKERS[index % len(_MARKERS)],
-            "linestyle": _LINES[index % len(_LINES)],
-        }
-        for index, arm in enumerate(results.arms)
+        name: {"color": color, "marker": marker, "linestyle": line}
+        for name, color, marker, line in zip(names, *looks, strict=False)
     }
 
 

@@ -59,7 +59,8 @@ class Fold:
         """The name of its model."""
         kind = "Graphormer blended with trees" if self.summary.get("network") else "Graphormer"
         norm = self.summary.get("norm")
-        return self.run.arm or (f"{kind}, {norm}" if norm else "trees and kernel")
+        alone = " and ".join(self.run.config.members)
+        return self.run.arm or (f"{kind}, {norm}" if norm else alone)
 
     @property
     def test(self) -> Metrics:
@@ -76,7 +77,8 @@ class Fold:
         for one in self.summary.get("baselines") or []:
             if one.get("comparable", True) or not comparable:
                 found[one["name"]] = _numbers(one["test"])
-        return {name: values for name, values in found.items() if values}
+        # A model of trees or a kernel alone is recorded as a baseline too.
+        return {name: values for name, values in found.items() if values and values != self.test}
 
 
 def _numbers(values: Mapping[str, Any], prefix: str = "") -> Metrics:
@@ -146,19 +148,15 @@ def collect(plan: Plan, runs: Sequence[RunSpec], directory: Path) -> dict[str, A
         # Where members of an ensemble have folds, the validation split is trained on too.
         config = plan.config_of(arm)
         by_folds = config.ensemble_by == "folds" and config.ensemble > 1
-        parts = ("train", "validation") if by_folds else ("train",)
-        sizes = [one.report["splits"] for one in own]
-        train, test = (
-            float(np.mean([sum(size[part] for part in of) for size in sizes]))
-            for of in (parts, ("test",))
-        )
+        sizes = _columns([one.report["splits"] for one in own])
+        train = sizes["train"].mean() + (sizes["validation"].mean() if by_folds else 0.0)
         for title, before in others.items():
             metrics = {}
             for metric in [one for one in values if one in METRICS and one in before]:
                 known = np.isfinite(before[metric]) & np.isfinite(values[metric])
                 if known.any():
                     sides = before[metric][known], values[metric][known]
-                    found = fold_difference(*sides, train, test)
+                    found = fold_difference(*sides, train, sizes["test"].mean())
                     said = verdict(found, METRICS[metric].better)
                     metrics[metric] = asdict(found) | {"verdict": said}
             if metrics:
@@ -259,10 +257,7 @@ def results_text(results: Mapping[str, Any]) -> str:
     lacking = f"; {finished} of {planned} are finished" * (finished < planned)
     known = {name for one in results["networks"] for name in one["metrics"]}
     shown = [metric for metric in task.metrics if metric.name in known]
-    units = [task.unit_of(metric) for metric in shown]
-    header = [
-        f"{m.label} ({unit})" if unit else m.label for m, unit in zip(shown, units, strict=True)
-    ]
+    header = [f"{m.label} ({unit})" if (unit := task.unit_of(m)) else m.label for m in shown]
     rows, models = [["", *header]], (*results["networks"], *results["baselines"])
     means = [[one["metrics"].get(m.name, {}).get("mean", 0) for one in models] for m in shown]
     digits = [decimals_of(float(np.median(np.nan_to_num(np.abs(one))))) for one in means]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from itertools import product
 from pathlib import Path
+from statistics import fmean
 
 from graphormer_sepnorm.compare.folds import FOLDS, SUMMARY
 from graphormer_sepnorm.compare.results import RESULTS, ArmResult, Results, norms_of
@@ -36,9 +38,10 @@ _COLUMNS = (
 
 
 def errors_of(directory: Path) -> tuple[str, Values]:
-    """Return the baseline and the logarithms of test errors, by arm and by seed, or fold.
+    """Return the baseline and the logarithms of test errors, by arm and by seed.
 
-    Norms have their canonical names.
+    Norms have their canonical names. Of a cross-validation it is one value, the mean over the folds
+    that all arms have: folds share molecules of training, so that they are no independent runs.
 
     Raises:
         DataError: There is no comparison, and no cross-validation of arms, or one that cannot be
@@ -68,7 +71,9 @@ def errors_of(directory: Path) -> tuple[str, Values]:
                 f"is {value:g}: there is no ratio of errors where one is 0"
             )
         found.setdefault(row["arm"], {})[int(row["fold"])] = log
-    return _named(directory, plan.arms, plan.baseline, found, plan.base.model.norm)
+    common = set.intersection(*({*found.get(arm.name, ())} for arm in plan.arms))
+    means = {arm: {0: fmean(own[one] for one in common)} for arm, own in found.items() if common}
+    return _named(directory, plan.arms, plan.baseline, means, plan.base.model.norm)
 
 
 def _named(
@@ -103,15 +108,13 @@ def pool_settings(
     Returns:
         By name, those that are in a setting, each with its p-value by Holm.
     """
-    known = {norm for without, having, _ in CONTRASTS.values() for norm in (*without, *having)}
-    wanted = {**CONTRASTS}
-    for arm in dict.fromkeys(arm for errors in settings for arm in errors):
-        for baseline in baselines:
-            reversed_too = f"{baseline} vs {arm}" in wanted
-            if arm != baseline and not {arm, baseline} <= known and not reversed_too:
-                wanted[f"{arm} vs {baseline}"] = (baseline,), (arm,), 1
-    found = {name: pooled(settings, *sides[:2]) for name, sides in wanted.items()}
-    made = {name: one for name, one in found.items() if one is not None}
+    made = {name: one for name, of in CONTRASTS.items() if (one := pooled(settings, *of[:2]))}
+    known = {norm for name in made for side in CONTRASTS[name][:2] for norm in side}
+    arms = dict.fromkeys(arm for errors in settings for arm in errors)
+    for arm, baseline in product(arms, baselines):
+        new = not {arm, baseline} <= known and f"{baseline} vs {arm}" not in made
+        if new and arm != baseline and (one := pooled(settings, [baseline], [arm])):
+            made[f"{arm} vs {baseline}"] = one
     adjusted = holm([one.signs_p for one in made.values()]).tolist()
     return {name: (one, p) for (name, one), p in zip(made.items(), adjusted, strict=True)}
 
@@ -132,6 +135,7 @@ def pooled_table(found: Mapping[str, tuple[Pooled, float]], file: Path | None = 
     return (
         f"{aligned(rows)}\n"
         "Change of the test error, each setting with the same weight. The sign-flip test exchanges "
-        "the arms within each\nseed or fold; interval and t-test use the spread within settings, "
-        "of single seeds between them.\nHolm: over all rows. Without one: without any one setting"
+        "the arms within each\nseed; interval and t-test use the spread within settings, of single "
+        "seeds between them. A cross-validation is one\nseed. Holm: over all rows. Without one: "
+        "without any one setting"
     )

@@ -132,10 +132,11 @@ def notes(results: Results) -> Iterator[str]:
     if made := results.comparisons:
         runs = [errors[name] for name in (results.baseline, *made)]
         sd = next(iter(made.values())).sd  # one for all
-        if sd != 0:
-            yield f"{chances(sd, min(map(len, runs)), len(made))}.".capitalize()
-        sds = [mean_sd([*one.values()])[1] for one in runs]
-        if max(sds) > _UNEQUAL * min(sds):
+        fewest = min(map(len, runs))
+        if sd != 0 and (fewest > 1 or sd != sd):  # a verdict can rest on the runs of other arms
+            yield f"{chances(sd, fewest, len(made))}.".capitalize()
+        sds = [mean_sd([*one.values()])[1] for one in runs if len(one) > 1]
+        if sds and max(sds) > _UNEQUAL * min(sds):
             spread = f"{100 * min(sds):.1f} to {100 * max(sds):.1f} %"
             yield (
                 f"Standard deviations of the arms range over {spread}, and Dunnett's test assumes "

@@ -178,6 +178,8 @@ def beyond(score: float, sizes: Sequence[int], freedom: int) -> float:
         sizes: Runs of the baseline, then of each arm.
         freedom: Degrees of freedom of the standard deviation.
     """
+    if len(sizes) == 2:  # Student's test, which also knows the smallest ones
+        return 2 * float(stdtr(freedom, -score))
     of_mean = ndtri(_QUANTILES)[:, None]
     of_sd = score * np.sqrt(2 * gammaincinv(freedom / 2, _QUANTILES) / freedom)
     inside = np.ones((len(_QUANTILES), len(_QUANTILES)))
@@ -363,7 +365,7 @@ def verdict(difference: MeanDifference, better: str) -> str:
     """Return what may be stated of a difference, by the one rule of all reports.
 
     Args:
-        difference: Treatment minus baseline, its p-value adjusted for all that are made.
+        difference: Treatment minus baseline; of a comparison its p-value is adjusted.
         better: Whether ``higher`` or ``lower`` is.
 
     Returns:

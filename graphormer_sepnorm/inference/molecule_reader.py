@@ -168,8 +168,7 @@ class MoleculeReader:
         remarks = [f"not seen in training: {', '.join(words)}"] if words else []
         foreign = ~self._tuned_on[graph.atom_codes[:, 0]]
         if foreign.any():
-            what = named(foreign)
-            remarks.append(f"not in its own training data, only in pre-training: {what}")
+            remarks.append(f"not in its own training data: {named(foreign)}")
         return "", "; ".join(remarks)
 
     def _unseen(self, graphs: MolecularGraph | PackedGraphs) -> tuple[np.ndarray, np.ndarray]:

@@ -101,6 +101,7 @@ class _Fit:
     splits: DatasetSplits | None
     finished: bool = False
     learned_as: str = ""
+    empty: dict[str, Any] = field(default_factory=dict)  # a checkpoint without networks
     started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -268,14 +269,12 @@ class _Fit:
             return evaluate_ensemble(self.trainer, self.module, self.data, members, self.files)
 
     def _without_networks(self) -> tuple[Tested, None]:
-        """Make the checkpoint that trees and kernel are added to."""
-        data, task = self.data, self.data.splits.task
-        self._forget_earlier_end()
+        """Begin the checkpoint that trees and kernel are added to."""
+        data, task, best = self.data, self.data.splits.task, self.files.best
         self.place.worth_keeping = True
         self.module.describe(data)
         facts = {**self.module.facts, "without_networks": True, "from_pretrained": ""}
-        best = self.files.best
-        write_checkpoint({KEY: facts, "state_dict": {}}, best)
+        self.empty = {KEY: facts, "state_dict": {}}
         summary = {
             "dataset": data.dataset,
             "seed": self.config.seed_everything,
@@ -308,10 +307,13 @@ class _Fit:
             outcome.unseen = out_of_sample(module, data)
         if tested.predictions is not None and (self.blended or calibrated):
             outcome.test = on_split(module, data, "test", tested.predictions)
-        checkpoint = read_checkpoint(tested.checkpoint)
+        checkpoint = self.empty or read_checkpoint(tested.checkpoint)
         earlier = [checkpoint.pop(name, None) for name in (BLEND, CONFIDENCE)]
         if config.baselines or self.blended:
             add_baselines(outcome, module, data, config.baselines, config.members)
+        if self.empty:  # an earlier model has stayed until here
+            self._forget_earlier_end()
+            self._save_config(self.files.path)
         self._summarize_blend(outcome)
         if outcome.blend is not None:
             checkpoint[BLEND] = outcome.blend.to_plain()

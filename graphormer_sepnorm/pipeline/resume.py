@@ -112,7 +112,7 @@ def resume(directory: Path, config: FitConfig, typed: Collection[str], place: Ru
         raise CheckpointError(
             f"{damaged[0]}, and there is no whole one before it: start the run over"
         )
-    how = "from the beginning: there is no checkpoint in it"
+    how = "from the beginning: no training has left a checkpoint in it"
     if run.members.is_dir():
         how = "continued with its members"
     return Resumed(directory, bool(typed), config, None, 0, f"run    {directory}, {how}")

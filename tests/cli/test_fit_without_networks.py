@@ -1,7 +1,7 @@
 """``--members kernel,trees``: a model that is made in seconds, without a network."""
 
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import DEFAULT, Mock
 
 import numpy as np
 import pytest
@@ -10,8 +10,11 @@ from tiny_run import Fitted, fit, fitted, predicted_as_written, refused, write_c
 from graphormer_sepnorm.cli.predict import main as predict
 from graphormer_sepnorm.cli.train import main as train
 from graphormer_sepnorm.errors import CheckpointError, ConfigError
+from graphormer_sepnorm.files import read_json
 from graphormer_sepnorm.inference.checkpoint import read_checkpoint
 from graphormer_sepnorm.inference.predictor import Predictor
+from graphormer_sepnorm.pipeline.blend import add_baselines
+from graphormer_sepnorm.runs.directory import RunDirectory
 from graphormer_sepnorm.training.module import GraphormerModule
 
 CHAINS = [f"{'C' * length}{end}" for length in range(1, 21) for end in ("O", "N", "F", "S", "Cl")]
@@ -72,13 +75,20 @@ def test_it_predicts_what_it_was_tested_with(run: Fitted) -> None:
 
 
 def test_an_interrupted_run_is_continued(tmp_path: Path, capsys, monkeypatch) -> None:
-    with monkeypatch.context() as patched:
-        interrupt = Mock(side_effect=KeyboardInterrupt)
-        patched.setattr("graphormer_sepnorm.pipeline.fit.add_baselines", interrupt)
-        assert fit(tmp_path, table(tmp_path), *ONE) == 130
-    assert f"fit --resume {tmp_path / 'run'}" in capsys.readouterr().err
-    assert not (tmp_path / "run" / "test_predictions.csv").exists()
-    assert train(["fit", "--resume", str(tmp_path / "run")]) == 0
+    run = RunDirectory(tmp_path / "run")
+    again, stops = ["fit", "--resume", str(run.path)], [KeyboardInterrupt, DEFAULT] * 2
+    stopping = Mock(wraps=add_baselines, side_effect=stops)
+    monkeypatch.setattr("graphormer_sepnorm.pipeline.fit.add_baselines", stopping)
+    assert fit(tmp_path, table(tmp_path), *ONE) == 130
+    assert f"fit --resume {run.path}" in capsys.readouterr().err
+    assert not run.test_predictions_file.exists()
+    assert train(again) == 0
+    files = run.best, run.summary_file, run.configuration_file
+    made = [file.read_bytes() for file in files]
+    assert train([*again, "--keep=none"]) == 130  # what was made stays until it is made anew
+    assert [file.read_bytes() for file in files] == made
+    assert train([*again, "--keep=none"]) == 0
+    assert run.configuration()["keep"] == "none"
 
 
 def test_what_needs_a_network_is_refused(run: Fitted, capsys, tmp_path: Path) -> None:
@@ -100,16 +110,20 @@ def test_one_member_is_a_model_too(tmp_path: Path) -> None:
     source = table(tmp_path)
     values = {}
     for member in ("trees", "kernel"):
-        folder = tmp_path / member
-        folder.mkdir()
-        options = (f"--members={member}", "--data.split=random", "--data.target_columns=a")
-        made = fitted(folder, source, *options)
+        (tmp_path / member).mkdir()
+        made = fitted(tmp_path / member, source, *ONE[1:], f"--members={member}")
         model = Predictor.load(made.run, "cpu")
         assert (model.blend.kernel is None) == (member == "trees")
         assert model.blend.trees.known.any() == (member == "trees")
         values[member] = model.predict(CHAINS[:5]).values
         assert np.isfinite(values[member]).all()
     assert np.abs(values["trees"] - values["kernel"]).max() > 1e-3
+    # Folds compare it with other models, not with itself.
+    words = [f"--data.table={source}", f"--data.root={tmp_path}", "--folds=2", "--jobs=1"]
+    words += [*ONE[1:], "--members=kernel", "--baselines=true", f"--output={tmp_path / 'folds'}"]
+    assert train(["crossvalidate", "-c", "table_regression", *words]) == 0
+    found = read_json(tmp_path / "folds" / "summary.json")
+    assert [one["model"] for one in found["differences"]] == ["kernel"] * 3
 
 
 def test_labels_that_are_too_few_are_an_error(tmp_path: Path, capsys) -> None:

@@ -43,15 +43,13 @@ def test_comparisons_and_cross_validations_are_pooled(tmp_path: Path, capsys) ->
         {"shared-ln", "bn+ln"},
         {"shared-ln", "bn+ln"},
     ]
-    assert settings[2]["bn+ln"] == pytest.approx(
-        {0: math.log(0.4), 1: math.log(0.6), 2: math.log(0.5)}
-    )
+    assert settings[2]["bn+ln"] == pytest.approx({0: math.log(0.4 * 0.6 * 0.5) / 3})
     found = pool([first, second, third])
-    assert [*found] == ["SepNorm vs ShareNorm"]
+    assert [*found] == ["SepNorm vs ShareNorm", "bn+bn vs shared-ln"]
     assert found["SepNorm vs ShareNorm"][0] == pooled(settings, ["shared-ln"], ["bn+ln"])
     assert not train(["pool", *map(str, (first, second, third)), "-o", str(tmp_path / "p.csv")])
     said = capsys.readouterr().out
-    [row] = read_csv(tmp_path / "p.csv")
+    row = read_csv(tmp_path / "p.csv")[0]
     change = found["SepNorm vs ShareNorm"][0].percent[0]
     assert float(row["change_percent"]) == pytest.approx(change)
     assert f"{change:.1f}".replace("-", "\N{MINUS SIGN}") in said
@@ -74,6 +72,11 @@ def test_arms_of_other_names_are_pooled_as_changes_from_the_baseline(tmp_path: P
         made.append(written(results, tmp_path / name))
     [(name, (one, _))] = pool(made).items()
     assert (name, one.settings, one.pairs) == ("ten vs six", 2, 6)
+    # So are two norms that no contrast is of.
+    errors = {"ln+ln": [0.5, 0.7, math.nan], "bn+ln": [0.4, 0.6, 0.5]}
+    [(name, (one, _))] = pool([cross_validation(tmp_path / "folds", errors)]).items()
+    assert (name, one.pairs) == ("bn+ln vs ln+ln", 1)  # by the folds that both have
+    assert one.mean == pytest.approx(math.log(0.4 * 0.6 / 0.5 / 0.7) / 2)
 
 
 def test_a_norm_that_is_configured_is_one_and_two_of_a_name_are_refused(tmp_path: Path) -> None:

@@ -111,6 +111,7 @@ def test_what_has_to_be_known_is_noted() -> None:
     said = noted(regression(seeds=6))
     assert chances(regression(seeds=6).comparisons["sepnorm"].sd, 6, 2) in said
     assert "One seed cannot tell" in noted(regression(seeds=1))
+    assert "seed cannot" not in noted(incomplete())  # others have several, and a verdict
     arms = tuple(
         replace(arm, runs=tuple(replace(run, test=math.nan) for run in arm.runs))
         for arm in binary().arms

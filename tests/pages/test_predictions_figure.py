@@ -17,9 +17,7 @@ def test_real_values_against_the_true_ones(tmp_path: Path, figures: list[Figure]
     task = Task("regression", (r"a$\foo$", "b"), ("eV", ""), "mae")  # which is no formula
     labels = np.array([[1.0, 5.0], [2.0, NAN], [4.0, 7.0], [5.0, 8.0]])
     predictions = np.array([[1.5, 5.0], [2.0, 1.0], [3.0, 9.0], [NAN, 8.0]])
-
     draw_predictions(tmp_path / "it.png", task, labels, predictions)
-
     first, second = (axes for axes in figures[0].axes if axes.axison)
     points = np.asarray(first.collections[0].get_offsets())
     assert points.tolist() == [[1, 1.5], [2, 2], [4, 3]]
@@ -37,10 +35,8 @@ def test_curves_of_classes(tmp_path: Path, figures: list[Figure]) -> None:
     task = Task("binary", ("a", "all the same"), ("", ""), "auroc")
     labels = np.array([0, 1, 0, 1, 1, 0, 0, 1.0])
     said = np.array([0.1, 0.4, 0.45, 0.8, 0.9, 0.2, 0.8, 0.7])
-
     both = np.stack([labels, np.ones(8)], axis=1), np.stack([said, said], axis=1)
     draw_predictions(tmp_path / "it.png", task, *both)
-
     roc, recall = figures[0].axes
     curves = [axes.get_legend_handles_labels()[0] for axes in (roc, recall)]
     assert [len(one) for one in curves] == [1, 1]  # the other target has no curve
@@ -56,7 +52,5 @@ def test_without_labels_to_draw_there_is_no_picture(tmp_path: Path, label: float
     task = Task("binary", ("a",), ("",), "auroc")
     file = tmp_path / "it.png"
     file.write_bytes(b"of an earlier end")
-
     draw_predictions(file, task, np.full((3, 1), label), np.full((3, 1), 0.5))
-
     assert not file.exists()
