@@ -196,12 +196,12 @@ def test_row_with_one_of_two_labels_is_used(tmp_path: Path) -> None:
     rows += [("CC", "", 2, "train"), ("CCC", "", "", "train"), ("CN", 1, 1, "test")]
     path = write_csv(tmp_path / "a.csv", [*rows, ("CCl", 1, "", "val")], "smiles,a,b,set")
     options = {"target_columns": ("a", "b"), "split_column": "set"}
-    splits = load(path, **options)
-    report = report_of(splits)
+    report = report_of(splits := load(path, **options))
     assert [row.reason for row in report.invalid] == ["no label in any of the 2 target columns"]
     assert {"CC", "CN", "CCl"} < {smiles for smiles, _ in everything(splits)}
     assert report.to_plain()["targets"][1]["splits"]["train"]["labels"] == 1
-    assert report.warnings == ("b has no label in the validation split",)
+    assert report.warnings[0] == "all training labels of b are 2: there is nothing to learn"
+    assert report.warnings[1:] == ("b has no label in the validation split",)
     path.write_text(path.read_text().replace("CC,,2,train", "CC,,2,test"))
     assert "b has no label in the training split: leave it out of" in failure(path, **options)
 

@@ -125,12 +125,8 @@ def _check_rows(config: DataConfig, path: Path, table: TableContents) -> None:
         )
         if len(own) > usable:
             what = f"{len(own):,} of {len(own) + usable:,} labels of {name}"
-            refuse(
-                what,
-                own,
-                "correct them or name another column; for classes in words give "
-                "--data.positive, or --data.task multiclass",
-            )
+            advice = "correct them or name another column; for classes in words give "
+            refuse(what, own, f"{advice}--data.positive, or --data.task multiclass")
     if not table.valid:
         refuse(f"all {len(unusable):,} rows", unusable, "correct them")
 
@@ -257,6 +253,9 @@ def _warnings(report: DataReport) -> Iterator[str]:
     if not parts["test"]:
         yield "no test split: nothing is tested"
     for at, name in enumerate(report.task.targets):
+        known = np.unique(report.labels["train"][:, at])
+        if np.isfinite(known).sum() == 1 and report.task.kind == "regression":
+            yield f"all training labels of {name} are {known[0]:g}: there is nothing to learn"
         for split in SPLITS[1:]:
             if parts[split] and np.isnan(report.labels[split][:, at]).all():
                 yield f"{name} has no label in the {split} split"
