@@ -140,6 +140,8 @@ def values_of(task: Task, run: Path, *, development: bool) -> dict[str, float]:
         for one in summary.get("baselines", ())
         if one[part].get(task.metric) is not None
     }
+    if (alone := summary.get("network", {}).get(f"{part}_{task.metric}")) is not None:
+        members["networks"] = alone
     rows = pandas.read_csv(run / f"{part}_predictions.csv")
     labels, values = (rows[f"{what}_{task.target}"].to_numpy() for what in ("label", "pred"))
     metric = METRICS[task.metric]
@@ -171,9 +173,8 @@ def result_rows(
     """Yield a row for each task: ours over seeds, the rank among published rows, some of these."""
     others = published(board, data)
     for task in tasks:
-        runs, theirs = found[task.name], others.get(task.name, {})
-        if "molecules" not in runs[0]:  # out of fold, which nothing published is
-            theirs = {}
+        runs = found[task.name]  # without test molecules out of fold, which nothing published is
+        theirs = others.get(task.name, {}) if "molecules" in runs[0] else {}
         values = [one["value"] for one in runs]
         value = statistics.fmean(values)
         sign = 1 if METRICS[task.metric].higher_is_better else -1
@@ -214,8 +215,7 @@ def main(arguments: list[str] | None = None) -> None:
     data, board = options.data.resolve(), options.board
     tasks, seeds = tasks_of(board, data, options.tasks), options.seeds or SEEDS[board]
     words = shlex.join(["python", "-m", "benchmarks.leaderboards", *(arguments or sys.argv[1:])])
-    for given, name in ((options.data, "DATA"), (options.output, "DIR")):
-        words = words.replace(str(given), name)
+    words = words.replace(str(options.data), "DATA").replace(str(options.output), "DIR")
     describe = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     said = subprocess.run(describe, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()

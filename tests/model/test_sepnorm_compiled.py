@@ -14,11 +14,8 @@ from graphormer_sepnorm import SepNorm
 D = 8
 
 PAIRS = pytest.mark.parametrize("pair", ["bn+ln", "bn+bn"])
-LAYOUTS = pytest.mark.parametrize(
-    ("position", "masked"),
-    [(0, False), (2, False), (-1, True)],
-    ids=["first", "third", "last-masked"],
-)
+CASES = [(0, False), (2, False), (-1, True)]
+LAYOUTS = pytest.mark.parametrize(("position", "masked"), CASES)
 TRAINING = pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
 
 
