@@ -25,7 +25,6 @@ PACKAGE = REPOSITORY / "graphormer_sepnorm"
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 # Prints where an environment keeps its packages.
 PLACE = "import sysconfig; print(sysconfig.get_path('purelib'))"
-# Used where they are there.
 OPTIONAL = {"openpyxl", "pandas"}
 # Import names that are not the names of their distributions.
 DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn", "torch_geometric": "torch-geometric"}

@@ -38,11 +38,11 @@ class MoleculeData:
     """Molecules in three splits: their graphs, labels and vocabulary; Lightning is not needed.
 
     Args:
-        config: What they are and how they are batched; None: the options that are given by name.
+        config: What they are and how they are batched; None: the defaults.
         max_path_length: Hops of a shortest path that enter the edge encoding.
         seed: Decides the order of training.
         splits: See `from_splits`.
-        **options: Options of `DataConfig` by name, where there is no `config`.
+        **options: Options of `DataConfig` by name, in place of those of `config`.
     """
 
     def __init__(
@@ -55,9 +55,7 @@ class MoleculeData:
         **options: Any,
     ) -> None:
         super().__init__()
-        if config is None:
-            config = DataConfig(**options)
-        self.config = config
+        self.config = config = replace(config or DataConfig(), **options)
         self.dataset = dataset_of(config)
         self.table_options = config.of_table() if self.dataset == TABLE else None
         self.root = Path(config.root).expanduser().resolve()

@@ -49,7 +49,7 @@ class _TensorRecord:
         return replace(self, **changed)  # type: ignore[type-var]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # not frozen: Lightning changes the dtype of their numbers
 class AttentionBlock(_TensorRecord):
     """Some graphs of a batch, padded to the largest of them.
 
@@ -67,7 +67,7 @@ class AttentionBlock(_TensorRecord):
     ways: Tensor | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class GraphBatch(_TensorRecord):
     """A batch, ready for the model.
 

@@ -66,11 +66,11 @@ class EpochBatches(Sampler[list[int]]):
         self.position = position
         self._share = slice(rank, None, world_size)
         # Workers draw the order as soon as they start, before training says which epoch it is.
-        self.epoch = position[0]
+        self.epoch, self._chosen = position[0], False
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that the next iteration gives."""
-        self.epoch = epoch
+        """Choose the epoch that iterations give; unless it is, each gives the next one."""
+        self.epoch, self._chosen = epoch, True
 
     def __len__(self) -> int:
         return self._num_batches
@@ -95,6 +95,7 @@ class EpochBatches(Sampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         for batch in self._whole_epoch()[self.first_batch :]:
             yield batch[self._share].tolist()
+        self.epoch += not self._chosen
 
 
 class GivenBatches(list[list[int]]):

@@ -72,7 +72,7 @@ class MaskedBatchNorm(nn.Module):
         """Normalize each channel of ``[M, D]``.
 
         Args:
-            rows: What is normalized, in any dtype.
+            rows: What is normalized, in the norm's dtype or a lower one.
             real: bool ``[M]``, rows that count; None: all do. Other rows are transformed alike
                 but enter no statistic.
 
@@ -114,9 +114,8 @@ class MaskedBatchNorm(nn.Module):
         shift = self.running_mean.to(torch.promote_types(self.running_mean.dtype, torch.float32))
         shift = shift.nan_to_num(0.0, 0.0, 0.0)  # after a batch that was not finite
         values = rows.to(shift.dtype) - shift
-        mask = (
-            values.new_ones(values.shape[0], 1, dtype=torch.bool) if real is None else real[:, None]
-        )
+        real = values.new_ones(values.shape[0], dtype=torch.bool) if real is None else real
+        mask = real[:, None]
         # First the mean, then the squares around it: their sum does not cancel, wherever it is.
         own = torch.cat([mask.sum(0).to(values.dtype), torch.where(mask, values, 0).sum(0)])
         sums = sum_over_processes(own)
@@ -128,7 +127,7 @@ class MaskedBatchNorm(nn.Module):
         variance = squares / count
         with torch.no_grad():
             self.num_batches_tracked.add_(1)
-            unbiased = variance * (count / (count - 1))
+            unbiased = variance * (count / (count - 1).clamp(min=1))
             self.running_mean.lerp_((mean + shift).to(self.running_mean), self.momentum)
             self.running_var.lerp_(unbiased.to(self.running_var), self.momentum)
         normalized = centered * torch.rsqrt(variance + self.eps)

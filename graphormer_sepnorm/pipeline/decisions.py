@@ -86,11 +86,13 @@ def selection(config: FitConfig, data: MoleculeData) -> tuple[Metric, Metric]:
     """
     task, patience = data.splits.task, config.early_stopping
     validation = data.store.targets[data.numbers.validated]
-    if not len(validation):
+    off = config.trainer.limit_val_batches == 0
+    if off or not len(validation):
+        where = "--trainer.limit_val_batches 0 leaves" if off else f"{data.splits.name} has"
         for name, given in (("metric", config.metric), ("early_stopping", patience)):
             if given and given != LAST.name:
-                what = f"--{name} {given} goes by the validation split, and {data.splits.name} has"
-                raise ConfigError(f"{what} none: leave it out, and the end of training is taken")
+                what = f"--{name} {given} goes by the validation split, and {where} none"
+                raise ConfigError(f"{what}: leave it out, and the end of training is taken")
         return LAST, task.main
     selected = monitored_metric(task, validation, config.metric, patience)
     for member, fold in enumerate(data.numbers.of_members if config.metric is not None else ()):

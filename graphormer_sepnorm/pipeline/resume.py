@@ -112,7 +112,6 @@ def resume(directory: Path, config: FitConfig, typed: Collection[str], place: Ru
         raise CheckpointError(
             f"{damaged[0]}, and there is no whole one before it: start the run over"
         )
-    how = "from the beginning: no training has left a checkpoint in it"
-    if run.members.is_dir():
-        how = "continued with its members"
+    begun = "from the beginning: no training has left a checkpoint in it"
+    how = "continued with its members" if run.members.is_dir() else begun
     return Resumed(directory, bool(typed), config, None, 0, f"run    {directory}, {how}")

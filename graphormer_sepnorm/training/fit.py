@@ -112,7 +112,7 @@ def training_trainer(
         # First what belongs to a step, then what checkpoints keep of it; what may fail and what
         # gives the signals back comes after what saves.
         *([AveragedWeights(config.ema_decay)] if config.ema_decay else []),
-        *([] if validated else [measuring]),
+        *([] if validated and config.trainer.limit_val_batches != 0 else [measuring]),
         *([] if config.engine == "eager" else [CapturedTraining(config.engine == "compiled")]),
         LogTraining(metrics_file),
         StopWhenDiverged(),

@@ -89,7 +89,8 @@ def uniformity_loss(rows: Tensor) -> Tensor:
 
     Eq. 8 of SepNorm's paper (Chen et al. 2023), of the last [CLS] of each graph, normalized. The
     paper does not say whether i = j counts; here it does not. Meant for a graph token behind
-    LayerNorm: behind BatchNorm the loss says nothing about directions, and has no lower bound.
+    LayerNorm: behind BatchNorm the loss says nothing about directions. Behind neither has it a
+    lower bound, as long as the norm's scale is learned.
     """
     # The squared norm of the sum has all pairs in it, and each row with itself.
     rows = rows.to(torch.promote_types(rows.dtype, torch.float32))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -56,14 +57,14 @@ class GraphormerModule(EvaluatedModule):
     come from them; see `configure_model`.
 
     Args:
-        config: The options of the network and of its training; None: those that are given by name.
+        config: The options of the network and of its training; None: the defaults.
         seed: Decides the initial parameters and dropout.
-        **options: Options of `ModelConfig` by name, where there is no `config`.
+        **options: Options of `ModelConfig` by name, in place of those of `config`.
     """
 
     def __init__(self, config: ModelConfig | None = None, *, seed: int = 0, **options: Any) -> None:
         super().__init__()
-        config = self.plan_network(ModelConfig(**options) if config is None else config)
+        config = self.plan_network(replace(config or ModelConfig(), **options))
         stored = {name: getattr(config, name) for name in ModelConfig.names()}
         del stored["from_pretrained"]  # of which nothing is needed once training has begun
         # logger=False: the exact configuration lies next to the checkpoint already.

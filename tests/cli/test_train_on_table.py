@@ -187,6 +187,8 @@ def test_end_of_training_is_taken_where_nothing_is_to_decide(tmp_path, capsys, m
     options += ["--trainer.max_epochs=3", "--trainer.max_steps=-1"]
     assert fit(tmp_path, table, *options, "--early_stopping=2") == 2
     assert "nothing can say when to stop early" in capsys.readouterr().err
+    assert fit(tmp_path, table, *options, "--metric=mae", "--trainer.limit_val_batches=0") == 2
+    assert "--trainer.limit_val_batches 0 leaves none" in capsys.readouterr().err
     assert fit(tmp_path, table, *options) == 0
     run = tmp_path / "run"
     errors = [row["validation_mae"] for row in read_csv(run / "metrics.csv")]

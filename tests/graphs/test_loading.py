@@ -38,7 +38,6 @@ def test_every_graph_once_in_batches_of_nearly_equal_size(batch_size):
 
 
 def test_the_order_is_a_pure_function_of_seed_and_epoch():
-    batches = EpochBatches(range(40), 7, 1)
     orders = {}
     for seed, epoch in itertools.product((0, 1), (0, 1, 2)):
         for _ in range(2):
@@ -49,6 +48,8 @@ def test_the_order_is_a_pure_function_of_seed_and_epoch():
     # Going back gives the old order again.
     batches.set_epoch(0)
     assert list(batches) == orders[1, 0]
+    batches = EpochBatches(range(40), 7, 1)  # of which nobody chooses the epoch
+    assert [list(batches) for _ in range(3)] == [orders[1, epoch] for epoch in range(3)]
 
 
 @pytest.mark.parametrize(("n", "batch_size"), [(1, 8), (0, 8), (5, 1), (5, 0)])

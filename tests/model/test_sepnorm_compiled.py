@@ -13,10 +13,9 @@ from graphormer_sepnorm import SepNorm
 
 D = 8
 
-PAIRS = pytest.mark.parametrize("pair", ["bn+ln", "bn+bn"])
-CASES = [(0, False), (2, False), (-1, True)]
-LAYOUTS = pytest.mark.parametrize(("position", "masked"), CASES)
-TRAINING = pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
+PLACES = [(0, False), (2, False), (-1, True)]
+CASES = [(p, *at, train) for p in ("bn+ln", "bn+bn") for at in PLACES for train in (True, False)]
+EACH = pytest.mark.parametrize(("pair", "position", "masked", "training"), CASES)
 
 
 @pytest.fixture(autouse=True)
@@ -33,9 +32,7 @@ def a_batch(n: int, length: int, masked: bool) -> tuple[Tensor, ...]:
     return tokens, mask
 
 
-@PAIRS
-@LAYOUTS
-@TRAINING
+@EACH
 def test_one_graph_serves_all_lengths(pair, position, masked, training):
     eager = SepNorm(D, *pair.split("+"), cls_position=position).train(training)
     randomize(eager)
@@ -49,9 +46,7 @@ def test_one_graph_serves_all_lengths(pair, position, masked, training):
     assert counter.frame_count == 1
 
 
-@PAIRS
-@LAYOUTS
-@TRAINING
+@EACH
 def test_export_keeps_batch_and_length_open(pair, position, masked, training):
     module = SepNorm(D, *pair.split("+"), cls_position=position).train(training)
     randomize(module)

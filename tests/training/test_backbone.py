@@ -8,6 +8,7 @@ import pytest
 import torch
 from tiny_graphs import NO_DROPOUT, STILL, path_graphs
 
+from graphormer_sepnorm.config import ModelConfig
 from graphormer_sepnorm.datasets.splits import DatasetSplits
 from graphormer_sepnorm.errors import CheckpointError
 from graphormer_sepnorm.graphs.task import Task
@@ -82,7 +83,8 @@ def test_rows_of_several_columns_find_their_places() -> None:
 
 
 def test_the_architecture_is_the_backbones_and_dropout_ones_own(backbone: Path) -> None:
-    module = GraphormerModule(from_pretrained=str(backbone), layers=7, width=24, dropout=0.3)
+    config = ModelConfig(from_pretrained=str(backbone), layers=7, width=24, dropout=0.1)
+    module = GraphormerModule(config, dropout=0.3)
     options = read_checkpoint(backbone)[KEY]["model"]
     assert module.architecture.layers == options["layers"] == 2
     assert module.architecture.encodings == "rrwp+rings"

@@ -32,9 +32,10 @@ def test_every_batch_of_every_epoch_seed_and_process_has_its_own_dropout(
     assert len({*seeds.values}) == len(seeds.values) == 3 * 2 * 2
 
 
-@pytest.mark.parametrize("size", [4, 11])
-def test_learning_lowers_the_error_which_is_that_of_all_test_graphs(size, train):
-    module, data, trainer = train(data={"eval_batch_size": size}, model=NO_DROPOUT, max_epochs=20)
+@pytest.mark.parametrize(("size", "precision"), [(4, "32-true"), (11, "64-true")])
+def test_learning_lowers_the_error_which_is_that_of_all_test_graphs(size, precision, train):
+    own = {"model": NO_DROPOUT, "max_epochs": 20, "precision": precision}
+    module, data, trainer = train(data={"eval_batch_size": size}, **own)
     reported = trainer.test(module, data, verbose=False)[0]["test_mae"]
     module.eval()
     with torch.no_grad():
