@@ -88,9 +88,8 @@ def uniformity_loss(rows: Tensor) -> Tensor:
     """Mean of ``h_i · h_j`` over all pairs i ≠ j of rows ``[n, C]`` of all processes; 0 of none.
 
     Eq. 8 of SepNorm's paper (Chen et al. 2023), of the last [CLS] of each graph, normalized. The
-    paper does not say whether i = j counts; here it does not. Meant for a graph token behind
-    LayerNorm: behind BatchNorm the loss says nothing about directions. Behind neither has it a
-    lower bound, as long as the norm's scale is learned.
+    paper does not say whether i = j counts; here it does not. For a graph token behind LayerNorm:
+    behind BatchNorm it says nothing about directions. A learned scale lets it fall without bound.
     """
     # The squared norm of the sum has all pairs in it, and each row with itself.
     rows = rows.to(torch.promote_types(rows.dtype, torch.float32))

@@ -65,9 +65,8 @@ class GraphormerModule(EvaluatedModule):
     def __init__(self, config: ModelConfig | None = None, *, seed: int = 0, **options: Any) -> None:
         super().__init__()
         config = self.plan_network(replace(config or ModelConfig(), **options))
-        stored = {name: getattr(config, name) for name in ModelConfig.names()}
-        del stored["from_pretrained"]  # of which nothing is needed once training has begun
-        # logger=False: the exact configuration lies next to the checkpoint already.
+        # A backbone is not needed once training has begun, and the exact options lie next to it.
+        stored = {n: getattr(config, n) for n in ModelConfig.names() if n != "from_pretrained"}
         self.save_hyperparameters({**stored, "seed": plain(seed)}, logger=False)
         self.epoch_loss = MeanLoss()
         # The loss of the newest optimizer step, as far as this process contributes to it.
