@@ -173,7 +173,7 @@ def result_rows(
     """Yield a row for each task: ours over seeds, the rank among published rows, some of these."""
     others = published(board, data)
     for task in tasks:
-        runs = found[task.name]  # without test molecules out of fold, which nothing published is
+        runs = found[task.name]  # out of fold there are no test molecules, and nothing is published
         theirs = others.get(task.name, {}) if "molecules" in runs[0] else {}
         values = [one["value"] for one in runs]
         value = statistics.fmean(values)

@@ -77,8 +77,8 @@ class Fold:
         for one in self.summary.get("baselines") or []:
             if one.get("comparable", True) or not comparable:
                 found[one["name"]] = _numbers(one["test"])
-        # A model of trees or a kernel alone is recorded as a baseline too.
-        return {name: values for name, values in found.items() if values and values != self.test}
+        own = self.test if len(self.run.config.members) == 1 else None  # it is a baseline itself
+        return {name: values for name, values in found.items() if values and values != own}
 
 
 def _numbers(values: Mapping[str, Any], prefix: str = "") -> Metrics:

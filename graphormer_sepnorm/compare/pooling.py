@@ -103,7 +103,7 @@ def pool_settings(
 
     Args:
         settings: Logarithms of errors, by arm and by seed.
-        baselines: Arms that others are compared with, but for norms.
+        baselines: Arms that others are compared with, but for norms that contrasts found have.
 
     Returns:
         By name, those that are in a setting, each with its p-value by Holm.

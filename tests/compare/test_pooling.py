@@ -9,12 +9,13 @@ from example_results import binary, regression, written
 from reference.tables import read_csv, write_csv
 
 from graphormer_sepnorm.cli.train import main as train
+from graphormer_sepnorm.compare.folds import Fold
 from graphormer_sepnorm.compare.pooling import errors_of, pool
 from graphormer_sepnorm.compare.statistics import pooled
 from graphormer_sepnorm.config import FitConfig
 from graphormer_sepnorm.errors import DataError
 from graphormer_sepnorm.files import write_json
-from graphormer_sepnorm.runs.plan import Arm, Plan
+from graphormer_sepnorm.runs.plan import Arm, Plan, RunSpec
 
 
 def cross_validation(directory: Path, values: dict[str, list[float]]) -> Path:
@@ -48,11 +49,10 @@ def test_comparisons_and_cross_validations_are_pooled(tmp_path: Path, capsys) ->
     assert [*found] == ["SepNorm vs ShareNorm", "bn+bn vs shared-ln"]
     assert found["SepNorm vs ShareNorm"][0] == pooled(settings, ["shared-ln"], ["bn+ln"])
     assert not train(["pool", *map(str, (first, second, third)), "-o", str(tmp_path / "p.csv")])
-    said = capsys.readouterr().out
     row = read_csv(tmp_path / "p.csv")[0]
     change = found["SepNorm vs ShareNorm"][0].percent[0]
     assert float(row["change_percent"]) == pytest.approx(change)
-    assert f"{change:.1f}".replace("-", "\N{MINUS SIGN}") in said
+    assert f"{change:.1f}".replace("-", "\N{MINUS SIGN}") in capsys.readouterr().out
     one, holm_p = found["SepNorm vs ShareNorm"]
     assert [float(row[name]) for name in ("p", "holm_p", "t_p")] == pytest.approx(
         [one.signs_p, holm_p, one.p_value]
@@ -67,8 +67,7 @@ def test_arms_of_other_names_are_pooled_as_changes_from_the_baseline(tmp_path: P
             replace(arm, name=name, options={"model.layers": layers})
             for arm, (name, layers) in zip(results.arms, {"six": 6, "ten": 10}.items(), strict=True)
         )
-        results = replace(results, arms=arms, baseline="six")
-        results = replace(results, configuration={"model": {}})
+        results = replace(results, arms=arms, baseline="six", configuration={"model": {}})
         made.append(written(results, tmp_path / name))
     [(name, (one, _))] = pool(made).items()
     assert (name, one.settings, one.pairs) == ("ten vs six", 2, 6)
@@ -101,6 +100,11 @@ def test_what_cannot_be_pooled_is_one_line(tmp_path: Path, capsys) -> None:
     folds = cross_validation(tmp_path / "c", {"shared-ln": [0.5, 0.7, 0], "bn+ln": [0.4, 0.6, 1]})
     with pytest.raises(DataError, match="'shared-ln' in fold 2"):
         errors_of(folds)
-    one = written(regression(arms=1), tmp_path / "one")
     with pytest.raises(DataError, match="no two arms"):
-        pool([one, one])
+        pool([written(regression(arms=1), tmp_path / "one")])
+
+
+def test_a_network_that_is_all_of_its_blend_stays_beside_it() -> None:
+    run = RunSpec("", replace(FitConfig(), members=["networks", "trees"]), Path())
+    fold = Fold(run, {"test_mae": 0.5, "network": {"test_mae": 0.5}}, {}, [])
+    assert fold.baselines() == {"network alone": {"mae": 0.5}}

@@ -254,7 +254,8 @@ def _warnings(report: DataReport) -> Iterator[str]:
         yield "no test split: nothing is tested"
     for at, name in enumerate(report.task.targets):
         known = np.unique(report.labels["train"][:, at])
-        if np.isfinite(known).sum() == 1 and report.task.kind == "regression":
+        bounded = report.bounds["train"].shape[1] > 0
+        if np.isfinite(known).sum() == 1 and report.task.kind == "regression" and not bounded:
             yield f"all training labels of {name} are {known[0]:g}: there is nothing to learn"
         for split in SPLITS[1:]:
             if parts[split] and np.isnan(report.labels[split][:, at]).all():
